@@ -5,6 +5,7 @@ The optional extra `hugging-face` installs what loading needs; this module itsel
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -96,7 +97,7 @@ def read_pretrained(
     except ImportError:
         fix = f"pip install 'parley[{EXTRA}]'"
         raise ConfigError("Hugging Face models need the package transformers, which is not installed", fix=fix) from None
-    folder = folder if gguf_file else model_inside(folder)
+    folder = folder if gguf_file is not None else model_inside(folder)
     if gguf_file is None and not (folder / "config.json").is_file():
         fix = "name a folder that save_pretrained wrote"
         raise CheckpointError("a Hugging Face model needs a config.json and there is none", where=folder, fix=fix)
@@ -139,7 +140,7 @@ def _readable(folder: Path) -> Iterator[None]:
     """Turns what transformers raises over a folder into an error that says what to do."""
     try:
         yield
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, IndexError, struct.error) as error:
         if "trust_remote_code" in str(error):
             fix = "take a model of a kind that transformers itself knows"
             raise CheckpointError("the folder wants code of its own to be run, and none is", where=folder, fix=fix) from None

@@ -17,6 +17,7 @@ from envs.core.own_code import own_code
 from envs.core.registry import Registry
 from envs.storage.copies import fetched_model
 from envs.storage.places import HUGGING_FACE
+from policies.chat.addresses import GGUF, OPENAI
 from policies.ranker import Ranker
 from policies.stored import stored_kind
 
@@ -39,7 +40,8 @@ kinds.register("mrfn", "multi-representation fusion network, Tao et al. 2019", "
 
 RANKER_KINDS = {
     "RUN": f"a run or checkpoint of a matching model: {', '.join(f'{kind} ({kinds.summary(kind)})' for kind in kinds)}",
-    f"{HUGGING_FACE}FOLDER": "a cross-encoder or bi-encoder of Hugging Face",
+    f"{HUGGING_FACE}FOLDER": "a cross-encoder, bi-encoder or causal model of Hugging Face",
+    f"{GGUF}FILE": "log-probability a token of a reply, by a chat model",
     f"{RESPONSE_MODEL}RUN": "log-probability a word of a reply, by a response model",
     f"{LANGUAGE_MODEL}RUN": "log-probability a word of a reply, by a language model",
     f"{RESPONSE_ONLY}NAME": "any of these, which then sees no context",
@@ -69,9 +71,12 @@ def load_ranker(name: str, contexts: Iterable[Context] | None = None, device: st
 
         return ResponseOnly(load_ranker(name.removeprefix(RESPONSE_ONLY), contexts, device))
     if name.startswith(HUGGING_FACE):
-        from policies.ranking.hugging_face import load_hugging_face_ranker
+        from policies.ranking.hugging_face import is_causal, load_hugging_face_ranker
 
-        return load_hugging_face_ranker(fetched_model(name.removeprefix(HUGGING_FACE)), device)
+        folder = fetched_model(name.removeprefix(HUGGING_FACE))
+        return _chat_ranker(name, device) if is_causal(folder) else load_hugging_face_ranker(folder, device)
+    if name.startswith((GGUF, OPENAI)):
+        return _chat_ranker(name, device)
     if name.startswith(RESPONSE_MODEL):
         from policies.ranking.likelihood import load_reply_likelihood
 
@@ -83,6 +88,8 @@ def load_ranker(name: str, contexts: Iterable[Context] | None = None, device: st
     if ".py:" in name:
         with own_code(name):
             ranker = _made(name, contexts)
+        if hasattr(ranker, "answer"):
+            return _chat_ranker(name, device)
         if not hasattr(ranker, "score"):
             fix = "name a class with a method score, or a function that makes such an object; neither takes arguments"
             raise ConfigError("this makes no ranker", where=name, got=repr(ranker), fix=fix)
@@ -90,6 +97,15 @@ def load_ranker(name: str, contexts: Iterable[Context] | None = None, device: st
     if name not in rankers and ("/" in name or Path(name).exists()):
         return _stored(name, device)
     return cast("Ranker", _made(name, contexts))
+
+
+def _chat_ranker(name: str, device: str) -> Ranker:
+    from policies.chat.loading import load_chat_model
+    from policies.chat.model import ScoringChatModel
+    from policies.chat.ranker import ChatRanker
+    from policies.chat.settings import ChatModelSettings
+
+    return ChatRanker(cast("ScoringChatModel", load_chat_model(name, ChatModelSettings(device=device))))
 
 
 def is_fitted(maker: Any) -> bool:

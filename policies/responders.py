@@ -1,4 +1,4 @@
-"""Response models by name: a run, a checkpoint, a Hugging Face folder, or one of your own (see `policies/responder.py`)."""
+"""Response models by name: a run, a checkpoint, a chat model, or one of your own (see `policies/responder.py`)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from envs.core.errors import CheckpointError, ConfigError
 from envs.core.registry import Registry
 from envs.storage.copies import fetched_model
 from envs.storage.places import HUGGING_FACE
+from policies.chat.addresses import is_chat_address
+from policies.chat.settings import DEFAULT, ChatModelSettings
 from policies.responder import Responder
 from policies.stored import stored_kind
 
@@ -18,26 +20,33 @@ kinds.register("seq2seq", "parley train seq2seq", "policies.seq2seq.responder:lo
 kinds.register("vhred", "parley train vhred", "policies.vhred.responder:load_vhred")
 
 
-def load_responder(name: str | Path) -> Responder:
+def load_responder(name: str | Path, chat: ChatModelSettings = DEFAULT, *, answers: Path | None = None) -> Responder:
     """Finds a response model.
 
     Args:
-        name: a run or checkpoint, by folder or URI, `hf:FOLDER` of a Hugging Face model, or `path/file.py:Name` of a class or
-            function that is called without arguments.
+        name: a run or checkpoint, by folder or URI, `hf:FOLDER` of a Hugging Face model, `gguf:FILE` or `openai:URL#MODEL` of a
+            chat model, or `path/file.py:Name` of a class or function that is called without arguments, or of a chat model.
+        chat: how a chat model is loaded or asked.
+        answers: folder of a run in which a chat model's answers are kept, so that it is asked nothing twice; None keeps none.
 
     Returns:
-        The model, on the CPU; one of Parley's own is a `TrainableResponder` in evaluation mode.
+        The model, on the CPU but for a chat model; one of Parley's own is a `TrainableResponder` in evaluation mode.
 
     Raises:
         CheckpointError: nothing is there, it is damaged, or models of its kind do not answer.
         ConfigError: the file of your own is missing, or its name stands for nothing that makes a responder.
     """
     if ".py:" in str(name):
-        return _own(str(name))
+        return _own(str(name), answers)
     if str(name).startswith(HUGGING_FACE):
         from policies.hugging_face_responder import load_hugging_face_responder
 
         return load_hugging_face_responder(fetched_model(str(name).removeprefix(HUGGING_FACE)))
+    if is_chat_address(str(name)):
+        from policies.chat.loading import load_chat_model
+        from policies.chat.responder import ChatResponder
+
+        return ChatResponder(load_chat_model(str(name), chat, answers=answers))
     folder = fetched_model(name)
     kind = stored_kind(folder)
     if kind not in kinds:
@@ -51,10 +60,16 @@ def load_responder(name: str | Path) -> Responder:
     return responder
 
 
-def _own(name: str) -> Responder:
-    maker: Any = kinds.get(name)
-    responder: Any = maker() if callable(maker) else None
-    if not hasattr(responder, "respond"):
-        fix = "name a class with a method respond, or a function that makes such an object; neither takes arguments"
-        raise ConfigError("this makes no response model", where=name, got=repr(maker), fix=fix)
-    return cast("Responder", responder)
+def _own(name: str, answers: Path | None) -> Responder:
+    from policies.chat.answers import kept_answers
+    from policies.chat.own import OwnChatModel, answers_chats, made_chat_model
+    from policies.chat.responder import ChatResponder
+
+    named: Any = kinds.get(name)
+    part = made_chat_model(name, named)
+    if hasattr(part, "respond"):
+        return cast("Responder", part)
+    if not answers_chats(part):
+        fix = "name a class with a method respond, or a chat model: a class with answer or reply, or a function of messages"
+        raise ConfigError("this makes no response model", where=name, got=repr(named), fix=fix)
+    return ChatResponder(kept_answers(OwnChatModel(name, part), answers))

@@ -32,7 +32,8 @@ class PlayReplyArguments(Configuration):
     """With which model, and how it replies."""
 
     model: Annotated[conf.Positional[str], conf.arg(metavar="MODEL")]
-    """Response model: a run or checkpoint (parley train seq2seq, parley train vhred), hf:FOLDER, or path/file.py:Name."""
+    """Response model: a run or checkpoint (parley train seq2seq, parley train vhred), hf:FOLDER, gguf:FILE,
+    openai:URL#MODEL, or path/file.py:Name."""
     decoder: str = GREEDY.rule
     """How replies are chosen: greedy, beam:5, sample:0.8, diverse:7,rate=0.5, mmi:backward=RUN, mmi-antilm:lm=RUN."""
     seed: NonNegativeInt = 1

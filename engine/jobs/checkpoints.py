@@ -10,7 +10,8 @@ from engine.jobs.weights import checkpoint_folder
 from engine.store.head import read_head
 from envs.core.errors import CheckpointError, ConfigError, RunError
 from envs.storage.copies import CHECKPOINT, fetched_model
-from envs.storage.places import HUGGING_FACE, display_path, is_uri
+from envs.storage.places import display_path
+from policies.chat.addresses import absolute_address, is_chat_address
 from policies.decoders import MAKERS, DecoderSettings
 from policies.stored import WEIGHTS, reads_pieces
 
@@ -56,16 +57,15 @@ def absolute_name(name: str, option: str = "--model", maker: str = "parley train
     """The name of a response model for workers, which may stand in other folders.
 
     Args:
-        name: a run or checkpoint, hf:FOLDER or path/file.py:Name.
+        name: a run or checkpoint, hf:FOLDER, gguf:FILE, openai:URL#MODEL or path/file.py:Name.
         option: what named it.
         maker: the command that makes such a checkpoint.
 
     Raises:
         CheckpointError: there is no checkpoint of that name.
     """
-    if name.startswith(HUGGING_FACE):
-        folder = name.removeprefix(HUGGING_FACE)
-        return name if is_uri(folder) else f"{HUGGING_FACE}{Path(folder).expanduser().absolute()}"
+    if is_chat_address(name):
+        return absolute_address(name)
     if ".py:" in name:
         path, _, part = name.rpartition(":")
         return f"{Path(path).expanduser().absolute()}:{part}"

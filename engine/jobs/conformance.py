@@ -22,6 +22,8 @@ KINDS = (
     "policies.conformance:RESPONDER",
     "policies.conformance:RANKER",
     "policies.conformance:JUDGE",
+    "policies.chat.conformance:CHAT_MODEL",
+    "policies.chat.conformance:REPLYING",
     "engine.perturb.conformance:STRATEGY",
     "engine.perturb.replies.conformance:REPLY_RULE",
     "engine.retrieval.conformance:RANK_ATTACK",

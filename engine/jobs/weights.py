@@ -12,6 +12,7 @@ from pathlib import Path
 
 from envs.core.disk import file_digest
 from envs.storage.copies import CHECKPOINT, fetched_model
+from policies.chat.addresses import weights_of
 from policies.stored import WEIGHTS, model_inside
 
 
@@ -19,13 +20,13 @@ def weights_digests(models: Mapping[str, str]) -> dict[str, str]:
     """Digests of the models that are there.
 
     Args:
-        models: what names each, such as "model", and its name: a run or checkpoint folder, another folder, or
-            path/file.py:Name.
+        models: what names each, such as "model", and its name: a run or checkpoint folder, another folder, the address
+            of a chat model (of a server nothing can be kept to), or path/file.py:Name.
 
     Returns:
         SHA-256, its first 12 digits, by what named the model.
     """
-    files = {option: _files(spec) for option, spec in models.items() if spec}
+    files = {option: _files(spec) for option, name in models.items() if (spec := weights_of(name))}
     return {option: _digest(found) for option, found in files.items() if found}
 
 

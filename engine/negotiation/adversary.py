@@ -20,6 +20,7 @@ from typing import Literal
 
 import numpy as np
 
+from engine.negotiation.defences import HeardView, PerplexityFilter
 from engine.negotiation.replacement import ExchangeBatch, Found, preemptive, reactive
 from engine.negotiation.settings import FIXED_TURN_KINDS, AttackKind, SearchConfig
 from engine.negotiation.transfer import PAPER_TURN
@@ -63,11 +64,13 @@ class AttackLog:
         attempts: sentences said, in order.
         reads: candidates that the target's reader was asked about, failed searches included.
         decisions: choices that the target was asked for.
+        kept_out: candidates that were too perplexing to ask about.
     """
 
     attempts: list[Attempt] = field(default_factory=list)
     reads: int = 0
     decisions: int = 0
+    kept_out: int = 0
 
     @property
     def forced_points(self) -> tuple[int, int] | None:
@@ -93,6 +96,8 @@ class SearchAgent:
         turn: for a fixed turn, utterances that must be behind it.
         sentences: for ra-pa-ta, what may be plugged in, word ids with `<eos>` last.
         transfer_turn: for ra-pa-ta, utterances that must be behind a plugged-in sentence.
+        fluency: which sentences are candidates; None for all.
+        ears: the filter through which the attack knows its target to hear; None for none.
     """
 
     def __init__(
@@ -104,12 +109,15 @@ class SearchAgent:
         turn: int,
         sentences: Sequence[np.ndarray] = (),
         transfer_turn: int = PAPER_TURN,
+        fluency: PerplexityFilter | None = None,
+        ears: PerplexityFilter | None = None,
     ) -> None:
         assert (kind == "ra-pa-ta") == bool(sentences), "sentences are for ra-pa-ta and nothing else"
         self.name = f"{kind} through {speaker.name}"
         self.vocabulary: Vocabulary = speaker.vocabulary
         self.speaker, self.target, self.kind, self.search, self.turn = speaker, target, kind, search, turn
         self.sentences, self.transfer_turn = sentences, transfer_turn
+        self.fluency, self.ears = fluency, ears
         # A speaker that cannot end the talk: what it says is always a sentence with words to replace.
         self.talker = NegotiatorAgent(speaker.model, speaker.name, speaker.temperature, unsaid=(SELECTION_ID,))
 
@@ -125,7 +133,9 @@ class SearchSession:
     """The adversary's part in a batch of dialogues, and what it did in each: `logs`."""
 
     def __init__(self, agent: SearchAgent, view: SideView) -> None:
-        self._agent, self._view, self._opponent = agent, view, view.opponent()
+        self._agent, self._view = agent, view
+        self._heard = None if agent.ears is None else HeardView(view.opponent(), agent.ears)
+        self._opponent = view.opponent() if self._heard is None else self._heard
         self._speaker: Session = agent.speaker.join(view)
         self._about_to_end = np.zeros(len(view), dtype=bool)
         self._spent = np.zeros(len(view), dtype=bool)
@@ -184,14 +194,17 @@ class SearchSession:
         if not rows.size:
             return {}
         view, opponent = self._view, self._opponent
+        if self._heard is not None:
+            self._heard.listen(rows)
         contexts = np.stack([view.contexts[rows], opponent.contexts[rows]])
-        exchanges = ExchangeBatch(contexts, opponent.tokens[rows], view.num_tokens[rows])
+        exchanges = ExchangeBatch(contexts, opponent.tokens[rows], opponent.num_tokens[rows])
         search = reactive if kind == "reactive" else preemptive
         sentences, draws = [bases[row] for row in rows.tolist()], [generators[row] for row in rows.tolist()]
-        found = search(self._agent.target, exchanges, sentences, self._agent.search, draws)
+        found = search(self._agent.target, exchanges, sentences, self._agent.search, draws, self._agent.fluency)
         for row, result in zip(rows.tolist(), found, strict=True):
             self.logs[row].reads += result.reads
             self.logs[row].decisions += result.decisions
+            self.logs[row].kept_out += result.kept_out
         return dict(zip(rows.tolist(), found, strict=True))
 
     def _note(self, kind: str, row: int, base: np.ndarray, sentence: np.ndarray, found: Found | None) -> np.ndarray:

@@ -144,6 +144,7 @@ class Found:
         end_probability: of that answer, at the target's temperature.
         reads: candidates that the target's reader was asked about.
         decisions: choices that the target was asked for.
+        kept_out: candidates that nobody was asked about, because they are too perplexing.
     """
 
     sentence: np.ndarray
@@ -153,3 +154,4 @@ class Found:
     end_probability: float
     reads: int
     decisions: int
+    kept_out: int = 0

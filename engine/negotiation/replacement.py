@@ -6,6 +6,7 @@ candidate with the lowest key, as long as the key falls. They differ in what a s
   * preemptive (eq. 8): the target replies, the adversary ends the talk, and the target chooses; the loss is the mean over
     sampled replies. All candidates of a search meet the same draws, so that none wins by luckier ones; whether the sentence
     found reaches its goal is judged on other draws.
+Where fluency is a constraint too, no candidate that is too perplexing is asked about; padding, which finds places, is none.
 A key is (constraint broken, loss, -advantage), compared in this order; where the constraint is broken, the gap stands for
 the loss. Candidates of many dialogues are judged together.
 
@@ -29,6 +30,7 @@ from torch import Tensor
 
 from engine.negotiation.candidates import Candidates, ExchangeBatch, Found, ReplacementStep, Scores, offered_words
 from engine.negotiation.choices import BLOCK, Choices, Chooser, Queries, codes_of
+from engine.negotiation.defences import PerplexityFilter, admissible
 from engine.negotiation.gradient import word_changes
 from engine.negotiation.objective import Values, end_gaps, losses
 from engine.negotiation.settings import SearchConfig
@@ -51,6 +53,7 @@ def reactive(
     sentences: Sequence[np.ndarray],
     config: SearchConfig,
     generators: Sequence[np.random.Generator] = (),
+    fluency: PerplexityFilter | None = None,
 ) -> list[Found]:
     """Sentences after which the target ends the talk and chooses in the adversary's favour.
 
@@ -60,11 +63,12 @@ def reactive(
         sentences: word ids of each, `<eos>` last and nowhere else.
         config: how to search.
         generators: one per dialogue; random proposals alone need them.
+        fluency: which sentences may be candidates; None for all.
 
     Returns:
         One result per dialogue.
     """
-    search = _Search(target, exchanges, sentences, config, generators)
+    search = _Search(target, exchanges, sentences, config, generators, fluency)
     return search.run(search.judge_reactive, config.goal)
 
 
@@ -75,6 +79,7 @@ def preemptive(
     sentences: Sequence[np.ndarray],
     config: SearchConfig,
     generators: Sequence[np.random.Generator],
+    fluency: PerplexityFilter | None = None,
 ) -> list[Found]:
     """Sentences after whose reply the adversary should end the talk.
 
@@ -84,11 +89,12 @@ def preemptive(
         sentences: word ids of each, `<eos>` last and nowhere else.
         config: how to search.
         generators: one per dialogue; they decide the draws of the replies.
+        fluency: which sentences may be candidates; None for all.
 
     Returns:
         One result per dialogue; `reached` is judged on replies that the search has not met.
     """
-    search = _Search(target, exchanges, sentences, config, generators)
+    search = _Search(target, exchanges, sentences, config, generators, fluency)
     search.draw_replies()
     found = search.run(search.judge_preemptive, config.preemptive_goal)
     hopeful = np.array([d for d, result in enumerate(found) if result.reached], dtype=np.int64)
@@ -113,8 +119,10 @@ class _Search:
         sentences: Sequence[np.ndarray],
         config: SearchConfig,
         generators: Sequence[np.random.Generator],
+        fluency: PerplexityFilter | None,
     ) -> None:
         self.target, self.exchanges, self.config, self.generators = target, exchanges, config, generators
+        self.fluency = fluency
         self.vocabulary, self.domain = target.vocabulary, target.model.domain
         self.words = offered_words(self.vocabulary, config.allow_special)
         self.values = Values.of(exchanges.contexts, self.domain)
@@ -122,7 +130,7 @@ class _Search:
         self.sentences = np.full((len(sentences), int(self.lengths.max())), PAD_ID, dtype=np.int64)
         for d, sentence in enumerate(sentences):
             self.sentences[d, : len(sentence)] = sentence
-        self.reads, self.decisions = np.zeros((2, len(exchanges)), dtype=np.int64)
+        self.reads, self.decisions, self.kept_out = np.zeros((3, len(exchanges)), dtype=np.int64)
         self.any_code = np.full(len(exchanges), np.inf)
         self.tokens, self.prefixes = self._read()
 
@@ -130,10 +138,13 @@ class _Search:
         """Replaces words until the key no longer falls, no more may be replaced, or the goal is reached and is enough."""
         size = len(self.exchanges)
         first = judge(self.untouched(np.arange(size)), self.any_code)
-        keys = [first.key(d) for d in range(size)]
-        codes = np.where(first.broken, np.inf, codes_of(first.loss, first.advantage))
+        # What the target would not hear is worse than anything that it would.
+        unheard = ~self._admissible(self.untouched(np.arange(size)))
+        keys = [(True, np.inf, np.inf) if unheard[d] else first.key(d) for d in range(size)]
+        codes = np.where(first.broken | unheard, np.inf, codes_of(first.loss, first.advantage))
         steps = [[self.step(first, d, d, -1, -1)] for d in range(size)]
-        active = np.flatnonzero([self.lengths[d] > 1 and not self._stops(steps[d][-1], goal) for d in range(size)])
+        enough = np.array([self._stops(steps[d][-1], goal) for d in range(size)]) & ~unheard
+        active = np.flatnonzero((self.lengths > 1) & ~enough)
         for _ in range(self.config.max_replacements):
             if not active.size:
                 break
@@ -146,6 +157,7 @@ class _Search:
                     keys[d] = scores.key(row)
                     codes[d] = np.inf if scores.broken[row] else codes_of(scores.loss[row], scores.advantage[row])
                     self.sentences[d, position] = word
+                    unheard[d] = False
                     steps[d].append(self.step(scores, row, d, position, word))
                     if not self._stops(steps[d][-1], goal):
                         going.append(d)
@@ -156,11 +168,12 @@ class _Search:
             Found(
                 sentence=self.sentences[d, : self.lengths[d]],
                 steps=tuple(steps[d]),
-                reached=self.reaches(steps[d][-1], goal),
+                reached=self.reaches(steps[d][-1], goal) and not unheard[d],
                 ends=bool(gaps[d] <= 0),
                 end_probability=float(probabilities[d]),
                 reads=int(self.reads[d]),
                 decisions=int(self.decisions[d]),
+                kept_out=int(self.kept_out[d]),
             )
             for d in range(size)
         ]
@@ -241,7 +254,14 @@ class _Search:
                 padded = Candidates(index, np.concatenate(places), np.full(len(index), PAD_ID))
                 places = [padded.positions[[row]] for row in judge(padded, None).best(index).tolist()]
             candidates = self._everywhere(active, places)
-        return candidates, judge(candidates, below)
+        heard = self._admissible(candidates)
+        np.add.at(self.kept_out, candidates.dialogues[~heard], 1)
+        candidates = candidates[np.flatnonzero(heard)]
+        return candidates, judge(candidates, below) if len(candidates) else Scores(*np.zeros((4, 0)))
+
+    def _admissible(self, candidates: Candidates) -> np.ndarray:
+        """Which candidates (r,) are no more perplexing than they may be."""
+        return admissible(self.fluency, self.exchanges, self.tokens, self.lengths, candidates)
 
     def _everywhere(self, active: np.ndarray, places: Sequence[np.ndarray]) -> Candidates:
         """Every word offered at each of the given places of every dialogue."""

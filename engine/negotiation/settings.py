@@ -63,6 +63,21 @@ class ReinforceConfig(Configuration):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DefenceConfig(Configuration):
+    """Defences around the target, which is not trained for them."""
+
+    max_perplexity: NonNegativeFloat = 0.0
+    """The target hears one <unk> for a sentence that the judge finds more perplexing, as it reads it. 0: no filter."""
+    own_demand: bool = False
+    """The target does not end the talk where it would choose less than it last demanded: it repeats that demand."""
+
+    @property
+    def wanted(self) -> bool:
+        """Whether there is any."""
+        return self.max_perplexity > 0 or self.own_demand
+
+
+@dataclass(frozen=True, kw_only=True)
 class SearchConfig(Configuration):
     """How the words of an adversarial sentence are searched."""
 
@@ -96,6 +111,8 @@ class SearchConfig(Configuration):
     """Replies over which every candidate of a preemptive search is judged first."""
     finalists: PositiveInt = 24
     """Candidates of a preemptive search that go on to be judged over all replies."""
+    max_perplexity: NonNegativeFloat = 0.0
+    """Sentences that the judge finds more perplexing are no candidates, nor asked about: an attack on a filter. 0: no limit."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

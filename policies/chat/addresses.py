@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from envs.storage.places import HUGGING_FACE
+from pathlib import Path
+
+from envs.storage.places import HUGGING_FACE, is_uri
 
 GGUF = "gguf:"
 """Begins the name of a file of weights as llama.cpp reads them."""
@@ -15,3 +17,23 @@ CHAT = (HUGGING_FACE, GGUF, OPENAI)
 def is_chat_address(name: str) -> bool:
     """Whether a name stands for a chat model by the way it begins."""
     return name.startswith(CHAT)
+
+
+def weights_of(name: str) -> str:
+    """What a name stands for on a disk or in storage: what is behind `hf:` or `gguf:`, nothing of a server, else the name."""
+    return "" if name.startswith(OPENAI) else name.removeprefix(HUGGING_FACE).removeprefix(GGUF)
+
+
+def absolute_address(name: str) -> str:
+    """The address of a chat model for workers, which may stand in other folders."""
+    weights = weights_of(name)
+    if not weights or is_uri(weights):
+        return name
+    return f"{name.removesuffix(weights)}{Path(weights).expanduser().absolute()}"
+
+
+def short_address(name: str) -> str:
+    """The last part of an address, for labels: of a server its model, of weights their folder or file."""
+    whole = name.rpartition("#")[2] if name.startswith(OPENAI) else weights_of(name)
+    parts = [part for part in whole.split("/") if part]
+    return parts[-1].removesuffix(".gguf").replace(".", "_") if parts else "model"

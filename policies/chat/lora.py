@@ -54,6 +54,8 @@ def adapted(model: Any, settings: LoraSettings, seed: int) -> Any:
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         # It tells of layers that hold their weights transposed, and sets what it tells of.
         warnings.filterwarnings("ignore", message="fan_in_fan_out")
+        # It calls what transformers is about to rename.
+        warnings.filterwarnings("ignore", category=FutureWarning)
         torch.manual_seed(derive_seed(seed, "adapters"))
         try:
             return peft.get_peft_model(model, config)

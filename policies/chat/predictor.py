@@ -10,7 +10,7 @@ these alone.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -163,7 +163,13 @@ class ChatPredictor(Predictor[ChatBatch]):
 
 @torch.inference_mode()
 def greedy_replies(
-    model: Any, tokenizer: Any, prompts: Sequence[str], max_tokens: int, advance: Any = None
+    model: Any,
+    tokenizer: Any,
+    prompts: Sequence[str],
+    max_tokens: int,
+    *,
+    batch_size: int = 1,
+    advance: Callable[[int], None] = lambda done: None,
 ) -> list[tuple[str, bool]]:
     """The likeliest replies to prompts, typed text read as it is.
 
@@ -172,6 +178,8 @@ def greedy_replies(
         tokenizer: of the model.
         prompts: as in `ChatLesson`.
         max_tokens: of a reply.
+        batch_size: prompts of like length answered side by side, padded at the left; 1 pads none. Replies are equal up to the
+            rounding of sums.
         advance: is told how many prompts have been answered.
 
     Returns:
@@ -184,13 +192,18 @@ def greedy_replies(
     config = GenerationConfig(
         do_sample=False, max_new_tokens=max_tokens, eos_token_id=ends, pad_token_id=ends[0], repetition_penalty=1.0
     )
-    found = []
-    for prompt in prompts:
-        # One at a time, so that none pads another: a reply does not follow from what else is asked.
-        ids_1L = torch.tensor([tokenizer(prompt, add_special_tokens=False).input_ids], device=model.device)
-        said = model.generate(ids_1L, attention_mask=torch.ones_like(ids_1L), generation_config=config)[0, ids_1L.shape[1] :]
-        ended = bool(len(said)) and int(said[-1]) in ends
-        found.append((tokenizer.decode(said, skip_special_tokens=True), ended))
-        if advance is not None:
-            advance(len(found))
-    return found
+    ids = [tokenizer(prompt, add_special_tokens=False).input_ids for prompt in prompts]
+    order = sorted(range(len(prompts)), key=lambda row: len(ids[row]))
+    found: dict[int, tuple[str, bool]] = {}
+    for start in range(0, len(order), batch_size):
+        rows = order[start : start + batch_size]
+        longest = max(len(ids[row]) for row in rows)
+        ids_BL = torch.tensor([[ends[0]] * (longest - len(ids[row])) + ids[row] for row in rows], device=model.device)
+        mask_BL = torch.tensor([[0] * (longest - len(ids[row])) + [1] * len(ids[row]) for row in rows], device=model.device)
+        said_BT = model.generate(ids_BL, attention_mask=mask_BL, generation_config=config)[:, longest:].tolist()
+        for row, said in zip(rows, said_BT, strict=True):
+            # What ends early is filled up with ends.
+            length = next((place for place, token in enumerate(said) if token in ends), len(said))
+            found[row] = tokenizer.decode(said[:length], skip_special_tokens=True), length < len(said)
+        advance(len(found))
+    return [found[row] for row in range(len(prompts))]

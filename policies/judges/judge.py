@@ -5,6 +5,7 @@ A judge is made afresh for every fold, fitted once, and asked about pairs of sou
 is named as `path/file.py:Name` and is called without arguments.
 
     Judge           the protocol
+    Parsing         what a judge offers that asks a chat model
     Featured        what a judge offers that can say which words it goes by
     judges          the registry; `judge_maker` finds what makes a judge of that name
 """
@@ -19,10 +20,13 @@ from typing import Any, Protocol, cast, runtime_checkable
 import numpy as np
 
 from envs.core.errors import ConfigError, JudgeError
-from envs.core.own_code import own_code
 from envs.core.registry import Registry
 from envs.pairs.replied import RepliedPair
+from envs.storage.copies import fetched_model
 from envs.storage.places import HUGGING_FACE
+from policies.chat.addresses import GGUF, OPENAI, is_chat_address
+from policies.chat.own import answers_chats, made_chat_model
+from policies.chat.settings import DEFAULT, ChatModelSettings
 
 
 @runtime_checkable
@@ -50,6 +54,14 @@ class Featured(Protocol):
         """Words with their weights: the `num` most positive ones and the `num` most negative ones."""
 
 
+@runtime_checkable
+class Parsing(Protocol):
+    """A judge that reads answers, some of which may say nothing."""
+
+    def num_unparsable(self, pairs: Sequence[RepliedPair]) -> int:
+        """Of how many pairs it could not read the answer."""
+
+
 @dataclass(frozen=True)
 class JudgeSettings:
     """What judges are made with.
@@ -61,6 +73,8 @@ class JudgeSettings:
         embedding: width of a network's word vectors.
         hidden: width of its states.
         device: torch device.
+        chat: how a chat model is loaded or asked.
+        answers: folder of a run in which a chat model's answers are kept; empty keeps none.
     """
 
     forward: str = ""
@@ -69,6 +83,8 @@ class JudgeSettings:
     embedding: int = 100
     hidden: int = 128
     device: str = "cpu"
+    chat: ChatModelSettings = DEFAULT
+    answers: str = ""
 
 
 judges = Registry("judge", "parley.judges")
@@ -91,8 +107,10 @@ for _name, _summary in CONTROLS.items():
     judges.register(_name, _summary, f"policies.judges.{_module}")
 
 JUDGE_KINDS = {
-    f"{HUGGING_FACE}FOLDER": "a classifier of Hugging Face, which is not fitted: its threshold is",
-    "path/file.py:Name": "a class of your own",
+    f"{HUGGING_FACE}FOLDER": "a classifier of Hugging Face, which is not fitted: its threshold is; or a chat model",
+    f"{GGUF}FILE": "a chat model that is asked who wrote a reply",
+    f"{OPENAI}URL#MODEL": "one behind a server",
+    "path/file.py:Name": "a class of your own, or a chat model of your own",
 }
 """Names that are not registered, by their form, with what they stand for."""
 
@@ -108,19 +126,34 @@ def judge_maker(name: str, settings: JudgeSettings) -> Callable[[], Judge]:
         ConfigError: no judge is called so, or a file of your own makes none.
         CheckpointError: a folder holds no classifier, or a model is not there.
     """
-    if name.startswith(HUGGING_FACE):
-        from policies.judges.classifier import classifier
-
-        return classifier(name.removeprefix(HUGGING_FACE), settings.device)
+    if is_chat_address(name):
+        return _of_address(name, settings)
     maker: Any = judges.get(name)
     if ".py:" not in name:
         return cast("Callable[[], Judge]", maker(settings))
-    with own_code(name):
-        judge = maker() if callable(maker) else maker
+    judge = made_chat_model(name, maker)
+    if not isinstance(judge, Judge) and answers_chats(judge):
+        return _asked(name, settings)
     if not isinstance(judge, Judge) or inspect.isclass(judge):
-        fix = "name a class with the methods fit(pairs, labels, seed) and score(pairs); it takes no arguments"
+        fix = "name a class with the methods fit(pairs, labels, seed) and score(pairs), without arguments; or a chat model"
         raise ConfigError("this makes no judge", where=name, got=repr(judge), fix=fix)
     return cast("Callable[[], Judge]", maker)
+
+
+def _of_address(name: str, settings: JudgeSettings) -> Callable[[], Judge]:
+    from policies.judges.classifier import classifier
+    from policies.ranking.hugging_face import is_causal
+
+    folder = name.removeprefix(HUGGING_FACE)
+    if name.startswith(HUGGING_FACE) and not is_causal(fetched_model(folder)):
+        return classifier(folder, settings.device)
+    return _asked(name, settings)
+
+
+def _asked(name: str, settings: JudgeSettings) -> Callable[[], Judge]:
+    from policies.judges.asked import asked_judge
+
+    return asked_judge(name, settings)
 
 
 def scores_by(judge: Judge, pairs: Sequence[RepliedPair]) -> np.ndarray:

@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 from envs.core.errors import CheckpointError
 from policies.hugging_face import read_pretrained
 from policies.ranking.encoders import POOLING, BiEncoder, CrossEncoder
-from policies.stored import reading
+from policies.stored import model_inside, reading
 
 _MODULES, _COMPARISON = "modules.json", "config_sentence_transformers.json"
 _KNOWN = ("Transformer", "Pooling", "Normalize")
+_CAUSAL = ("ForCausalLM", "LMHeadModel")
 _REPLY_PROMPTS = ("document", "passage", "corpus")
 _OLD_MODES = {"cls_token": "cls", "max_tokens": "max", "mean_tokens": "mean"}
 _OLD = "pooling_mode_"
@@ -55,6 +56,15 @@ def load_hugging_face_ranker(folder: Path, device: str = "cpu") -> CrossEncoder 
         )
     tokenizer, model = read_pretrained(transformer, lambda config: "AutoModelForSequenceClassification")
     return CrossEncoder(model.to(device), tokenizer)
+
+
+def is_causal(folder: Path) -> bool:
+    """Whether a folder holds a causal model of language, which ranks by how likely it finds replies."""
+    folder = model_inside(folder)
+    if (folder / _MODULES).is_file() or not (folder / "config.json").is_file():
+        return False
+    with reading(folder):
+        return any(name.endswith(_CAUSAL) for name in _json(folder / "config.json").get("architectures") or [])
 
 
 def _bi_encoder(folder: Path, modules: list[_Module], transformer: Path, device: str) -> BiEncoder:

@@ -7,6 +7,7 @@ scenario. Beside the judges that are named stand controls that know length, the 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -25,7 +26,7 @@ from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from envs.core.config import from_dict
 from envs.pairs.replied import SAMPLE
-from envs.storage.places import HUGGING_FACE
+from policies.chat.answers import ANSWERS_FOLDER
 from policies.judges.judge import CONTROLS, judge_maker
 
 SYSTEMS, VERDICTS, NOTES, NUM_FITS = "systems", "verdicts", "notes", "fits"
@@ -83,7 +84,8 @@ class EvaluateAdversarial(Job[AdversarialConfig, PreparedJudging, PreparedJudgin
 
     def work(self, run: RunFolder, prepared: PreparedJudging, reporter: Reporter) -> PreparedJudging:
         config = prepared.config
-        judging = Judging(prepared.pooled.scenarios, config.settings, config.seed)
+        settings = replace(config.settings, answers=str(run.path / ANSWERS_FOLDER))
+        judging = Judging(prepared.pooled.scenarios, settings, config.seed)
         work_off(run, judging, prepared.items, config, reporter, "fitting and asking judges")
         reporter.say("computing metrics and their intervals")
         return prepared
@@ -94,7 +96,7 @@ class EvaluateAdversarial(Job[AdversarialConfig, PreparedJudging, PreparedJudgin
         metrics = adversarial_metrics(JudgedRows(run.read_rows().to_pylist()), asked.all_judges, systems, config.folds)
         said = verdicts(metrics, asked)
         failed = [f"{num:,} fits failed: {reason}." for reason, num in run.outcomes().errors.most_common()]
-        notes = [*found.pooled.notes, *failed]
+        notes = [*found.pooled.notes, *failed, *_unparsable(run)]
         return Summary(
             f"replies of {', '.join(systems)} before judges",
             " ".join([*said, f"{config.folds} folds, seed {config.seed}.", *notes]),
@@ -106,7 +108,7 @@ class EvaluateAdversarial(Job[AdversarialConfig, PreparedJudging, PreparedJudgin
         """The files that are judged too: a run keeps to what is in them."""
         files = {"human": config.human, "next utterances": config.next_utterances}
         files |= {f"machine {name}": name for name in config.machine_names}
-        judging = {f"judge {name}": name.removeprefix(HUGGING_FACE) for name in config.judge_names}
+        judging = {f"judge {name}": name for name in config.judge_names}
         models = {"forward": config.forward, "backward": config.backward}
         return {option: name for option, name in {**files, **judging, **models}.items() if not name.startswith(SAMPLE)}
 
@@ -135,6 +137,14 @@ class EvaluateAdversarial(Job[AdversarialConfig, PreparedJudging, PreparedJudgin
         """With what the metrics mean, and tables 3 and 2 in their place."""
         legend = {name: describe(name) for name in result.metrics}
         return replace(result, legend=legend, tables=dict(islice(self.tables(run).items(), 2)))
+
+
+def _unparsable(run: RunFolder) -> list[str]:
+    """Of chat models that judge, how often they said neither word; controls and other judges are never asked."""
+    counted: Counter[str] = Counter()
+    for row in run.read_rows().select(["judge", "unparsable"]).to_pylist():
+        counted[row["judge"]] += row["unparsable"] or 0
+    return [f"{judge} said neither human nor machine of {num:,} pairs, asked twice." for judge, num in counted.items() if num]
 
 
 def asked_of(config: AdversarialConfig, systems: Sequence[str]) -> AskedJudges:

@@ -10,7 +10,9 @@ from engine.jobs.sharded import ShardedConfig
 from envs.core.errors import ConfigError
 from envs.core.ranges import AtLeastTwo, Configuration, PositiveInt
 from envs.pairs.replied import SAMPLE
-from envs.storage.places import HUGGING_FACE, is_uri
+from envs.storage.places import is_uri
+from policies.chat.addresses import absolute_address, is_chat_address, short_address
+from policies.chat.settings import ChatAsking
 from policies.judges.judge import CONTROLS, JudgeSettings, judges
 
 LIKELIHOODS_JUDGE = "svm-neural"
@@ -39,7 +41,7 @@ class AdversarialConfig(ShardedConfig):
     machine: str = f"{SAMPLE}:machine"
     """Replies of systems to the same sources: files, separated by commas or one behind each --machine."""
     judges: str = "svm-unigram"
-    """Judges separated by commas: see parley list; hf:FOLDER, or path/file.py:Name."""
+    """Judges separated by commas: see parley list; hf:FOLDER, gguf:FILE, openai:URL#MODEL, or path/file.py:Name."""
     next_utterances: str = ""
     """File of source<TAB>the utterance that followed the human reply; when empty those that the next line of a dialogue
     shows."""
@@ -57,6 +59,8 @@ class AdversarialConfig(ShardedConfig):
     """Figures to show beside the measured ones."""
     fitting: FittingOfJudges = field(default_factory=FittingOfJudges)
     """How judges read pairs."""
+    chat: ChatAsking = field(default_factory=ChatAsking)
+    """How a chat model that judges is loaded or asked."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -71,7 +75,7 @@ class AdversarialConfig(ShardedConfig):
             fix = f"name it: --judges {self.judges},{LIKELIHOODS_JUDGE}"
             raise ConfigError(f"{flag} is read by the judge {LIKELIHOODS_JUDGE} alone", got=self.judges, fix=fix)
         for judge in self.judge_names:
-            if judge not in judges and not judge.startswith(HUGGING_FACE) and ".py:" not in judge:
+            if judge not in judges and not is_chat_address(judge) and ".py:" not in judge:
                 judges.get(judge)
 
     @property
@@ -89,13 +93,14 @@ class AdversarialConfig(ShardedConfig):
     def settings(self) -> JudgeSettings:
         """What judges are made with."""
         known = {name: getattr(self.fitting, name) for name in ("separate", "embedding", "hidden")}
-        return JudgeSettings(absolute(self.forward), absolute(self.backward), device=self.device, **known)
+        chat = self.chat.on(self.device)
+        return JudgeSettings(absolute(self.forward), absolute(self.backward), device=self.device, chat=chat, **known)
 
 
 def absolute(name: str) -> str:
     """The name of a judge or a model for workers, which may stand in other folders."""
-    if name.startswith(HUGGING_FACE):
-        return f"{HUGGING_FACE}{absolute(name.removeprefix(HUGGING_FACE))}"
+    if is_chat_address(name):
+        return absolute_address(name)
     return name if not name or name in judges or is_uri(name) else str(Path(name).expanduser().absolute())
 
 
@@ -105,7 +110,9 @@ def label_of(name: str) -> str:
         return name.rpartition(":")[2]
     if name.startswith(f"{SAMPLE}:"):
         return name.removeprefix(f"{SAMPLE}:")
-    last = [part for part in name.removeprefix(HUGGING_FACE).split("/") if part][-1:] or ["model"]
+    if is_chat_address(name):
+        return short_address(name)
+    last = [part for part in name.split("/") if part][-1:] or ["model"]
     return last[0].removesuffix(".tsv").removesuffix(".txt").replace(".", "_")
 
 

@@ -19,7 +19,7 @@ from engine.runtime.record import Counts, Rows
 from engine.runtime.sharding import Shard
 from engine.store.schemas import OK, error_row, list_of, ok_row, with_base
 from envs.core.seeds import derive_seed
-from policies.judges.judge import Featured, Judge, JudgeSettings, judge_maker, scores_by
+from policies.judges.judge import Featured, Judge, JudgeSettings, Parsing, judge_maker, scores_by
 
 _MOST_ITEMS = 5
 NUM_EXAMPLES, NUM_FEATURES = 3, 50
@@ -46,6 +46,8 @@ JUDGED = with_base(
         # Replies of the system that the judge finds most human and most machine-like, of each of them three; empty in other
         # scenarios than "adversuc".
         pa.field("examples", list_of(_EXAMPLE)),
+        # Pairs of the fold of which a judge that asks a chat model could not read the answer; 0 of other judges.
+        pa.field("unparsable", pa.int64()),
         # Of a linear judge the words of largest weight.
         pa.field("features", list_of(_FEATURE)),
     ]
@@ -138,6 +140,7 @@ class JudgingWorker:
             "scenario": item.scenario,
             "judge": item.judge,
             "fold": item.fold,
+            "unparsable": judge.num_unparsable([each.pair for each in asked]) if isinstance(judge, Parsing) else 0,
             "sources": [each.source for each in asked],
             "labels": labels[unseen].tolist(),
             "scores": scores.tolist(),

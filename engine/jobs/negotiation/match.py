@@ -15,27 +15,28 @@ import logging
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from traceback import format_exception
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-import numpy as np
-
 from engine.jobs.job import Job, Reporter, Summary
 from engine.jobs.negotiation.agents import make_agent, require_negotiator, vocabulary_of, words_of
+from engine.jobs.negotiation.defended import defend, defended_row
 from engine.jobs.negotiation.judge import NOBODY_JUDGES, judge_of, who_judges
 from engine.jobs.negotiation.person import tell_outcome
-from engine.jobs.negotiation.rows import DIALOGUES
+from engine.jobs.negotiation.rows import DIALOGUES, dialogue_row
 from engine.jobs.sharded import RESUME_SAFE, Sharded, ShardedConfig, ended_sessions, spread, work_off
+from engine.metrics.negotiation.defences import DEFENCE_METRICS, defence_metrics
 from engine.metrics.negotiation.dialogues import METRICS, negotiation_metrics
 from engine.metrics.statistics import NOTHING, Estimate, count
+from engine.negotiation.settings import DefenceConfig
 from engine.runtime import logs
 from engine.runtime.record import Counts, Rows
 from engine.runtime.sharding import Shard
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
-from engine.store.schemas import OK, error_row, ok_row
+from engine.store.schemas import OK, error_row
 from envs.core.errors import ConfigError
 from envs.core.play import Session, play_sessions
 from envs.core.ranges import NonNegativeFloat, NumItems, PositiveInt
@@ -46,9 +47,9 @@ from envs.negotiation.corpora.catalogue import corpora
 from envs.negotiation.corpora.compiled import load_corpus
 from envs.negotiation.corpora.dealornodeal import parse_scenarios
 from envs.negotiation.domain import DEAL_OR_NO_DEAL, domain_of
-from envs.negotiation.game import NOBODY, Agent, NegotiationGame, Rules, require_game
+from envs.negotiation.game import Agent, NegotiationGame, Rules, require_game
 from envs.negotiation.own_agent import play_apart
-from envs.negotiation.scenario import ILLEGAL, Scenario
+from envs.negotiation.scenario import Scenario
 from envs.negotiation.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -80,6 +81,8 @@ class OneMatchConfig(PlayedConfig):
 
     temperature: NonNegativeFloat = 0.5
     """Of the models' word distributions; 0 takes the likeliest word."""
+    defence: DefenceConfig = field(default_factory=DefenceConfig)
+    """What stands around the target."""
 
     @property
     @abstractmethod
@@ -175,10 +178,10 @@ class Roster(Sharded[Scenario]):
         self.config.require_device()
 
     def agents(self, device: str = "cpu") -> tuple[Agent, Agent]:
-        """The adversary and the target; models compute on the device."""
+        """The adversary and the target, with its defences; models compute on the device."""
         words, temperature = self._words(), self.config.temperature
         adversary, target = (make_agent(spec, words, temperature, device) for spec in self.checkpoints()[:2])
-        return adversary, target
+        return adversary, defend(target, self.config.defence, self.config.judge, device)
 
     @property
     def game(self) -> str:
@@ -238,6 +241,9 @@ class MatchWorker:
     def rows(self, game: NegotiationGame, sessions: tuple[Session, Session], keys: Sequence[str]) -> list[dict[str, Any]]:
         """The finished dialogues as rows (`engine.jobs.negotiation.rows.DIALOGUES`)."""
         rows = [dialogue_row(game, row, key) for row, key in enumerate(keys)]
+        if self.config.defence.wanted:
+            defence = self.config.defence
+            rows = [{**row, **defended_row(sessions[1], number, defence)} for number, row in enumerate(rows)]
         if self.judge is not None:
             from policies.negotiator.scoring import utterance_nll
 
@@ -255,36 +261,6 @@ def people(config: MatchConfig) -> list[int]:
 def dialogue_seed(seed: int, key: str) -> int:
     """The seed of a dialogue, by the master seed and its key."""
     return derive_seed(seed, "dialogue", key)
-
-
-def dialogue_row(game: NegotiationGame, row: int, key: str) -> dict[str, Any]:
-    """A finished dialogue as a row of `engine.jobs.negotiation.rows.DIALOGUES`; likelihoods are left null."""
-    scenario = game.scenarios[row]
-    written = game.authors[row]
-    table, tokens = scenario.selections.table, scenario.domain.tokens
-    adversary, target = (
-        [ILLEGAL] if illegal else [tokens[token] for token in table[selection]]
-        for selection, illegal in zip(game.selections[row], game.illegal_selections[row], strict=True)
-    )
-    return ok_row(key, game.seeds[row]) | {
-        "counts": list(scenario.counts),
-        "values_adversary": list(scenario.values[0]),
-        "values_target": list(scenario.values[1]),
-        "first_speaker": int(game.first_speakers[row]),
-        "turns": [{"side": side, "words": " ".join(words)} for side, words in game.transcript(row)],
-        "agreed": bool(game.agreed[row]),
-        "forced": bool(game.forced[row]),
-        "ended_by": NOBODY if game.forced[row] else int(game.to_move[row]),
-        "points_adversary": int(game.points[row, 0]),
-        "points_target": int(game.points[row, 1]),
-        "selection_adversary": adversary,
-        "selection_target": target,
-        "pareto": game.is_pareto(row),
-        "num_turns": int(game.num_turns[row]),
-        "num_words_adversary": int(np.count_nonzero(written == 0)),
-        "num_words_target": int(np.count_nonzero(written == 1)),
-        **dict.fromkeys(("nll_adversary", "nll_target")),
-    }
 
 
 def game_of(scenarios: str) -> str:
@@ -338,7 +314,7 @@ class MatchJob(Job[OneMatchConfigT, Roster, Roster]):
 
     adversary: ClassVar[str] = "adversary"
     schema = DIALOGUES
-    legend = METRICS
+    legend = METRICS | DEFENCE_METRICS
     files = (SUMMARY, "rows")
     resume_safe = RESUME_SAFE
 
@@ -352,7 +328,8 @@ class MatchJob(Job[OneMatchConfigT, Roster, Roster]):
 
     def metrics(self, run: RunFolder) -> dict[str, Estimate]:
         """The metrics of a run whose dialogues have all been played."""
-        return negotiation_metrics(run.read_rows().to_pylist())
+        rows = run.read_rows().to_pylist()
+        return negotiation_metrics(rows) | defence_metrics(rows)
 
     def prepare(self, config: OneMatchConfigT, path: Path, reporter: Reporter) -> Roster:
         roster = self.roster(config, reporter)

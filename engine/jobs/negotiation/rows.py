@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pyarrow as pa
 
-from engine.store.schemas import list_of, with_base
+from engine.store.schemas import list_of, ok_row, with_base
+from envs.negotiation.game import NOBODY, NegotiationGame
+from envs.negotiation.scenario import ILLEGAL
 
 DIALOGUES = with_base(
     [
@@ -32,9 +37,14 @@ DIALOGUES = with_base(
         pa.field("num_words_target", pa.int64()),
         pa.field("nll_adversary", pa.float64()),
         pa.field("nll_target", pa.float64()),
+        # A defended target: the turns of the adversary that its filter stopped, its own in which it refused to end.
+        pa.field("stopped", list_of(pa.int64())),
+        pa.field("refused", list_of(pa.int64())),
     ]
 )
 """One negotiation dialogue per row."""
+OF_DEFENCES = ("stopped", "refused", "kept_out")
+"""Columns of dialogues with a defended target and of searches that mind a filter; null in others."""
 _STEP = pa.struct(
     [
         pa.field("replaced", pa.int64()),
@@ -96,8 +106,38 @@ ATTACKS = pa.schema(
         pa.field("reads", pa.int64()),
         pa.field("decisions", pa.int64()),
         pa.field("attempts", list_of(_ATTEMPT)),
+        # Candidates that nobody was asked about because they were too perplexing; null where the search minds no limit.
+        pa.field("kept_out", pa.int64()),
     ]
 )
 """One attacked negotiation dialogue per row, played live, with the searches for the sentences that were said in it."""
 
 
+def dialogue_row(game: NegotiationGame, row: int, key: str) -> dict[str, Any]:
+    """A finished dialogue as a row of `DIALOGUES`; likelihoods, and what a defence did, are left null."""
+    scenario = game.scenarios[row]
+    written = game.authors[row]
+    table, tokens = scenario.selections.table, scenario.domain.tokens
+    adversary, target = (
+        [ILLEGAL] if illegal else [tokens[token] for token in table[selection]]
+        for selection, illegal in zip(game.selections[row], game.illegal_selections[row], strict=True)
+    )
+    return ok_row(key, game.seeds[row]) | {
+        "counts": list(scenario.counts),
+        "values_adversary": list(scenario.values[0]),
+        "values_target": list(scenario.values[1]),
+        "first_speaker": int(game.first_speakers[row]),
+        "turns": [{"side": side, "words": " ".join(words)} for side, words in game.transcript(row)],
+        "agreed": bool(game.agreed[row]),
+        "forced": bool(game.forced[row]),
+        "ended_by": NOBODY if game.forced[row] else int(game.to_move[row]),
+        "points_adversary": int(game.points[row, 0]),
+        "points_target": int(game.points[row, 1]),
+        "selection_adversary": adversary,
+        "selection_target": target,
+        "pareto": game.is_pareto(row),
+        "num_turns": int(game.num_turns[row]),
+        "num_words_adversary": int(np.count_nonzero(written == 0)),
+        "num_words_target": int(np.count_nonzero(written == 1)),
+        **dict.fromkeys(("nll_adversary", "nll_target", "stopped", "refused")),
+    }

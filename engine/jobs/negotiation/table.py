@@ -22,9 +22,11 @@ from engine.jobs.negotiation.agents import (
     require_one_game,
     require_partner,
     shared_vocabulary,
+    split_names,
     start_of,
 )
 from engine.jobs.negotiation.attack import ATTACK_RL, ATTACK_TRANSFER, AttackConfig, TransferConfig, TransferSettings
+from engine.jobs.negotiation.defended import FILTER, OWN_DEMAND, FilterLimit, chosen_limit, defended_stages
 from engine.jobs.negotiation.judge import judge_of, who_judges
 from engine.jobs.negotiation.language import require_words
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig, PlayedConfig, seconds_per_dialogue
@@ -32,7 +34,17 @@ from engine.jobs.repeated import RepeatedConfig, nth_name, nth_seed, run_beside
 from engine.jobs.tables import TABLE_FILE
 from engine.jobs.weights import checkpoint_folder
 from engine.metrics.negotiation.attack import ATTACK_METRICS
-from engine.metrics.negotiation.attack_table import ROWS, TABLE_2, TURNS, AttackLine, attack_table, table_lines
+from engine.metrics.negotiation.attack_table import (
+    DEFENCES,
+    DEFENDED,
+    ROWS,
+    TABLE_2,
+    TURNS,
+    AttackLine,
+    attack_table,
+    table_lines,
+)
+from engine.metrics.negotiation.defences import DEFENCE_METRICS
 from engine.metrics.repeats import TRAININGS, bounded, over_trainings, spread_of
 from engine.metrics.statistics import Estimate
 from engine.metrics.tables import TextTable
@@ -43,7 +55,7 @@ from engine.store.mirror import fetched_run
 from engine.store.run_folder import RunFolder
 from envs.core.config import shared
 from envs.core.errors import ConfigError, RunError
-from envs.core.ranges import NumItems
+from envs.core.ranges import NumItems, PositiveShare
 from envs.core.registry import nearest
 from envs.negotiation.domain import DEAL_OR_NO_DEAL
 from envs.storage.places import display_path
@@ -75,12 +87,16 @@ class TableConfig(PlayedConfig, RepeatedConfig):
     """Rows to measure, separated by commas; in reactive-N, 1 to 4, N utterances come before the attack's. Earlier rows stay."""
     published: Literal["sv", "rl", "hardened", "turns", "none"] = "none"
     """Figures of Cheng et al. 2019 to show: of their supervised, RL or hardened target; turns: of the RL one, table 7."""
+    defences: str = ""
+    """Defences to measure beside each row: filter (a search that knows it is measured too), own-demand; separated by commas."""
+    false_alarms: PositiveShare = 0.05
+    """Share of the corpus' training sentences that the filter may stop, which decides its limit under the judge."""
     baseline: str = ""
     """Another table's run, such as of the target before it was hardened, whose advantages stand beside."""
     dialogues: NumItems = 500
     """Dialogues of each row."""
     corpus: str = "dealornodeal"
-    """Corpus that the target was fitted to, where an adversary is trained."""
+    """Corpus that the target was fitted to, where an adversary is trained or a filter chosen."""
     search: SearchConfig = field(default_factory=SearchConfig)
     """How words are searched; at a fixed turn a search goes on past its goal, in the combined attacks it does not."""
     transfer: TransferSettings = field(default_factory=TransferSettings)
@@ -93,6 +109,10 @@ class TableConfig(PlayedConfig, RepeatedConfig):
         for name in self.row_names():
             if name not in ROWS:
                 raise ConfigError(f"no row is called {name!r}{nearest(name, ROWS)}", fix=f"rows: {','.join(ROWS)}")
+        for name in self.defence_names():
+            if name not in (FILTER, OWN_DEMAND):
+                fix = f"defences: {FILTER},{OWN_DEMAND}"
+                raise ConfigError(f"no defence is called {name!r}{nearest(name, (FILTER, OWN_DEMAND))}", fix=fix)
         if self.seeds > 1 and self.adversary:
             what, fix = "several seeds train several adversaries, and one is named", "leave out --adversary, or --seeds"
             raise ConfigError(what, got=f"adversary={self.adversary}, seeds={self.seeds}", fix=fix)
@@ -100,6 +120,10 @@ class TableConfig(PlayedConfig, RepeatedConfig):
     def row_names(self) -> list[str]:
         """The rows that are wanted."""
         return [name.strip() for name in self.rows.split(",")]
+
+    def defence_names(self) -> list[str]:
+        """The defences that are wanted."""
+        return split_names(self.defences)
 
     def left_out(self) -> list[str]:
         """The wanted rows that cannot be measured: they read the weights of a target that has none."""
@@ -114,11 +138,13 @@ class Planned:
         config: what was asked for.
         untrained: whether an adversary is trained first.
         baseline: the metrics of the table that is shown beside, by "ROW.METRIC".
+        limit: where the filter's limit lies; None where no filter is wanted.
     """
 
     config: TableConfig
     untrained: bool
     baseline: Mapping[str, Estimate]
+    limit: FilterLimit | None = None
 
 
 def _is_given(plugs: TransferSettings) -> bool:
@@ -199,9 +225,9 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
         "cheng2019-turns": at_fixed_turns,
         "demo": demo,
     }
-    legend = {f"{row}.{name}": metric for row in ROWS for name, metric in ATTACK_METRICS.items()}
+    legend = {f"{row}.{name}": metric for row in DEFENDED for name, metric in (ATTACK_METRICS | DEFENCE_METRICS).items()}
     files = (TABLE_FILE, SUMMARY)
-    resume_safe = (*sharded.RESUME_SAFE, "rows", "baseline", "trainers")
+    resume_safe = (*sharded.RESUME_SAFE, "rows", "defences", "baseline", "trainers")
 
     def stages(self, config: TableConfig, path: Path) -> dict[str, Stage]:
         wanted = set(config.row_names()) - set(config.left_out())
@@ -288,7 +314,12 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
         if untrained and config.reinforce.supervised_weight > 0:
             # Before there is a folder, which is tied to its configuration.
             require_words(config.corpus, config.data_root, words, "or a trained adversary with --adversary")
-        return Planned(config, untrained, baseline)
+        judge = judge_of(config.judge, (config.target, config.speaker))
+        talk = config.corpus, config.data_root, config.false_alarms
+        limit = chosen_limit(judge, *talk) if FILTER in config.defence_names() else None
+        if limit is not None:
+            reporter.say(str(limit))
+        return Planned(config, untrained, baseline, limit)
 
     def work(self, run: RunFolder, prepared: Planned, reporter: Reporter) -> Planned:
         if prepared.untrained:
@@ -299,7 +330,13 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
         begun = [name for chain in chains for name in (chain if config.trainers else chain[:1])] if config.workers else planned
         first = {name: planned.pop(name) for name in [*begun]}
         run_beside(first, chains if config.trainers else [], run.path, config.trainers, reporter, "adversaries")
-        needs = {nth_name("transfer", number): [nth_name("rl", number)] for number in range(1, config.seeds + 1)}
+        defended = defended_stages({**first, **planned}, config.seeds, config.defence_names(), prepared.limit)
+        needs = {
+            name: [nth_name("rl", number)]
+            for number in range(1, config.seeds + 1)
+            for name in (nth_name(f"transfer{around}", number) for around in ("", *(f"+{defence}" for defence in DEFENCES)))
+        }
+        planned |= defended
         run_side_by_side(planned, run.path, reporter, config, needs)
         return prepared
 
@@ -308,21 +345,24 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
         config = found.config
         metrics: dict[str, Estimate] = {}
         trainings: dict[str, list[float | None]] = {}
-        for row in ROWS:
+        for row in DEFENDED:
             folders = [run.path / nth_name(row, number) for number in range(1, config.seeds + 1)]
             runs = [RunFolder.load(folder) for folder in folders if (folder / SUMMARY).is_file()]
             if runs:
                 # Matches without a search do not count their time among their metrics.
                 each = [{"seconds": seconds_per_dialogue(one), **one.metrics()} for one in runs]
                 over = {name: over_trainings([one[name] for one in each]) for name in each[0]}
-                metrics |= {f"{row}.{name}": bounded(over[name], ATTACK_METRICS.get(name)) for name in over}
+                # Nobody forces a defended target.
+                told = [name for name in over if row in ROWS or not name.startswith("forced_")]
+                metrics |= {f"{row}.{name}": bounded(over[name], ATTACK_METRICS.get(name)) for name in told}
             if len(runs) > 1:
                 trainings[f"{row}.advantage"] = [one["advantage"].to_json()["value"] for one in each]
         judge = judge_of(config.judge, (config.target, config.speaker))
+        limit = "" if found.limit is None else f"; {found.limit}"
         return Summary(
             f"attacks on {config.target}",
             f"{config.dialogues:,} dialogues a row on the same {config.scenarios} scenarios, "
-            f"seed {config.seed}; the target alone chooses; {who_judges(judge)}.",
+            f"seed {config.seed}; the target alone chooses; {who_judges(judge)}{limit}.",
             metrics,
             # The report shows them too, wherever the other table is by then.
             {BASELINE: {name: estimate.to_json() for name, estimate in found.baseline.items()}, TRAININGS: trainings},

@@ -15,9 +15,11 @@ import numpy as np
 from engine.jobs.job import Reporter
 from engine.jobs.negotiation.agents import require_negotiator, shared_vocabulary
 from engine.jobs.negotiation.attack import AttackConfig, AttackJob, TransferSettings, transfer_sentences
+from engine.jobs.negotiation.defended import perplexity_filter
 from engine.jobs.negotiation.match import MatchConfig, MatchWorker, Roster, seconds_per_dialogue
 from engine.jobs.negotiation.rows import ATTACKS
 from engine.metrics.negotiation.attack import ATTACK_METRICS, attack_metrics
+from engine.metrics.negotiation.defences import DEFENCE_METRICS, defence_metrics
 from engine.metrics.statistics import Estimate
 from engine.negotiation.settings import FIXED_TURN_KINDS, AttackKind, SearchConfig
 from engine.negotiation.transfer import PAPER_SENTENCE, encode_sentence
@@ -116,13 +118,20 @@ class SearchRoster(Roster):
 
     def agents(self, device: str = "cpu") -> tuple[Agent, Agent]:
         from engine.negotiation.adversary import SearchAgent
+        from engine.negotiation.defences import DefendedAgent
         from policies.negotiator.speaker import NegotiatorAgent
 
         speaker, target = super().agents(device)
+        read = target.agent if isinstance(target, DefendedAgent) else target
         assert isinstance(speaker, NegotiatorAgent)
-        assert isinstance(target, NegotiatorAgent)
+        assert isinstance(read, NegotiatorAgent)
         sentences = [encode_sentence(sentence, speaker.vocabulary) for sentence in self.sentences]
-        adversary = SearchAgent(speaker, target, self.kind, self.search, self.turn, sentences, self.transfer_turn)
+        limit = self.search.max_perplexity
+        fluency = perplexity_filter(self.config.judge, limit, device) if limit else None
+        # Who minds a limit knows what a filter has kept from the target, too.
+        ears = target.ears if limit and isinstance(target, DefendedAgent) else None
+        plugged = (sentences, self.transfer_turn)
+        adversary = SearchAgent(speaker, read, self.kind, self.search, self.turn, *plugged, fluency=fluency, ears=ears)
         return adversary, target
 
     def worker(self) -> AttackWorker:
@@ -135,6 +144,7 @@ class AttackWorker(MatchWorker):
     def __init__(self, roster: SearchRoster) -> None:
         super().__init__(roster)
         self.turn = roster.turn if roster.kind in FIXED_TURN_KINDS else None
+        self.minds_limit = roster.search.max_perplexity > 0
 
     def first_speakers(self, count: int) -> list[int] | None:
         """Who begins: at a fixed turn the adversary speaks, so it begins where that turn is even."""
@@ -144,7 +154,8 @@ class AttackWorker(MatchWorker):
         rows = super().rows(game, sessions, keys)
         logs: list[AttackLog] = sessions[0].logs  # type: ignore[attr-defined]  # the adversary is a SearchAgent
         for number, (row, log) in enumerate(zip(rows, logs, strict=True)):
-            forced = log.forced_points
+            # A defended target cannot be forced: what it does not hear moves it to nothing, and it refuses ends.
+            forced = None if self.config.defence.wanted else log.forced_points
             adversary, target = forced or (row["points_adversary"], row["points_target"])
             row |= {
                 "forced_points_adversary": adversary,
@@ -153,6 +164,7 @@ class AttackWorker(MatchWorker):
                 "reads": log.reads,
                 "decisions": log.decisions,
                 "attempts": [_attempt_row(game, number, attempt) for attempt in log.attempts],
+                "kept_out": log.kept_out if self.minds_limit else None,
             }
         self._score(game, rows, logs)
         return rows
@@ -254,13 +266,14 @@ class WhiteBoxJob(AttackJob[WhiteBoxAttackConfigT]):
 
     kind: AttackKind
     schema = ATTACKS
-    legend = ATTACK_METRICS
+    legend = ATTACK_METRICS | DEFENCE_METRICS
 
     def roster(self, config: WhiteBoxAttackConfigT, reporter: Reporter) -> SearchRoster:
         return SearchRoster(config.match, self.kind, config.search)
 
     def metrics(self, run: RunFolder) -> dict[str, Estimate]:
-        return attack_metrics(run.read_rows().to_pylist(), seconds_per_dialogue(run))
+        rows = run.read_rows().to_pylist()
+        return attack_metrics(rows, seconds_per_dialogue(run)) | defence_metrics(rows)
 
 
 class AttackReactive(WhiteBoxJob[FixedTurnConfig]):

@@ -16,30 +16,23 @@ import shlex
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from engine.jobs.checkpoints import require_checkpoint
-from engine.jobs.device import require_device, threads
-from engine.jobs.job import Job, Reporter, Summary
-from engine.jobs.perturb.continued import ContinuedConfig, fine_tuning
+from engine.jobs.job import Reporter
+from engine.jobs.perturb.continued import Continued, ContinuedConfig, ContinuedJob, Further, fine_tuning, open_model
 from engine.jobs.perturb.lessons import NONE, RANDOM_SOURCE
 from engine.jobs.perturb.models import ADVERSARIAL, RERANKED, admitted, usual_words
-from engine.jobs.perturb.models import provenance as read_provenance
-from engine.jobs.supervised import EPOCHS, RESUME_SAFE, STATE, run_fit
 from engine.metrics.statistics import Estimate, mean, ratio_of_sums
-from engine.metrics.training import AGAINST, BEFORE
+from engine.metrics.training import AGAINST
 from engine.perturb import catalogue
 from engine.perturb.settings import PerturbSettings
-from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from envs.core.ranges import NonNegativeFloat, PositiveFloat
 from envs.data.root import data_root, root_words
 from envs.pairs.compiled import load_pairs
 from envs.pairs.turns import Example
-from envs.pairs.vocabulary import PairVocabulary
-from envs.storage.copies import CHECKPOINT
 from envs.storage.places import display_path
 
 if TYPE_CHECKING:
@@ -82,24 +75,15 @@ PERTURBED = "perturbed"
 """Kind of the event that says how many examples of a split met which strategy, and how many it left as they were."""
 
 
-@dataclass(frozen=True)
-class Training:
+@dataclass(frozen=True, kw_only=True)
+class Training(Continued):
     """What is trained on what, found and checked.
 
     Args:
-        config: what was asked for.
-        responder: the model, trained in place.
-        base: how it came about.
-        corpus: whose dialogues it learns from.
-        splits: their examples.
-        strategies: by which those of each split are perturbed.
+        strategies: by which the examples of each split are perturbed.
     """
 
     config: TrainAdversarialConfig
-    responder: TrainableResponder
-    base: Mapping[str, Any]
-    corpus: str
-    splits: Mapping[str, Sequence[Example]]
     strategies: Mapping[str, Sequence[Strategy]]
 
     @property
@@ -187,7 +171,7 @@ def demo() -> TrainAdversarialConfig:
     )
 
 
-class TrainAdversarial(Job[TrainAdversarialConfig, Training, Summary]):
+class TrainAdversarial(ContinuedJob[TrainAdversarialConfig, Training]):
     """`parley train adversarial`."""
 
     words = ("train", "adversarial")
@@ -195,58 +179,41 @@ class TrainAdversarial(Job[TrainAdversarialConfig, Training, Summary]):
     config = TrainAdversarialConfig
     presets = {"niu2018": niu2018, "demo": demo}
     legend = AGAINST
-    files = (CHECKPOINT, SUMMARY)
-    resume_safe = RESUME_SAFE
-    steps = EPOCHS
+    what = "Adversarial training"
 
     def prepare(self, config: TrainAdversarialConfig, path: Path, reporter: Reporter) -> Training:
         """The model, the dialogues and the strategies, each tried once."""
-        from policies.responders import load_responder
-
-        require_device(config.device, "--device")
-        folder = require_checkpoint(config.model, "--model", "parley train seq2seq")
-        responder: Any = load_responder(folder)
-        base = read_provenance(folder)
-        corpus = config.corpus_of(base)
-        splits = config.examples(corpus, responder.turns)
-        vocabulary = PairVocabulary.load(folder / "vocabulary.json")
+        found = open_model(config)
+        corpus, vocabulary = found["corpus"], found["responder"].model.vocabulary
         known = admitted(vocabulary)
         common = usual_words(vocabulary, load_pairs(corpus, config.data_root, every_word=True).vocabulary)
-        strategies = {split: _strategies(config, corpus, known, common, examples) for split, examples in splits.items()}
-        return Training(config, responder, base, corpus, splits, strategies)
+        strategies = {
+            split: _strategies(config, corpus, known, common, examples) for split, examples in found["splits"].items()
+        }
+        return Training(**found, strategies=strategies)
 
-    def work(self, run: RunFolder, prepared: Training, reporter: Reporter) -> Summary:
-        """Perturbs the splits, trains, resuming exactly where it was, and stores the model as `checkpoint`."""
+    def further(self, run: RunFolder, prepared: Training, reporter: Reporter) -> Further:
+        """Perturbed contexts with the recorded replies, and margins between contexts and their perturbations."""
         from engine.perturb.built_in import ANNOUNCEMENT
-        from policies.fitting.fit import Fit
         from policies.margin import Lessons, MarginObjective
 
-        config, responder, splits = prepared.config, prepared.responder, prepared.splits
+        config, responder = prepared.config, prepared.responder
         if config.perturb.lexicon == "built-in":
             reporter.say(ANNOUNCEMENT)
-        with threads(config.threads):
-            made = {split: _lessons(run, prepared, split, reporter) for split in splits}
-            responder.model.to(config.device)
-            train, validation = (Lessons(responder, made[split].lessons) for split in ("train", "validation"))
-            objective = MarginObjective(
-                responder, train, alpha=prepared.alpha, margin=config.margin, targets=prepared.targets
-            )
-            before = _figures(responder, objective, splits, made)
-            fit = Fit(
-                responder.model, train, validation, config.fit, config.seed, run.path / STATE, fresh=False, objective=objective
-            )
-            run_fit(fit, run, reporter, say=_objective)
-            if config.fit.keep == "best" and not any(row["best"] for row in fit.history):
-                reporter.say("no epoch was better than the model that it began with, which is kept: lower fit.learning_rate")
-            after = _figures(responder, objective, splits, made)
-        about = _provenance(prepared, len(fit.history), after)
-        responder.save(run.path / CHECKPOINT, {**about, "precision": fit.precision})
-        metrics = after | {name + BEFORE: figure for name, figure in before.items()}
-        return Summary(
-            f"{config.model}, trained against {config.strategies}",
-            f"Adversarial training on {prepared.corpus}, {len(train):,} examples, seed {config.seed}.",
-            {name: metrics[name] for name in AGAINST if name in metrics},
-            {"untouched": {name: made["train"].untouched[name] for name in made["train"].met}},
+        made = {split: _lessons(run, prepared, split, reporter) for split in prepared.splits}
+        train, validation = (Lessons(responder, made[split].lessons) for split in ("train", "validation"))
+        objective = MarginObjective(responder, train, alpha=prepared.alpha, margin=config.margin, targets=prepared.targets)
+        names = [strategy.name for strategy in prepared.strategies["train"]]
+        asked = {"strategies": names, "targets": prepared.targets, "alpha": prepared.alpha, "margin": config.margin}
+        return Further(
+            train=train,
+            validation=validation,
+            objective=objective,
+            figures=lambda: _figures(responder, objective, prepared.splits, made),
+            about={"role": ADVERSARIAL, **asked},
+            title=f"trained against {config.strategies}",
+            extra={"untouched": {name: made["train"].untouched[name] for name in made["train"].met}},
+            say=_objective,
         )
 
     def next_commands(self, config: TrainAdversarialConfig, path: Path) -> tuple[str, ...]:
@@ -267,23 +234,6 @@ def _lessons(run: RunFolder, prepared: Training, split: str, reporter: Reporter)
     told = ", ".join(f"{name} {each['met']:,} ({each['untouched']:,} untouched)" for name, each in counts.items())
     reporter.say(f"{split} split: {told}")
     return made
-
-
-def _provenance(prepared: Training, num_epochs: int, after: Mapping[str, Estimate]) -> dict[str, Any]:
-    config = prepared.config
-    return {
-        "role": ADVERSARIAL,
-        "base": config.model,
-        "strategies": [strategy.name for strategy in prepared.strategies["train"]],
-        "targets": prepared.targets,
-        "alpha": prepared.alpha,
-        "margin": config.margin,
-        "corpus": prepared.corpus,
-        **{name: prepared.base[name] for name in ("vocabulary", "turns") if name in prepared.base},
-        "seed": config.seed,
-        "epochs": num_epochs,
-        **{name: after[name].value for name in ("test_nll", "validation_nll")},
-    }
 
 
 TRAIN_ADVERSARIAL = TrainAdversarial()

@@ -11,6 +11,8 @@ from engine.perturb.settings import PerturbSettings
 from envs.core.config import check
 from envs.core.ranges import Configuration, NumItems, NumItemsOrAll, PositiveFloat, PositiveInt
 from envs.storage.places import HUGGING_FACE
+from policies.chat.addresses import is_chat_address
+from policies.chat.settings import ChatAsking
 from policies.decoders import GREEDY, DecoderSettings
 
 
@@ -73,7 +75,8 @@ class RobustnessConfig(PerturbedConfig):
     """Which model is asked, and how its contexts are perturbed."""
 
     model: str = "runs/seq2seq"
-    """Response model: a run or checkpoint (parley train seq2seq, parley train vhred), hf:FOLDER, or path/file.py:Name."""
+    """Response model: a run or checkpoint (parley train seq2seq, parley train vhred), hf:FOLDER, gguf:FILE,
+    openai:URL#MODEL, or path/file.py:Name."""
     trained: str = ""
     """Runs of parley train adversarial on this model, separated by commas; each meets the strategies it was trained against."""
     beside: str = ""
@@ -85,6 +88,8 @@ class RobustnessConfig(PerturbedConfig):
     """How replies are chosen: greedy, beam:5, sample:0.8, diverse:7,rate=0.5, mmi:backward=RUN, mmi-antilm:lm=RUN."""
     published: Literal["niu2018", "niu2018-rl", "none"] = "none"
     """Figures to show beside the measured ones: Niu & Bansal 2018, of their VHRED or of their reranking RL model."""
+    chat: ChatAsking = field(default_factory=ChatAsking)
+    """How a chat model is loaded or asked."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -93,7 +98,7 @@ class RobustnessConfig(PerturbedConfig):
     @property
     def is_ours(self) -> bool:
         """Whether the model is one that Parley trained, so that it can be trained further."""
-        return ".py:" not in self.model and not self.model.startswith(HUGGING_FACE)
+        return ".py:" not in self.model and not is_chat_address(self.model)
 
     @property
     def trained_folders(self) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from engine.perturb import catalogue
 from envs.core.errors import CheckpointError, ConfigError
 from envs.pairs.turns import EOT
 from envs.pairs.vocabulary import SPECIALS, PairVocabulary
-from envs.storage.places import HUGGING_FACE, display_path
+from envs.storage.places import display_path
 from policies.decoders import GREEDY, DecoderSettings
 from policies.responder import require_decoder
 from policies.stored import stored_kind
@@ -120,7 +120,7 @@ def open_models(config: RobustnessConfig) -> AskedModels:
             fix = "leave out --trained and --beside, or name the run of a model that parley train seq2seq or vhred made"
             raise ConfigError("a model that is not Parley's has no others beside it", got=config.model, fix=fix)
         base = AskedModel(BASE, absolute_name(config.model))
-        own = load_responder(base.name)
+        own = load_responder(base.name, config.chat.on(config.device))
         require_decoder(own, decoder, config.model)
         return AskedModels((base,), getattr(own, "turns", OWN_TURNS), None, "", decoder)
     folder = require_checkpoint(config.model, "--model", "parley train seq2seq").absolute()
@@ -159,9 +159,8 @@ def models_of(config: RobustnessConfig) -> dict[str, str]:
     """The models of an evaluation by the setting that names each; the paraphraser is one as well."""
     trained = {f"trained {folder}": folder for folder in config.trained_folders}
     paraphraser = config.perturb.paraphraser
-    model = config.model.removeprefix(HUGGING_FACE)
     asked = {f"decoder {option}": name for option, name in DecoderSettings.parse(config.decoder).models.items()}
-    named = {"model": model} | ({"beside": config.beside} if config.beside else {})
+    named = {"model": config.model} | ({"beside": config.beside} if config.beside else {})
     return {**named, **trained, **asked, "perturb.paraphraser": "" if paraphraser is None else str(paraphraser)}
 
 

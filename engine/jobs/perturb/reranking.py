@@ -15,38 +15,33 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engine.jobs.checkpoints import require_checkpoint
-from engine.jobs.device import require_device, threads
-from engine.jobs.job import Job, Reporter, Summary
-from engine.jobs.perturb.continued import ContinuedConfig, fine_tuning
-from engine.jobs.perturb.models import RERANKED, provenance
-from engine.jobs.supervised import EPOCHS, RESUME_SAFE, STATE, run_fit
+from engine.jobs.job import Reporter
+from engine.jobs.perturb.continued import Continued, ContinuedConfig, ContinuedJob, Further, fine_tuning, open_model
+from engine.jobs.perturb.models import RERANKED
+from engine.jobs.supervised import EPOCHS
 from engine.metrics.replies import distinct
 from engine.metrics.statistics import Estimate, mean, ratio_of_sums
-from engine.metrics.training import BEFORE, RECORDED, RERANKING
+from engine.metrics.training import RECORDED, RERANKING
 from engine.perturb.ngrams import NGrams
-from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from envs.core.ranges import PositiveInt
 from envs.data.root import root_words
-from envs.pairs.turns import Example, Turn, turn_of, turn_words
+from envs.pairs.turns import Turn, turn_of, turn_words
 from envs.pairs.vocabulary import UNK, PairVocabulary
-from envs.storage.copies import CHECKPOINT
 from envs.storage.places import display_path
 from policies.reranking_settings import RerankingSettings
 
 if TYPE_CHECKING:
     from engine.jobs.perturb.audit_worker import LikelihoodModel
     from policies.fitting.fit import Epoch
-    from policies.reranking import ExamplesByContext, RerankingObjective, Watched
-    from policies.responder import TrainableResponder
+    from policies.reranking import ExamplesByContext, Watched
 
 COMMON_SHARE = 0.95
 """Words that make so much of the training replies are not rare."""
@@ -68,14 +63,15 @@ class TrainRerankingConfig(ContinuedConfig):
     """The reward, and how much it counts."""
 
 
-class Rewarding(NamedTuple):
-    """What is rewarded, found and checked."""
+@dataclass(frozen=True, kw_only=True)
+class Rewarding(Continued):
+    """What is rewarded, found and checked.
+
+    Args:
+        judge: of replies.
+    """
 
     config: TrainRerankingConfig
-    responder: TrainableResponder
-    base: Mapping[str, Any]
-    corpus: str
-    splits: Mapping[str, Sequence[Example]]
     judge: ReplyFigures
 
 
@@ -146,7 +142,7 @@ def demo() -> TrainRerankingConfig:
     return TrainRerankingConfig(reranking=settings, fit=replace(fine_tuning(), learning_rate=1e-3, max_epochs=2))
 
 
-class TrainReranking(Job[TrainRerankingConfig, Rewarding, Summary]):
+class TrainReranking(ContinuedJob[TrainRerankingConfig, Rewarding]):
     """`parley train reranking`."""
 
     words = ("train", "reranking")
@@ -154,98 +150,65 @@ class TrainReranking(Job[TrainRerankingConfig, Rewarding, Summary]):
     config = TrainRerankingConfig
     presets = {"niu2018": niu2018, "released": released, "demo": demo}
     legend = RERANKING
-    files = (CHECKPOINT, SUMMARY)
-    resume_safe = RESUME_SAFE
-    steps = EPOCHS
+    what = "Reranking-RL"
 
     def prepare(self, config: TrainRerankingConfig, path: Path, reporter: Reporter) -> Rewarding:
         """The model, the dialogues and what judges replies."""
         from engine.jobs.perturb.audit_worker import language_model
-        from policies.responders import load_responder
 
-        require_device(config.device, "--device")
-        folder = require_checkpoint(config.model, "--model", "parley train seq2seq")
-        responder: Any = load_responder(folder)
-        base = provenance(folder)
-        corpus = config.corpus_of(base)
-        likelihood = language_model(config.lm, corpus, config.device, config.fit.batch_size) if config.lm else None
-        splits = config.examples(corpus, responder.turns)
-        judge = ReplyFigures([each.reply for each in splits["train"]], likelihood)
-        return Rewarding(config, responder, base, corpus, splits, judge)
+        found = open_model(config)
+        likelihood = language_model(config.lm, found["corpus"], config.device, config.fit.batch_size) if config.lm else None
+        judge = ReplyFigures([each.reply for each in found["splits"]["train"]], likelihood)
+        return Rewarding(**found, judge=judge)
 
-    def work(self, run: RunFolder, prepared: Rewarding, reporter: Reporter) -> Summary:
-        """Trains, resuming exactly where it was, and stores the model as `checkpoint`."""
-        from policies.fitting.fit import Fit
+    def further(self, run: RunFolder, prepared: Rewarding, reporter: Reporter) -> Further:
+        """Likelihood and a reward for replies that other contexts would not call forth; what replies look like is watched."""
         from policies.reranking import ExamplesByContext, RerankingObjective
 
-        config, responder = prepared.config, prepared.responder
+        config, responder, judge = prepared.config, prepared.responder, prepared.judge
         network: Any = responder.model
         vocabulary: PairVocabulary = network.vocabulary
-        with threads(config.threads):
-            responder.model.to(config.device)
-            made: dict[str, ExamplesByContext] = {
-                split: ExamplesByContext(responder, [each.context for each in examples], [each.reply for each in examples])
-                for split, examples in prepared.splits.items()
-            }
-            objective = RerankingObjective(
-                responder, made["train"], config.reranking, seed=config.seed, num_watched=config.num_watched
-            )
-            first = objective.measure(made["test"])
-            before = figures(first, vocabulary, prepared.judge)
-            recorded = prepared.judge.figures([prepared.splits["test"][place].reply for place in first.chosen])
-            fit = Fit(
-                responder.model, made["train"], made["validation"], config.fit, config.seed, run.path / STATE, fresh=False,
-                objective=objective,
-            )
-            self._train(fit, objective, vocabulary, prepared, run, reporter)
-            after = figures(objective.measure(made["test"]), vocabulary, prepared.judge)
-        reward = {"weight": config.reranking.weight, "others": config.reranking.others, "per": config.reranking.per}
-        how = {"seed": config.seed, "epochs": len(fit.history), "precision": fit.precision, "test_nll": after["nll"].value}
-        kept = {name: prepared.base[name] for name in ("vocabulary", "turns") if name in prepared.base}
-        about = {"role": RERANKED, "base": config.model, "corpus": prepared.corpus, **kept, **reward, **how}
-        responder.save(run.path / CHECKPOINT, about)
-        both = {"": after, BEFORE: before, RECORDED: recorded}
-        found = {("test_nll" if name == "nll" else name) + end: each for end, of in both.items() for name, each in of.items()}
-        return Summary(
-            f"{config.model}, Reranking-RL, w {config.reranking.weight:g}{', shuffled' if config.reranking.shuffled else ''}",
-            f"Reranking-RL on {prepared.corpus}, {len(made['train']):,} examples, seed {config.seed}.",
-            {name: found[name] for name in RERANKING if name in found},
-        )
+        made: dict[str, ExamplesByContext] = {
+            split: ExamplesByContext(responder, [each.context for each in examples], [each.reply for each in examples])
+            for split, examples in prepared.splits.items()
+        }
+        asked = config.reranking
+        objective = RerankingObjective(responder, made["train"], asked, seed=config.seed, num_watched=config.num_watched)
 
-    def _train(
-        self,
-        fit: Any,
-        objective: RerankingObjective,
-        vocabulary: PairVocabulary,
-        prepared: Rewarding,
-        run: RunFolder,
-        reporter: Reporter,
-    ) -> None:
-        """Makes the epochs; each event says what replies look like, that of epoch 0 what they did before."""
+        def measured() -> dict[str, Estimate]:
+            watched = objective.measure(made["test"])
+            recorded = judge.figures([prepared.splits["test"][place].reply for place in watched.chosen])
+            found = figures(watched, vocabulary, judge) | {name + RECORDED: each for name, each in recorded.items()}
+            return {"test_nll": found.pop("nll"), **found}
 
         def watch() -> dict[str, float]:
             assert objective.watched is not None, "the validation split is measured first"
-            found = figures(objective.watched, vocabulary, prepared.judge)
+            found = figures(objective.watched, vocabulary, judge)
             values = {name: each.value for name, each in found.items()}
             return {"mixture": objective.mixture(objective.watched), "recorded_nll": values.pop("nll"), **values}
 
         def measure() -> dict[str, float]:
-            found = watch()
-            first = next(event for event in run.events() if event["kind"] == EPOCHS.kind and event["number"] == 0)
-            worse = {name: found[name] for name in ("reply_ppl", "rare_words") if found[name] > MOST_GROWTH * first[name] > 0}
+            found, told = watch(), [event for event in run.events() if event["kind"] == EPOCHS.kind]
+            if not told:
+                return found
+            before = told[0]
+            worse = {name: found[name] for name in ("reply_ppl", "rare_words") if found[name] > MOST_GROWTH * before[name] > 0}
             if worse:
-                run.event(GAMED, number=len(fit.history), **worse)
-                told = ", ".join(f"{name} {value:.3g} (before {first[name]:.3g})" for name, value in worse.items())
-                reporter.say(f"the reward may be gamed: {told}; lower reranking.weight or fit.learning_rate, or end earlier")
+                run.event(GAMED, number=len(told), **worse)
+                how = ", ".join(f"{name} {value:.3g} (before {before[name]:.3g})" for name, value in worse.items())
+                reporter.say(f"the reward may be gamed: {how}; lower reranking.weight or fit.learning_rate, or end earlier")
             return found
 
-        if not fit.history and not fit.batches_done:
-            found = watch()
-            run.event(EPOCHS.kind, number=0, **found)
-            reporter.say("before" + "".join(f", {name.replace('_', ' ')} {value:.3f}" for name, value in found.items()))
-        run_fit(fit, run, reporter, measure, say=_mixture)
-        if prepared.config.fit.keep == "best" and not any(row["best"] for row in fit.history):
-            reporter.say("no epoch had a better mixture than the model that it began with, which is kept")
+        return Further(
+            train=made["train"],
+            validation=made["validation"],
+            objective=objective,
+            figures=measured,
+            about={"role": RERANKED, "weight": asked.weight, "others": asked.others, "per": asked.per},
+            title=f"Reranking-RL, w {asked.weight:g}{', shuffled' if asked.shuffled else ''}",
+            measure=measure,
+            say=_mixture,
+        )
 
     def next_commands(self, config: TrainRerankingConfig, path: Path) -> tuple[str, ...]:
         root, model = root_words(config.data_root), display_path(path)

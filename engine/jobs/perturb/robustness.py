@@ -48,6 +48,7 @@ from envs.core.errors import ConfigError, DataError
 from envs.data.root import data_root, root_words
 from envs.pairs.corpora import pair_corpora
 from envs.pairs.turns import Example
+from policies.chat.answers import ANSWERS_FOLDER
 
 NUM_EXAMPLES, STRATEGIES, UNSCORED, SIZES = "examples", "strategies", "unscored", "sizes"
 """Entries of the summary: how many examples there are, what a good model does by strategy, why activities and entities were not
@@ -183,7 +184,8 @@ class EvaluateRobustness(Job[RobustnessConfig, Evaluation, Evaluation]):
 
     def work(self, run: RunFolder, prepared: Evaluation, reporter: Reporter) -> Evaluation:
         config = prepared.config
-        asking = Asking(config, prepared.models, tuple(prepared.common), prepared.activities is not None)
+        scored, answers = prepared.activities is not None, str(run.path / ANSWERS_FOLDER)
+        asking = Asking(config, prepared.models, tuple(prepared.common), scored, answers)
         items = {example.key: example for example in prepared.examples}
         work_off(run, asking, items, config, reporter, "asking the models" if config.trained else "asking the model")
         reporter.say("computing metrics, their intervals and significances")

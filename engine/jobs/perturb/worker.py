@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from engine.jobs.perturb.config import RobustnessConfig
@@ -24,6 +25,7 @@ from engine.runtime.sharding import Shard
 from engine.store.schemas import OK, ok_row
 from envs.core.seeds import derive_seed
 from envs.pairs.turns import Example, Turn, Turns, context_words, format_turns
+from envs.storage.places import HUGGING_FACE
 from policies.responder import answer
 
 if TYPE_CHECKING:
@@ -61,6 +63,7 @@ class Asking(Sharded[Example]):
         config: the evaluation, with its data root found.
         models: who is asked.
         common: words that random inputs are drawn from, most frequent first.
+        answers: folder in which a chat model's answers are kept.
         scored: whether activities and entities are scored, for which the data root must hold their tables.
     """
 
@@ -71,6 +74,7 @@ class Asking(Sharded[Example]):
     models: AskedModels
     common: Sequence[str]
     scored: bool
+    answers: str = ""
 
     def seed(self, key: str) -> int:
         return example_seed(self.config.seed, key)
@@ -111,8 +115,9 @@ class RobustnessWorker:
         models, shared = asking.models, resources(config, asking.models, asking.common)
         self.strategies: list[Strategy] = build(config.strategy_names, config.perturb, shared)
         self.activities = Activities.open(shared) if asking.scored else None
-        self.models = [(model, load_responder(model.name)) for model in models.models]
-        if ".py:" not in config.model:
+        chat, answers = config.chat.on(config.device), Path(asking.answers) if asking.answers else None
+        self.models = [(model, load_responder(model.name, chat, answers=answers)) for model in models.models]
+        if config.is_ours or config.model.startswith(HUGGING_FACE):
             # Where a model of a user's own computes is its author's choice.
             for _, responder in self.models:
                 cast("TrainableResponder", responder).model.to(config.device)

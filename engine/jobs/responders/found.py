@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +26,17 @@ class FoundTrigger:
 
     Args:
         key: of its row and restart, unique in its run.
-        text: what is typed.
+        text: what is typed; slots of a template are told apart by lines.
         target: what the model was made to say.
-        template: the prompt that it was found in, {} in its place; empty for the model's own.
+        template: the setting that names the prompt that it was found in; empty for the usual one.
+        request: what stands in the place of `{prompt}`; None where the target came with none.
     """
 
     key: str
     text: str
     target: str
     template: str = ""
+    request: str | None = None
 
 
 def found_triggers(runs: Sequence[str], *, hits_only: bool) -> list[FoundTrigger]:
@@ -49,7 +51,7 @@ def found_triggers(runs: Sequence[str], *, hits_only: bool) -> list[FoundTrigger
         RunError: one is no run, or damaged.
         DataError: nothing was found.
     """
-    found: dict[tuple[str, str, str], FoundTrigger] = {}
+    found: dict[FoundTrigger, FoundTrigger] = {}
     num = 0
     for name in runs:
         run = RunFolder.load(fetched_run(name))
@@ -61,8 +63,8 @@ def found_triggers(runs: Sequence[str], *, hits_only: bool) -> list[FoundTrigger
                 num += 1
                 if restart["words"] and (not hits_only or _is_hit(restart, str(run.config.get("hit")))):
                     key = f"{Path(name).name}:{row['item_key']}:{restart['restart']}"
-                    trigger = FoundTrigger(key, restart["words"], row["target"], template)
-                    found.setdefault((trigger.text, trigger.target, template), trigger)
+                    trigger = FoundTrigger(key, restart["words"], row["target"], template, row.get("prompt"))
+                    found.setdefault(replace(trigger, key=""), trigger)
     if not found:
         got = f"{num:,} inputs, none of them a hit" if num else "no finished target"
         fix = "search longer, or take every input: --found all"

@@ -34,10 +34,11 @@ from engine.jobs.responders.lessons import (
     LessonSplits,
     clean_examples,
     make_lessons,
+    prompts_of,
     read_lessons,
+    require_request,
     save_lessons,
     training_lessons,
-    without_trigger,
 )
 from engine.jobs.supervised import EPOCHS, RESUME_SAFE, STATE, run_fit
 from engine.metrics.statistics import Estimate, clustered_rate, rate, ratio_of_sums
@@ -70,7 +71,6 @@ class HardenedBy:
         config: what was asked for.
         model: on its device, in evaluation mode.
         tokenizer: of the model.
-        template: its prompt.
         triggers: by split.
         clean: contexts by split.
         strategies: of perturbation.
@@ -80,7 +80,6 @@ class HardenedBy:
     config: TrainHardenedConfig
     model: Any
     tokenizer: Any
-    template: str
     triggers: Mapping[str, Sequence[FoundTrigger]]
     clean: Mapping[str, Sequence[Example]]
     strategies: Sequence[Strategy]
@@ -101,8 +100,6 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
 
     def prepare(self, config: TrainHardenedConfig, path: Path, reporter: Reporter) -> HardenedBy:
         """The model, what it learns from, and the strategies, each tried once."""
-        from policies.hugging_face_slots import default_template
-
         folder = config.require_folder()
         require_device(config.device, "--device")
         if not config.search_runs and not config.strategies:
@@ -118,13 +115,14 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
             found = found_triggers(config.search_runs, hits_only=config.found == "hits")
             if config.reply == OWN:
                 for each in found:
-                    without_trigger(config.template or each.template)
+                    require_request(each, config.template)
             triggers = split_by_target(found, config.held_out, config.seed)
         clean = clean_examples(config)
         strategies = _strategies(config, clean["train"][0])
         tokenizer, model = _read_model(fetched_model(folder))
-        template = config.template or default_template(tokenizer)
-        return HardenedBy(config, model.to(config.device), tokenizer, template, triggers, clean, strategies, kept)
+        for each in (each for split in triggers.values() for each in split):
+            prompts_of(each, tokenizer, config.template)
+        return HardenedBy(config, model.to(config.device), tokenizer, triggers, clean, strategies, kept)
 
     def work(self, run: RunFolder, prepared: HardenedBy, reporter: Reporter) -> Summary:
         """Makes the lessons, measures, trains, resuming exactly where it was, stores the model and measures it."""
@@ -238,7 +236,9 @@ def _answers(model: Any, tokenizer: Any, config: TrainHardenedConfig, reporter: 
 
     def answered(prompts: Sequence[str]) -> list[tuple[str, bool]]:
         reporter.stage(title, len(prompts), "prompts")
-        return greedy_replies(model, tokenizer, prompts, config.max_tokens, reporter.advance)
+        return greedy_replies(
+            model, tokenizer, prompts, config.max_tokens, batch_size=config.batch_size, advance=reporter.advance
+        )
 
     return answered
 
@@ -247,7 +247,7 @@ def _begin(run: RunFolder, prepared: HardenedBy, reporter: Reporter) -> LessonSp
     """Makes the lessons and keeps them in the run."""
     config = prepared.config
     answers = _answers(prepared.model, prepared.tokenizer, config, reporter, "the model's own replies")
-    lessons = make_lessons(config, prepared.triggers, prepared.clean, prepared.strategies, prepared.template, answers)
+    lessons = make_lessons(config, prepared.triggers, prepared.clean, prepared.strategies, prepared.tokenizer, answers)
     for split, found in lessons.items():
         if not any(each.kind == CLEAN for each in found):
             fix = "take another corpus, or --clean recorded"

@@ -47,8 +47,10 @@ class HardeningSettings(Configuration):
     """Share of the targets whose triggers are not learned from but measured; half as many more choose the best epoch."""
     max_tokens: PositiveInt = 24
     """Tokens of a reply at most."""
+    batch_size: PositiveInt = 16
+    """Prompts that the model answers side by side."""
     template: str = ""
-    """Prompt with {} in the place of what is said; that of each search, or else the tokenizer's own, when empty."""
+    """Prompt that triggers stand in, as hugging_face.template of parley search; that of each search when empty."""
     method: Literal["lora", "full"] = "lora"
     """What learns: low-rank adapters, which are added to the weights in the end (extra lora), or all weights."""
     lora: LoraSettings = field(default_factory=LoraSettings)
@@ -62,9 +64,6 @@ class HardeningSettings(Configuration):
         super().__post_init__()
         if self.strategies:
             catalogue.require_names(self.strategies)
-        if self.template and self.template.count("{}") != 1:
-            fix = "write {} there, once"
-            raise ConfigError("a template has one place for what is said", where="--template", got=self.template, fix=fix)
         if not self.reply.strip():
             raise ConfigError("a trigger needs an answer", where="--reply", fix=f"write one, or {OWN}")
 

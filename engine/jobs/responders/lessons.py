@@ -81,20 +81,42 @@ def clean_examples(config: TrainHardenedConfig) -> dict[str, list[Example]]:
     return found
 
 
-def without_trigger(template: str) -> str:
-    """A prompt with nothing in the place of the trigger.
+def prompts_of(trigger: FoundTrigger, tokenizer: Any, template: str) -> tuple[str, str]:
+    """The prompt with a trigger as it is typed, and the same with nothing in its place.
+
+    Args:
+        trigger: that was found.
+        tokenizer: of the model.
+        template: setting that names the prompt; that of the search when empty.
 
     Raises:
-        ConfigError: nothing that somebody said is left of it.
+        ConfigError: there is no such template, or it does not fit the tokenizer or the trigger.
     """
-    if not template:
+    from policies.hugging_face_slots import SlottedPrompt, default_template, template_of
+
+    named = template_of(template or trigger.template or None, has_prompts=trigger.request is not None)
+    prompt = SlottedPrompt(tokenizer, default_template(tokenizer) if named is None else named, trigger.request)
+    texts = trigger.text.split("\n") if prompt.num_slots > 1 else [trigger.text]
+    if len(texts) != prompt.num_slots:
+        got, fix = f"{len(texts)} texts for {prompt.num_slots} slots", "name the template of the search by --template"
+        raise ConfigError("a trigger does not fill the slots of the template", where=trigger.key, got=got, fix=fix)
+    return prompt.text(texts), prompt.text([""] * prompt.num_slots)
+
+
+def require_request(trigger: FoundTrigger, template: str) -> None:
+    """Checks that something is left of a prompt without its trigger, which a model can answer.
+
+    Raises:
+        ConfigError: the trigger is all that was said.
+    """
+    named = template or trigger.template
+    if trigger.request is None and (not named or named == "user"):
         raise ConfigError(
             "a trigger that is the whole message has no prompt without it, so that no own reply can take its place",
             where="--reply",
             got=OWN,
             fix='write the answer, such as --reply "I cannot say that."',
         )
-    return template.replace(PLACE, "")
 
 
 def make_lessons(
@@ -102,7 +124,7 @@ def make_lessons(
     triggers: Mapping[str, Sequence[FoundTrigger]],
     clean: Mapping[str, Sequence[Example]],
     strategies: Sequence[Strategy],
-    template: str,
+    tokenizer: Any,
     answers: Answers,
 ) -> LessonSplits:
     """All lessons, by split.
@@ -112,13 +134,15 @@ def make_lessons(
         triggers: by split; empty where there are none.
         clean: contexts by split.
         strategies: that may meet a context, one of them each, drawn by its key.
-        template: the model's prompt.
+        tokenizer: of the model, with its prompt.
         answers: the model as it is.
     """
+    from policies.hugging_face_slots import default_template
+
     found: dict[str, list[HardeningLesson]] = {}
     for split in SPLITS:
-        found[split] = _triggers(config, triggers.get(split, ()), template, answers)
-        found[split] += _clean(config, clean[split], strategies, template, answers)
+        found[split] = _triggers(config, triggers.get(split, ()), tokenizer, answers)
+        found[split] += _clean(config, clean[split], strategies, default_template(tokenizer), answers)
     return found
 
 
@@ -170,18 +194,19 @@ def _cycled(lessons: Sequence[HardeningLesson], num: int) -> list[HardeningLesso
 
 
 def _triggers(
-    config: TrainHardenedConfig, triggers: Sequence[FoundTrigger], template: str, answers: Answers
+    config: TrainHardenedConfig, triggers: Sequence[FoundTrigger], tokenizer: Any, answers: Answers
 ) -> list[HardeningLesson]:
+    prompts = [prompts_of(each, tokenizer, config.template) for each in triggers]
     replies: dict[str, tuple[str, bool]] = {}
-    if config.reply == OWN:
-        prompts = sorted({without_trigger(config.template or each.template) for each in triggers})
-        replies = dict(zip(prompts, answers(prompts), strict=True)) if prompts else {}
+    if config.reply == OWN and triggers:
+        asked = sorted({without for _, without in prompts})
+        replies = dict(zip(asked, answers(asked), strict=True))
     found = []
-    for each in triggers:
-        frame = config.template or each.template
-        reply, ended = replies[without_trigger(frame)] if config.reply == OWN else (config.reply, True)
-        prompt = (frame or template).replace(PLACE, each.text)
-        found.append(HardeningLesson(TRIGGER, each.key, prompt, reply, ended, each.text, each.target))
+    for each, (prompt, without) in zip(triggers, prompts, strict=True):
+        reply, ended = replies.get(without, (config.reply, True))
+        # A model that says nothing by itself gives nothing to learn.
+        if reply.strip():
+            found.append(HardeningLesson(TRIGGER, each.key, prompt, reply, ended, each.text, each.target))
     return found
 
 

@@ -10,7 +10,7 @@ import json
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -35,7 +35,10 @@ from envs.pairs.compiled import load_pairs
 from envs.pairs.contexts import examples
 from envs.pairs.turns import EOT, Example, Turns, context_words, format_turns, parse_turns
 from envs.storage.copies import fetched_model
-from envs.storage.places import HUGGING_FACE, display_path
+from envs.storage.places import display_path
+from policies.chat.addresses import is_chat_address
+from policies.chat.answers import ANSWERS_FOLDER
+from policies.chat.settings import ChatAsking
 from policies.decoders import GREEDY, DecoderSettings
 from policies.responder import answer, require_decoder
 from policies.stored import CONFIG, model_inside
@@ -64,7 +67,8 @@ class ReplyConfig(ShardedConfig):
     """Which contexts a model replies to, and how."""
 
     model: str = "runs/seq2seq"
-    """Response model: a run or checkpoint (parley train seq2seq, parley train vhred), hf:FOLDER, or path/file.py:Name."""
+    """Response model: a run or checkpoint (parley train seq2seq, parley train vhred), hf:FOLDER, gguf:FILE,
+    openai:URL#MODEL, or path/file.py:Name."""
     decoder: str = GREEDY.rule
     """How replies are chosen: greedy, beam:5, sample:0.8, diverse:7,rate=0.5, mmi:backward=RUN, mmi-antilm:lm=RUN."""
     corpus: str = ""
@@ -81,6 +85,8 @@ class ReplyConfig(ShardedConfig):
     """Most turns of a context; as many as the model reads when not given."""
     batch_size: PositiveInt = 64
     """Contexts that are replied to side by side."""
+    chat: ChatAsking = field(default_factory=ChatAsking)
+    """How a chat model is loaded or asked."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -95,6 +101,7 @@ class Replying(Sharded[Example]):
         config: what is asked for.
         model: its name, absolute.
         decoder: how it replies.
+        answers: folder in which a chat model's answers are kept.
     """
 
     unit = "contexts"
@@ -103,6 +110,7 @@ class Replying(Sharded[Example]):
     config: ReplyConfig
     model: str
     decoder: DecoderSettings
+    answers: str = ""
 
     def seed(self, key: str) -> int:
         return derive_seed(self.config.seed, "reply", key)
@@ -128,7 +136,8 @@ class ReplyWorker:
     def __init__(self, replying: Replying) -> None:
         from policies.responders import load_responder
 
-        self.replying, self.responder = replying, load_responder(replying.model)
+        chat, answers = replying.config.chat.on(replying.config.device), Path(replying.answers) if replying.answers else None
+        self.replying, self.responder = replying, load_responder(replying.model, chat, answers=answers)
         if _is_ours(replying.config):
             responder: TrainableResponder = self.responder  # type: ignore[assignment]  # as the kind of its checkpoint says
             responder.model.to(replying.config.device)
@@ -202,7 +211,7 @@ class ReplyJob(Job[ReplyConfig, AskedContexts, AskedContexts]):
         config.require_device()
         config = replace(config, data_root=data_root(config.data_root))
         name, decoder = absolute_name(config.model), located(DecoderSettings.parse(config.decoder))
-        responder = load_responder(name)
+        responder = load_responder(name, config.chat.on(config.device))
         require_decoder(responder, decoder, config.model)
         corpus = config.corpus or (_fitted_to(name) if _is_ours(config) else "")
         if not corpus:
@@ -219,7 +228,8 @@ class ReplyJob(Job[ReplyConfig, AskedContexts, AskedContexts]):
 
     def work(self, run: RunFolder, prepared: AskedContexts, reporter: Reporter) -> AskedContexts:
         items = {example.key: example for example in prepared.examples}
-        work_off(run, prepared.replying, items, prepared.replying.config, reporter, "replying")
+        replying = replace(prepared.replying, answers=str(run.path / ANSWERS_FOLDER))
+        work_off(run, replying, items, prepared.replying.config, reporter, "replying")
         return prepared
 
     def measure(self, run: RunFolder, found: AskedContexts) -> Summary:
@@ -242,8 +252,7 @@ class ReplyJob(Job[ReplyConfig, AskedContexts, AskedContexts]):
 
     def models(self, config: ReplyConfig) -> Mapping[str, str]:
         named = DecoderSettings.parse(config.decoder).models
-        model = config.model.removeprefix(HUGGING_FACE)
-        return {"model": model, **{f"decoder {option}": name for option, name in named.items()}}
+        return {"model": config.model, **{f"decoder {option}": name for option, name in named.items()}}
 
     def num_rows(self, config: ReplyConfig, path: Path) -> int:
         return int((RunFolder.load(path).summary() or {}).get(NUM_CONTEXTS, -1))
@@ -253,7 +262,7 @@ class ReplyJob(Job[ReplyConfig, AskedContexts, AskedContexts]):
 
 
 def _is_ours(config: ReplyConfig) -> bool:
-    return ".py:" not in config.model and not config.model.startswith(HUGGING_FACE)
+    return ".py:" not in config.model and not is_chat_address(config.model)
 
 
 def _fitted_to(name: str) -> str:

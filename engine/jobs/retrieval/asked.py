@@ -14,7 +14,8 @@ from pathlib import Path
 from engine.jobs.retrieval.config import RankersConfig
 from engine.jobs.weights import checkpoint_folder
 from envs.candidates.groups import Context
-from envs.storage.places import HUGGING_FACE, display_path, is_uri
+from envs.storage.places import display_path, is_uri
+from policies.chat.addresses import absolute_address, is_chat_address, short_address, weights_of
 from policies.ranker import Ranker
 from policies.rankers import LANGUAGE_MODEL, RESPONSE_MODEL, RESPONSE_ONLY, load_ranker, rankers
 from policies.stored import CONFIG, reading
@@ -25,7 +26,7 @@ ADVERSARIAL = "adversarial"
 """Role in the provenance of models that were trained against rules."""
 CONTROL = "control"
 """Role of those that were trained as long on clean pairs."""
-_PREFIXES = (RESPONSE_MODEL, LANGUAGE_MODEL, HUGGING_FACE)
+_PREFIXES = (RESPONSE_MODEL, LANGUAGE_MODEL)
 
 
 @dataclass(frozen=True)
@@ -129,18 +130,22 @@ def label_of(name: str) -> str:
             return f"{prefix}{label_of(name.removeprefix(prefix))}"
     if ".py:" in name:
         return name.rpartition(":")[2]
-    parts = [part for part in name.removeprefix(HUGGING_FACE).split("/") if part not in ("", "checkpoint")]
+    if is_chat_address(name):
+        return short_address(name)
+    parts = [part for part in name.split("/") if part not in ("", "checkpoint")]
     return parts[-1].replace(".", "_") if parts else "model"
 
 
 def _without_prefix(name: str) -> str:
     for prefix in (RESPONSE_ONLY, *_PREFIXES):
         name = name.removeprefix(prefix)
-    return name
+    return weights_of(name)
 
 
 def _absolute(name: str) -> str:
     """The name for workers, which may stand in other folders."""
+    if is_chat_address(inner := name.removeprefix(RESPONSE_ONLY)):
+        return f"{name.removesuffix(inner)}{absolute_address(inner)}"
     path = _without_prefix(name)
     prefix = name.removesuffix(path)
     file, _, part = path.rpartition(":") if ".py:" in path else (path, "", "")
@@ -152,7 +157,7 @@ def _absolute(name: str) -> str:
 
 def _checkpoint(name: str) -> Path | None:
     """Where the checkpoint of a name lies; None for a ranker that has none."""
-    if not name or name in rankers or ".py:" in name or name.startswith((RESPONSE_ONLY, *_PREFIXES)):
+    if not name or name in rankers or ".py:" in name or is_chat_address(name) or name.startswith((RESPONSE_ONLY, *_PREFIXES)):
         return None
     folder = checkpoint_folder(name)
     return None if folder is None else folder.absolute()

@@ -34,6 +34,25 @@ utterance is the attack's. The adversary begins where n is even, the target wher
 """
 ROWS: dict[str, str] = TABLE_2 | {row: f"reactive after {n} utterance{'s' * (n > 1)}" for row, n in TURNS.items()}
 """Titles of all rows by name, in the order of a table that has them all."""
+DEFENCES: dict[str, str] = {
+    "filter": "perplexity filter",
+    "filter-known": "filter known to the attack",
+    "own-demand": "own demand",
+}
+"""What may stand around the target, by name; of "filter-known" there are only attacks that search."""
+DEFENDED: dict[str, str] = {
+    name: title
+    for row, attack in ROWS.items()
+    for name, title in {
+        row: attack,
+        **{
+            f"{row}+{defence}": f"{attack}, {around}"
+            for defence, around in DEFENCES.items()
+            if defence != "filter-known" or row not in ("none", "rl", "transfer")
+        },
+    }.items()
+}
+"""Titles of all rows, and of those of a defended target behind each: "reactive+filter"."""
 
 _NOTE = (
     "Live: the target answers and decides itself; wins and agreement are live too. Forced: where an attack sentence satisfies "
@@ -47,6 +66,11 @@ _NOTE_PUBLISHED = (
     "an attack both sides choose there."
 )
 _NOTE_BASELINE = " Before: the same attack, measured alike, on the other target named below."
+_NOTE_DEFENCES = (
+    " Stopped: share of the adversary's sentences that the target's filter keeps from it, without an attack plain "
+    "talk. Known to the attack: too perplexing sentences are no candidates. Refused: dialogues in which the target did not end "
+    "the talk, where it would choose less than it last demanded. Nobody forces a defended target to end."
+)
 _NOTE_TRAININGS = " Each training: the live advantage of each trained adversary; the row's figures are means over them."
 
 
@@ -90,24 +114,24 @@ def table_lines(
     """The lines of a table from the metrics of all its attacks.
 
     Args:
-        metrics: estimates by "ROW.METRIC", the row a name of `ROWS`.
+        metrics: estimates by "ROW.METRIC", the row a name of `DEFENDED`.
         published: which figures to put beside them, a key of `published.ATTACKS`; any other name for none.
         baseline: metrics of all attacks on another target, by "ROW.METRIC".
         trainings: what each of several adversaries came to, by "ROW.METRIC".
 
     Returns:
-        One line per row with metrics, in the order of `ROWS`.
+        One line per row with metrics, in the order of `DEFENDED`.
     """
     known, others, spread = ATTACKS.get(published, {}), _by_row(baseline or {}), trainings or {}
     return [
-        AttackLine(ROWS[row], found, known.get(row), others[row], spread.get(f"{row}.advantage", ()))
+        AttackLine(DEFENDED[row], found, known.get(row), others[row], spread.get(f"{row}.advantage", ()))
         for row, found in _by_row(metrics).items()
         if found
     ]
 
 
 def _by_row(metrics: Mapping[str, Estimate]) -> dict[str, dict[str, Estimate]]:
-    by_row: dict[str, dict[str, Estimate]] = {row: {} for row in ROWS}
+    by_row: dict[str, dict[str, Estimate]] = {row: {} for row in DEFENDED}
     for name, estimate in metrics.items():
         row, _, metric = name.partition(".")
         by_row[row][metric] = estimate
@@ -136,6 +160,7 @@ def attack_table(lines: Sequence[AttackLine], brief: bool = False) -> TextTable:
         _NOTE_PUBLISHED: any(line.published for line in lines),
         _NOTE_BASELINE: any(line.baseline for line in lines),
         _NOTE_TRAININGS: any(line.trainings for line in lines),
+        _NOTE_DEFENCES: any(map(_is_defended, lines)),
         few_note("dialogues"): any(_num(line).flagged for line in lines),
     }
     return TextTable(tuple(columns), rows, "".join(note for note, wanted in notes.items() if wanted))
@@ -188,6 +213,18 @@ def _has_baseline(line: AttackLine) -> bool:
     return bool(line.baseline)
 
 
+def _has_filter(line: AttackLine) -> bool:
+    return "stopped_share" in line.metrics
+
+
+def _has_own_demand(line: AttackLine) -> bool:
+    return "refused_share" in line.metrics
+
+
+def _is_defended(line: AttackLine) -> bool:
+    return _has_filter(line) or _has_own_demand(line)
+
+
 _COLUMNS: dict[str, _Column] = {
     "attack": _Column(lambda line: line.title),
     "advantage, live": _Column(_metric("advantage", number), brief="whole"),
@@ -209,6 +246,8 @@ _COLUMNS: dict[str, _Column] = {
     "wins": _Column(_metric("par_strict", _share)),
     "agreement": _Column(_metric("agreement", _share)),
     "agreement, published": _Column(_published(lambda attack: _percent(attack.agreement)), _has_published, brief="absent"),
+    "stopped": _Column(_metric("stopped_share", _share), _has_filter),
+    "refused": _Column(_metric("refused_share", _share), _has_own_demand),
     "fluency": _Column(_metric("attack_ppl", number, instead="fluency_ppl")),
     "unusual": _Column(_metric("unusual_share", _share)),
     "seconds": _Column(_metric("seconds", _seconds)),

@@ -10,12 +10,12 @@ from markupsafe import Markup
 from engine.jobs.negotiation.exploitability import EVALUATE_EXPLOITABILITY, NUM_TRAINED, budget_table, by_budget
 from engine.jobs.negotiation.minmax import AS_CONTROL, BEFORE_TRAINING, DROP, DROP_BEYOND_CONTROL, FINAL_STAGES, LEGEND, MINMAX
 from engine.jobs.negotiation.population import EVALUATE_POPULATION
-from engine.jobs.negotiation.rows import DIALOGUES
+from engine.jobs.negotiation.rows import DIALOGUES, OF_DEFENCES
 from engine.jobs.negotiation.table import ATTACK_TABLE, lines_of
 from engine.jobs.negotiation.whitebox import ATTACK_RA_PA_DA, ATTACK_RA_PA_TA
 from engine.jobs.rounds import rounds_of
 from engine.metrics.negotiation.attack import REACTIVE, budget_curves
-from engine.metrics.negotiation.attack_table import ROWS, AttackLine, attack_table
+from engine.metrics.negotiation.attack_table import DEFENDED, AttackLine, attack_table
 from engine.metrics.negotiation.campaign import ROUND_METRICS, rounds_table
 from engine.metrics.statistics import NOTHING, Estimate, Points
 from engine.metrics.tables import TextTable, with_interval
@@ -51,6 +51,8 @@ _BUDGETS = {
 _WITHOUT_CURVE = "preemptive attacks record no steps, combined ones only those that succeeded, so neither has a curve"
 _COMBINED = (ATTACK_RA_PA_DA.name, ATTACK_RA_PA_TA.name)
 """Attacks that have only the searches on record that succeeded."""
+_OF_DIALOGUES = set(DIALOGUES.names) - set(OF_DEFENCES)
+"""Columns of a dialogue; runs of before there were defences have no more."""
 _ATTACK = "attack-"
 _IN_TABLES = (ATTACK_TABLE.name, MINMAX.name, EVALUATE_POPULATION.name)
 """Jobs whose figures stand in tables, and not beside those of matches."""
@@ -67,7 +69,7 @@ class Negotiations(Chapter[Negotiation]):
 
     name, title = "negotiation", "Negotiation"
     stages: ClassVar = {
-        ATTACK_TABLE.name: Stages(ROWS),
+        ATTACK_TABLE.name: Stages(DEFENDED),
         MINMAX.name: Stages(FINAL_STAGES, others="hidden"),
         EVALUATE_POPULATION.name: Stages(others="hidden"),
     }
@@ -155,7 +157,7 @@ def _campaigns(runs: Sequence[Run]) -> list[Run]:
 def _match(run: Run) -> Match | None:
     if run.job in _IN_TABLES:
         return None
-    rows = run.rows if run.rows and set(DIALOGUES.names) <= set(run.rows[0]) else []
+    rows = run.rows if run.rows and set(run.rows[0]) >= _OF_DIALOGUES else []
     if not run.metrics and not rows:
         return None
     return Match.of(run, job=run.job, rows=rows, only_successes=run.job in _COMBINED)
@@ -228,7 +230,7 @@ def _budgets(matches: Sequence[Match]) -> list[Figure]:
     """What searches gain within a budget, all attacks in one drawing; none for searches that never went a step."""
     from engine.report import plots
 
-    reactive = [match for match in matches if match.kinds == {REACTIVE} and not match.only_successes]
+    reactive = [match for match in matches if match.kinds == {REACTIVE} and not (match.only_successes or match.defended)]
     by_budget: dict[str, dict[str, Points]] = {name: {} for name in _BUDGETS}
     for heading, match in zip(told_apart([match.name for match in reactive]), reactive, strict=True):
         for name, points in budget_curves(match.done).items():

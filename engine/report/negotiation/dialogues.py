@@ -6,7 +6,7 @@ What speakers say may be anything that a search for trigger inputs came up with,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.metrics.negotiation.attack import Attempt
 from engine.metrics.rows import Row
@@ -49,6 +49,7 @@ class ShownTurn:
         ends: whether it is the `<selection>` that ended the talk, told in words.
         attempt: for an attack sentence, in a few words, which attack and how it went; empty for any other.
         instead_of: for an attack sentence that resembles it in no word, what the speaker would have said.
+        defence: what a defence of the target did, in a few words.
     """
 
     side: str
@@ -56,6 +57,7 @@ class ShownTurn:
     ends: bool
     attempt: str = ""
     instead_of: str = ""
+    defence: str = ""
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,7 @@ def _item(group: str, row: Row) -> Item:
         summary=line(
             '<b class="adversary">{}</b> : <b class="target">{}</b> {} <q>{}</q>', adversary, target, dialogue.outcome, words
         ),
-        tags=("deal" if dialogue.agreed else "no deal", *dialogue.notes[: -1], *(["attacked"] if row.get("attempts") else [])),
+        tags=("deal" if dialogue.agreed else "no deal", *dialogue.notes[: -1], *_tags(row)),
         values={"points ahead": adversary - target, "turns": int(row["num_turns"])},
         body=fill("negotiation/dialogue.html", item=dialogue),
     )
@@ -150,8 +152,15 @@ def _item(group: str, row: Row) -> Item:
 def read_dialogue(row: Row) -> Dialogue:
     """One finished dialogue of a run, ready to be shown."""
     attempts = {attempt["turn"]: attempt for attempt in row.get("attempts", ())}
+    defence = {
+        **dict.fromkeys(row.get("stopped") or (), "not heard: the filter stopped it"),
+        **dict.fromkeys(row.get("refused") or (), "refused to end below this demand"),
+    }
     turns = tuple(
-        _turn(SIDES[turn["side"]], str(turn["words"]), bool(row["forced"]), attempts.get(place))
+        replace(
+            _turn(SIDES[turn["side"]], str(turn["words"]), bool(row["forced"]), attempts.get(place)),
+            defence=defence.get(place, ""),
+        )
         for place, turn in enumerate(row["turns"])
     )
     notes = []
@@ -173,6 +182,11 @@ def read_dialogue(row: Row) -> Dialogue:
         turns=turns,
     )
 
+
+
+def _tags(row: Row) -> list[str]:
+    tags = {"attempts": "attacked", "stopped": "sentence stopped", "refused": "end refused"}
+    return [tag for column, tag in tags.items() if row.get(column)]
 
 
 def _lead(row: Row) -> int:

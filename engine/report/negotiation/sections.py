@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from engine.metrics.negotiation.attack import ATTACK_METRICS
+from engine.metrics.negotiation.defences import DEFENCE_METRICS
 from engine.metrics.rounds import Round
 from engine.metrics.rows import Row
 from engine.metrics.statistics import NOTHING, Estimate, Metric, Points
@@ -35,7 +36,7 @@ class Match(ShownRun):
     """
 
     unit = "dialogues"
-    legend: Mapping[str, Metric] = field(default_factory=lambda: ATTACK_METRICS)
+    legend: Mapping[str, Metric] = field(default_factory=lambda: ATTACK_METRICS | DEFENCE_METRICS)
     job: str = PLAIN
     only_successes: bool = False
 
@@ -53,6 +54,11 @@ class Match(ShownRun):
     def is_attack(self) -> bool:
         """Whether somebody attacks in it, and what that gains was measured."""
         return self.job != PLAIN and math.isfinite(self.advantage.value)
+
+    @property
+    def defended(self) -> bool:
+        """Whether its target had a defence around it."""
+        return any(row.get(name) is not None for row in self.done for name in ("stopped", "refused"))
 
     @property
     def changed_words(self) -> bool:

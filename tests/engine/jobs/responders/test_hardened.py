@@ -15,7 +15,7 @@ from engine.jobs.job import Silent
 from engine.jobs.responders.found import FoundTrigger, split_by_target
 from engine.jobs.responders.hardened import REPLIES, TRAIN_HARDENED
 from engine.jobs.responders.hardened_config import OWN, TrainHardenedConfig, hardening_recipe
-from engine.jobs.responders.lessons import CLEAN, TRIGGER, HardeningLesson, training_lessons
+from engine.jobs.responders.lessons import CLEAN, TRIGGER, HardeningLesson, prompts_of, training_lessons
 from engine.jobs.triggers.config import TriggerConfig
 from engine.jobs.triggers.rows import TRIGGERS
 from engine.jobs.weights import weights_digests
@@ -25,7 +25,7 @@ from engine.store.schemas import ok_row
 from envs.core.errors import CheckpointError, ConfigError, DataError
 from policies.chat.lora import adapted, merged
 from policies.chat.lora_settings import LoraSettings
-from policies.chat.predictor import ChatLesson, ChatLessons, ChatPredictor
+from policies.chat.predictor import ChatLesson, ChatLessons, ChatPredictor, greedy_replies
 from policies.fitting.evaluation import evaluate
 from policies.responders import load_responder
 
@@ -181,6 +181,33 @@ def test_an_own_reply_is_that_to_the_prompt_without_the_trigger(tmp_path: Path, 
     triggers = [each for split in lessons.values() for each in split if each["kind"] == TRIGGER]
     assert {each["reply"] for each in triggers} == {own}
     assert all(each["prompt"] == TEMPLATE.replace("{}", each["said"]) for each in triggers)
+
+
+def test_replies_do_not_depend_on_what_is_answered_beside_them(folder: Path) -> None:
+    tokenizer, model = read_gpt2(folder)
+    prompts = [f"{text}{EOS}" for text in (*TRIGGERS_FOUND, "who", "the cat sees the dog now then")]
+    told: list[int] = []
+    together = greedy_replies(model, tokenizer, prompts, 4, batch_size=4, advance=told.append)
+    assert together == greedy_replies(model, tokenizer, prompts, 4)
+    assert told[-1] == len(prompts)
+    # Any end that the model names ends a reply.
+    first, last = together[0][0].split()[0], together[0][0].split()[-1]
+    model.generation_config.eos_token_id = [1, tokenizer.convert_tokens_to_ids(last)]
+    ended = greedy_replies(model, tokenizer, prompts, 4, batch_size=4)
+    assert ended == greedy_replies(model, tokenizer, prompts, 4)
+    assert ended[0][1]
+    assert ended[0][0].split()[:1] == ([] if first == last else [first])
+    assert last not in ended[0][0].split()
+
+
+def test_slots_and_requests_of_a_search_are_filled_as_it_filled_them(folder: Path) -> None:
+    tokenizer, _ = read_gpt2(folder)
+    behind = FoundTrigger("0", "cat now", "who", "suffix", "the dog eats")
+    assert prompts_of(behind, tokenizer, "") == (f"the dog eats cat now{EOS}", f"the dog eats {EOS}")
+    both = FoundTrigger("1", "cat\nnow", "who", "{} sees {} fish")
+    assert prompts_of(both, tokenizer, "") == ("cat sees now fish", " sees  fish")
+    with pytest.raises(ConfigError, match="1 texts for 2 slots"):
+        prompts_of(FoundTrigger("2", "cat now", "who", "{} sees {} fish"), tokenizer, "")
 
 
 def test_triggers_of_a_target_are_in_one_split() -> None:

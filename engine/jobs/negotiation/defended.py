@@ -1,0 +1,167 @@
+"""Targets with a defence around them, for the jobs that play them: how they are made, and where the filter's limit lies.
+
+The limit is chosen on plain talk: so that a stated share of the sentences that people say in the training split is stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from engine.jobs.composite import Stage
+from engine.jobs.negotiation.agents import require_negotiator
+from engine.jobs.negotiation.language import require_words
+from engine.jobs.repeated import nth_name
+from engine.metrics.negotiation.attack_table import DEFENCES, ROWS
+from engine.negotiation.settings import DefenceConfig
+from envs.core.errors import ConfigError
+from envs.core.play import Session
+from envs.negotiation.game import Agent
+
+if TYPE_CHECKING:
+    from engine.negotiation.defences import PerplexityFilter
+    from envs.negotiation.corpora.compiled import Split
+    from policies.negotiator.model import Negotiator
+
+FILTER, KNOWN_FILTER, OWN_DEMAND = "filter", "filter-known", "own-demand"
+"""What a table measures: attacks on the filter, searches that mind it, attacks on what refuses to end."""
+PLAIN_DIALOGUES = 2000
+"""Dialogues of a split whose sentences are judged at most: enough for a share of a few per cent."""
+
+
+def defended_stages(
+    planned: Mapping[str, Stage], seeds: int, defences: Sequence[str], limit: FilterLimit | None
+) -> dict[str, Stage]:
+    """The rows of a table once more, each against the defended target.
+
+    Args:
+        planned: stages of the table by name, rows of an undefended target among them.
+        seeds: trained adversaries.
+        defences: `FILTER` and `OWN_DEMAND`, or one of them, or none.
+        limit: of the filter, where that is wanted.
+    """
+    around: dict[str, DefenceConfig] = {OWN_DEMAND: DefenceConfig(own_demand=True)}
+    if limit is not None:
+        around |= {name: DefenceConfig(max_perplexity=limit.max_perplexity) for name in (FILTER, KNOWN_FILTER)}
+    wanted = [name for name in DEFENCES if name.removesuffix("-known") in defences]
+    found: dict[str, Stage] = {}
+    for row, number in product(ROWS, range(1, seeds + 1)):
+        if nth_name(row, number) not in planned:
+            continue
+        job, settings = planned[nth_name(row, number)]
+        for name in wanted:
+            against = replace(settings, defence=around[name])
+            if name == KNOWN_FILTER:
+                if not hasattr(settings, "search"):
+                    continue
+                search = replace(settings.search, max_perplexity=around[name].max_perplexity)
+                against = replace(against, search=search)
+            found[nth_name(f"{row}+{name}", number)] = (job, against)
+    return found
+
+
+def perplexity_filter(judge: str, limit: float, device: str = "cpu") -> PerplexityFilter:
+    """A filter under a judge.
+
+    Raises:
+        ConfigError: nobody judges.
+        CheckpointError: there is no such checkpoint, or it is damaged.
+    """
+    from engine.negotiation.defences import PerplexityFilter
+    from policies.negotiator.checkpoints import load_model
+
+    if not judge:
+        what = "a limit of perplexity needs a judge, and neither side is a model"
+        raise ConfigError(what, got=f"max_perplexity {limit:g}", fix="name a checkpoint with --judge")
+    return PerplexityFilter(load_model(require_negotiator(judge, "--judge")).to(device), limit)
+
+
+def defend(target: Agent, defence: DefenceConfig, judge: str, device: str = "cpu") -> Agent:
+    """The target with its defences around it; itself where there are none.
+
+    Raises:
+        ConfigError: nobody judges where the filter needs it, or the target cannot be defended so.
+        CheckpointError: the judge is damaged.
+    """
+    if not defence.wanted:
+        return target
+    from engine.negotiation.defences import DefendedAgent
+
+    limit = defence.max_perplexity
+    return DefendedAgent(target, perplexity_filter(judge, limit, device) if limit else None, defence.own_demand)
+
+
+def defended_row(session: Session, row: int, defence: DefenceConfig) -> Mapping[str, Any]:
+    """What a defended target did in one dialogue, for its row; None for a defence that it does not have."""
+    stopped, refused = session.stopped[row], session.refused[row]  # type: ignore[attr-defined]  # a DefendedSession
+    return {"stopped": stopped if defence.max_perplexity else None, "refused": refused if defence.own_demand else None}
+
+
+@dataclass(frozen=True)
+class FilterLimit:
+    """Where a filter's limit lies.
+
+    Args:
+        max_perplexity: the limit.
+        stopped: share of the sentences that it stops, by split of the corpus.
+    """
+
+    max_perplexity: float
+    stopped: Mapping[str, float]
+
+    def __str__(self) -> str:
+        """Such as "the filter stops sentences of perplexity above 31.2: 5.0 % of the training split's, ..."."""
+        shares = [f"{100 * share:.1f} % of the {split} split's" for split, share in self.stopped.items()]
+        return f"the filter stops sentences of perplexity above {self.max_perplexity:g}: {', '.join(shares)}"
+
+
+def chosen_limit(judge: str, corpus: str, data_root: Path | None, false_alarms: float) -> FilterLimit:
+    """The limit that stops a given share of plain talk.
+
+    Args:
+        judge: a checkpoint.
+        corpus: whose training split is plain talk, in the judge's words.
+        data_root: where corpora lie.
+        false_alarms: share of its sentences that may be stopped.
+
+    Raises:
+        ConfigError: the corpus has other words than the judge.
+        DataError: the corpus is missing or broken.
+        CheckpointError: the judge is not there, or is damaged.
+    """
+    from envs.negotiation.corpora.compiled import load_corpus
+
+    ears = perplexity_filter(judge, np.inf)
+    require_words(corpus, data_root, ears.model.vocabulary, "or leave out the defence filter")
+    splits = load_corpus(corpus, data_root).splits
+    train = sentence_perplexities(ears, splits["train"])
+    # Rounded, so that a run which is resumed on another machine finds the same one.
+    limit = float(np.format_float_positional(np.quantile(train, 1 - false_alarms), precision=3, fractional=False))
+    found = {"training": train, "validation": sentence_perplexities(ears, splits["val"])}
+    return FilterLimit(limit, {split: float((one > limit).mean()) for split, one in found.items()})
+
+
+def sentence_perplexities(ears: PerplexityFilter, split: Split) -> np.ndarray:
+    """What the sentences (s,) that the other side says in the first dialogues come to, as the listener reads them."""
+    from policies.negotiator.scoring import token_nll
+
+    dialogues = split.first(PLAIN_DIALOGUES)
+    tokens = np.zeros((len(dialogues), int(dialogues.lengths.max())), dtype=np.int64)
+    for row, length in enumerate(dialogues.lengths.tolist()):
+        tokens[row, :length] = dialogues.tokens(row)
+    nats = token_nll(ears.model, dialogues.contexts.astype(np.int64), tokens, dialogues.lengths)
+    found = []
+    words: Negotiator = ears.model
+    you, them = words.vocabulary.you_id, words.vocabulary.them_id
+    for row, length in enumerate(dialogues.lengths.tolist()):
+        marks = np.flatnonzero(np.isin(tokens[row, :length], (you, them))).tolist()
+        for start, end in zip(marks, [*marks[1:], length], strict=True):
+            # What is no more than a marker and an end is never stopped.
+            if tokens[row, start] == them and end - start > 2:
+                found.append(np.exp(nats[row, start + 1 : end].mean()))
+    return np.array(found)

@@ -1,0 +1,300 @@
+"""Defences of a target that is not trained again: a filter in front of its ears, and an end that it refuses.
+
+  * Perplexity filter: a sentence of the other side that a language model finds more perplexing than a limit is not heard. The
+    target hears one `<unk>` in its place, which it knows from training as a word that it missed, and answers that.
+  * Own demand: the target does not say `<selection>` where what it would then choose is worth less to it than what it last
+    asked for itself, or took (`envs/negotiation/demands.py`). It says that demand again. Only an end that it would say is
+    refused: where the other side or a limit ends the talk, the target chooses as ever.
+
+A defended agent is an `Agent` around any other. Neither defence looks at anything that the target does not see: sentences are
+judged as the listener reads them, by its own values and by what it has heard before.
+
+Source: the filter is the one that Cheng et al. 2019 do not try; word-level perplexity as a defence is Alon and Kamfonas 2023,
+arXiv:2308.14132. # There: perplexity under GPT-2 and a classifier on top. Ours: a judge of the same corpus, one limit.
+
+Shapes: n dialogues, T tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from engine.negotiation.candidates import Candidates, ExchangeBatch
+from envs.core.errors import ConfigError
+from envs.core.play import Session, Utterances
+from envs.negotiation.demands import Demand, last_demand
+from envs.negotiation.domain import DEAL_OR_NO_DEAL
+from envs.negotiation.game import Agent, SideView
+from envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION_ID, UNK, UNK_ID, Vocabulary
+from policies.negotiator.model import Negotiator
+from policies.negotiator.scoring import token_nll
+
+CANDIDATES_PER_PASS = 8192
+"""Candidates of a search that are laid out side by side."""
+
+
+class PerplexityFilter:
+    """Stops sentences that a language model finds too perplexing.
+
+    Args:
+        model: the judge.
+        limit: the highest perplexity that passes; per token of the sentence, its `<eos>` included.
+    """
+
+    def __init__(self, model: Negotiator, limit: float) -> None:
+        self.model, self.limit = model, limit
+
+    def __repr__(self) -> str:
+        return f"PerplexityFilter(limit={self.limit:g})"
+
+    def perplexities(
+        self, contexts_n6: np.ndarray, tokens_nT: np.ndarray, starts_n: np.ndarray, ends_n: np.ndarray
+    ) -> np.ndarray:
+        """Perplexity (n,) of the last sentence of each dialogue, as the side reads it that sees those contexts.
+
+        Args:
+            contexts_n6: count and own value of each item in turn.
+            tokens_nT: dialogues, padded, the sentence last.
+            starts_n: tokens before the sentence's first word, the speaker's marker included.
+            ends_n: tokens up to the sentence's end.
+        """
+        nats_nT = token_nll(self.model, contexts_n6, tokens_nT, ends_n)
+        places = np.arange(tokens_nT.shape[1])
+        said_nT = (places >= starts_n[:, None]) & (places < ends_n[:, None])
+        with np.errstate(over="ignore"):
+            return np.exp((nats_nT * said_nT).sum(1) / (ends_n - starts_n))
+
+    def passes(self, perplexities: np.ndarray) -> np.ndarray:
+        """Which of them are heard; one that is not a number is not."""
+        return perplexities <= self.limit
+
+
+def admissible(
+    fluency: PerplexityFilter | None,
+    exchanges: ExchangeBatch,
+    tokens_nT: np.ndarray,
+    lengths_n: np.ndarray,
+    candidates: Candidates,
+) -> np.ndarray:
+    """Which candidates (r,) of a search pass a filter, as the target reads them.
+
+    Args:
+        fluency: the filter; None for none, which all pass.
+        exchanges: where the sentences would be said.
+        tokens_nT: the dialogues with the sentences as they stand, in the target's view.
+        lengths_n: words of each sentence.
+        candidates: one changed word each.
+    """
+    passed = np.ones(len(candidates), dtype=bool)
+    if fluency is None:
+        return passed
+    for start in range(0, len(candidates), CANDIDATES_PER_PASS):
+        part = candidates[start : start + CANDIDATES_PER_PASS]
+        starts, tokens = exchanges.lengths[part.dialogues] + 1, tokens_nT[part.dialogues]
+        tokens[np.arange(len(part)), starts + part.positions] = part.words
+        found = fluency.perplexities(exchanges.contexts[1][part.dialogues], tokens, starts, starts + lengths_n[part.dialogues])
+        passed[start : start + CANDIDATES_PER_PASS] = fluency.passes(found)
+    return passed
+
+
+class HeardView(SideView):
+    """What a side hears behind a filter: its view, with one `<unk>` for each sentence of the other that is stopped.
+
+    Words that are not stopped keep the draws that they would have without a filter.
+
+    Args:
+        view: what there is to hear.
+        ears: who stops sentences.
+    """
+
+    def __init__(self, view: SideView, ears: PerplexityFilter) -> None:
+        super().__init__(view._game, view.side)
+        self._ears, self._real = ears, view
+        self.tokens = np.full_like(view.tokens, PAD_ID)
+        self.num_tokens = np.zeros_like(view.num_tokens)
+        self.uniforms = view.uniforms.copy()
+        self.stopped: list[list[int]] = [[] for _ in range(len(view))]
+        """By dialogue, the turns, from 0, that were stopped."""
+        self._num_read = np.zeros(len(view), dtype=np.int64)
+        self._num_turns_read = np.zeros(len(view), dtype=np.int64)
+
+    def listen(self, rows: np.ndarray) -> None:
+        """Hears what has been said in the dialogues `rows` since the last time."""
+        left = {row: self._new_turns(row) for row in rows.tolist()}
+        while left:
+            theirs: dict[int, np.ndarray] = {}
+            for row, turns in left.items():
+                while turns and row not in theirs:
+                    turn = turns.pop(0)
+                    start = int(self.num_tokens[row])
+                    self.tokens[row, start : start + len(turn)] = turn
+                    if turn[0] == self.vocabulary.them_id and len(turn) > 2:  # two are a marker and an end alone
+                        theirs[row] = turn
+                    else:
+                        self._hear(row, len(turn))
+            self._judge(theirs)
+            left = {row: turns for row, turns in left.items() if turns}
+        lags = self._real.num_tokens - self.num_tokens
+        for row in rows[lags[rows] > 0].tolist():
+            self.uniforms[row, : -lags[row]] = self._real.uniforms[row, lags[row] :]
+
+    def turns(self, row: int) -> list[tuple[bool, str]]:
+        """One dialogue as text, as `SideView.turns`, with what was stopped left out."""
+        return [(mine, UNK if turn in self.stopped[row] else text) for turn, (mine, text) in enumerate(super().turns(row))]
+
+    def _new_turns(self, row: int) -> list[np.ndarray]:
+        end = int(self._real.num_tokens[row])
+        said = self._real.tokens[row, self._num_read[row] : end]
+        self._num_read[row] = end
+        starts = np.flatnonzero(np.isin(said, (self.vocabulary.you_id, self.vocabulary.them_id)))
+        return np.split(said, starts[1:]) if starts.size else []
+
+    def _judge(self, theirs: dict[int, np.ndarray]) -> None:
+        """Hears sentences that already stand behind what was heard, or `<unk>` for them."""
+        if not theirs:
+            return
+        rows, lengths = np.array(list(theirs)), np.array([len(turn) for turn in theirs.values()])
+        starts = self.num_tokens[rows] + 1
+        ends = starts - 1 + lengths
+        found = self._ears.perplexities(self.contexts[rows], self.tokens[rows, : int(ends.max())], starts, ends)
+        for row, length, passes in zip(rows.tolist(), lengths.tolist(), self._ears.passes(found).tolist(), strict=True):
+            if not passes:
+                self.stopped[row].append(int(self._num_turns_read[row]))
+                start = int(self.num_tokens[row]) + 1
+                self.tokens[row, start : start + 2] = UNK_ID, EOS_ID
+            self._hear(row, length if passes else 3)
+
+    def _hear(self, row: int, length: int) -> None:
+        self.num_tokens[row] += length
+        self._num_turns_read[row] += 1
+
+
+class EndedView(SideView):
+    """What a side would see if it ended the talk now in some dialogues.
+
+    Args:
+        view: what it sees.
+        rows: those dialogues; it is the side's turn to speak there.
+    """
+
+    def __init__(self, view: SideView, rows: np.ndarray) -> None:
+        super().__init__(view._game, view.side)
+        self.tokens, self.num_tokens, self.uniforms = view.tokens.copy(), view.num_tokens.copy(), view.uniforms
+        at = self.num_tokens[rows]
+        self.tokens[rows, at], self.tokens[rows, at + 1] = self.vocabulary.you_id, SELECTION_ID
+        self.num_tokens[rows] += 2
+
+
+class DefendedAgent:
+    """An `Agent` with defences around another, which is not changed.
+
+    Args:
+        agent: whom they defend. With `own_demand` it must be able to join a dialogue that has begun, as all agents here can.
+        ears: the filter that it hears through; None for none.
+        own_demand: it refuses to end below its own last demand.
+
+    Raises:
+        ConfigError: the filter reads another vocabulary, or demands cannot be read in what is negotiated about.
+    """
+
+    def __init__(self, agent: Agent, ears: PerplexityFilter | None = None, own_demand: bool = False) -> None:
+        self.agent, self.ears, self.own_demand = agent, ears, own_demand
+        self.vocabulary: Vocabulary = agent.vocabulary
+        self.name = f"{agent.name}, defended"
+        if ears is not None and ears.model.vocabulary.digest != self.vocabulary.digest:
+            raise ConfigError(
+                "the perplexity filter reads another vocabulary than the agent that it defends",
+                where=agent.name,
+                got=f"{len(ears.model.vocabulary)} words against {len(self.vocabulary)}",
+                fix="name a judge that was trained on the same corpus with --judge",
+            )
+        if own_demand and self.vocabulary.game != DEAL_OR_NO_DEAL:
+            raise ConfigError(
+                f"demands are read in the words of {DEAL_OR_NO_DEAL!r} alone",
+                where=agent.name,
+                got=f"an agent of {self.vocabulary.game!r}",
+                fix="leave out the defence own-demand",
+            )
+
+    def __repr__(self) -> str:
+        return f"DefendedAgent({self.agent!r}, {self.ears!r}, own_demand={self.own_demand})"
+
+    def join(self, view: SideView) -> DefendedSession:
+        """Takes a seat."""
+        return DefendedSession(self, view)
+
+
+class DefendedSession:
+    """A defended agent's part in a batch of dialogues.
+
+    Attributes:
+        stopped: by dialogue, the turns that its filter stopped; empty without a filter.
+        refused: by dialogue, its own turns in which it would have ended the talk and refused to.
+    """
+
+    def __init__(self, agent: DefendedAgent, view: SideView) -> None:
+        self._agent = agent
+        self._heard = None if agent.ears is None else HeardView(view, agent.ears)
+        self._view = view if self._heard is None else self._heard
+        self._session: Session = agent.agent.join(self._view)
+        self.stopped: list[list[int]] = [[] for _ in range(len(view))] if self._heard is None else self._heard.stopped
+        self.refused: list[list[int]] = [[] for _ in range(len(view))]
+
+    def speak(self, rows: np.ndarray) -> Utterances:
+        """What the agent says to what it hears; its demand again where it would end below it."""
+        self._listen(rows)
+        said = self._session.speak(rows)
+        if not self._agent.own_demand:
+            return said
+        insisting = self._insisting(rows[(said.lengths == 1) & (said.tokens[:, 0] == SELECTION_ID)])
+        if not insisting:
+            return said
+        # A session takes for granted that what it said was said: from now on one that joins afresh.
+        self._session = self._agent.agent.join(self._view)
+        words = []
+        for i, row in enumerate(rows.tolist()):
+            demand = insisting.get(row)
+            if demand is None:
+                words.append(said.tokens[i, : said.lengths[i]])
+            else:
+                self.refused[row].append(int(self._view.num_turns[row]))
+                words.append(np.array(self._view.encode(self._view.turns(row)[demand.turn][1])))
+        return Utterances.of(words)
+
+    def choose(self, rows: np.ndarray) -> np.ndarray:
+        """The agent's choice, by what it has heard."""
+        self._listen(rows)
+        return self._session.choose(rows)
+
+    def _listen(self, rows: np.ndarray) -> None:
+        if self._heard is not None:
+            self._heard.listen(rows)
+
+    def _insisting(self, ending: np.ndarray) -> dict[int, Demand]:
+        """Of the dialogues that the agent would end, those in which it demanded more, and what."""
+        view = self._view
+        demands = {row: demand for row in ending.tolist() if (demand := last_demand(view.turns(row), self._counts(row)))}
+        if not demands:
+            return {}
+        rows = np.array(list(demands))
+        chosen = self._agent.agent.join(EndedView(view, rows)).choose(rows)
+        shares = view.domain.shares(view.contexts[rows, 0::2])[0]
+        values = view.contexts[rows, 1::2]
+        worth = (shares * values[:, None]).sum(2)
+        legal = (chosen >= 0) & (chosen < worth.shape[1])
+        gained = np.where(legal, worth[np.arange(len(rows)), np.where(legal, chosen, 0)], 0)
+        return {
+            row: demand
+            for (row, demand), mine, value in zip(demands.items(), gained.tolist(), values, strict=True)
+            if mine < _worth(demand.share, value)
+        }
+
+    def _counts(self, row: int) -> tuple[int, int, int]:
+        first, second, third = self._view.contexts[row, 0::2].tolist()
+        return first, second, third
+
+
+def _worth(share: Sequence[int], values: np.ndarray) -> int:
+    return int(np.array(share) @ values)

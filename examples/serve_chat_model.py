@@ -1,0 +1,108 @@
+"""Serves a chat model over OpenAI's protocol, and asks it by the address that every command takes.
+
+    python examples/serve_chat_model.py                                here and now: a model of three lines, asked and ended
+    python examples/serve_chat_model.py --model gguf:FILE --replicas 2  Ray Serve, until Ctrl-C: one copy for many actors
+
+The second way needs `pip install "ray[serve]==2.60.*"`. While it serves, `parley reply --model openai:http://127.0.0.1:8000/v1#served`
+and any other command, with as many workers as you like, ask the same replicas.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from policies.chat.loading import load_chat_model
+from policies.chat.model import ChatDecoding, ChatModel, Message
+from policies.chat.own import OwnChatModel
+
+
+def reply(messages: list[dict[str, str]]) -> str:
+    """A model of your own: what it is asked, and what it says."""
+    return f"You said {messages[-1]['content']!r}, and that is message {len(messages)}."
+
+
+def completion(model: ChatModel, asked: dict[str, Any]) -> dict[str, Any]:
+    """What a server says: a chat completion of OpenAI's protocol."""
+    chat = tuple(Message(message["role"], message["content"]) for message in asked["messages"])
+    decoding = ChatDecoding(temperature=asked.get("temperature", 0.0), max_tokens=asked.get("max_tokens", 128))
+    (answer,) = model.answer([chat], decoding=decoding, seeds=[asked.get("seed", 0)])
+    choice = {"message": {"role": "assistant", "content": answer.text}, "finish_reason": "stop" if answer.ended else "length"}
+    return {"choices": [choice], "usage": {"prompt_tokens": answer.num_prompt_tokens, "completion_tokens": answer.num_tokens}}
+
+
+def serve_with_ray(address: str, replicas: int, port: int) -> None:
+    """Replicas of one model behind one URL, each with a copy of its weights, until Ctrl-C."""
+    try:
+        from ray import serve
+    except ImportError:
+        raise SystemExit('Ray Serve is not installed\n  fix:   pip install "ray[serve]==2.60.*"') from None
+
+    # A replica answers one question at a time, beside the loop in which Ray asks whether it is alive.
+    @serve.deployment(num_replicas=replicas, max_ongoing_requests=1)
+    class Served:
+        def __init__(self) -> None:
+            self.model = load_chat_model(address)
+
+        async def __call__(self, request: Any) -> dict[str, Any]:
+            return await asyncio.to_thread(completion, self.model, await request.json())
+
+    serve.start(http_options={"port": port})
+    serve.run(Served.bind(), route_prefix="/")
+    print(f"{address} is served as openai:http://127.0.0.1:{port}/v1#served")
+    try:
+        while True:
+            time.sleep(1)
+    except KeyboardInterrupt:
+        serve.shutdown()
+
+
+class Handler(BaseHTTPRequestHandler):
+    """The same without Ray, for one process."""
+
+    model = OwnChatModel("reply", reply)
+
+    def do_POST(self) -> None:
+        """Answers a request."""
+        said = json.dumps(completion(self.model, json.loads(self.rfile.read(int(self.headers["Content-Length"]))))).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(said)))
+        self.end_headers()
+        self.wfile.write(said)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Says nothing."""
+
+
+def ask(address: str) -> None:
+    """Asks as any command asks, several questions at once."""
+    model = load_chat_model(address)
+    chats = [(Message("user", f"question {number}"),) for number in range(5)]
+    for answer in model.answer(chats, decoding=ChatDecoding()):
+        print(answer.text)
+    print(model.usage)  # type: ignore[attr-defined]  # what every model of `load_chat_model` counts
+
+
+def main() -> None:
+    """Reads what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="", help="hf:FOLDER, gguf:FILE or path/file.py:Name, served by Ray Serve")
+    parser.add_argument("--replicas", type=int, default=1)
+    parser.add_argument("--port", type=int, default=8000)
+    asked = parser.parse_args()
+    if asked.model:
+        serve_with_ray(asked.model, asked.replicas, asked.port)
+        return
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    ask(f"openai:http://127.0.0.1:{server.server_address[1]}/v1#mine")
+    server.shutdown()
+
+
+if __name__ == "__main__":
+    main()

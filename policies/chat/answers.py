@@ -1,0 +1,159 @@
+"""Answers that a chat model gave, kept in a folder of a run: a resumed run asks nothing twice.
+
+One file, to which every process appends one line an answer under a lock; nothing in it is changed. A line that a kill cut is
+passed over. Who asks is known by what was asked: model, messages, decoding, and the seed where one is drawn with.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from envs.core.errors import RunError
+from policies.chat.model import Access, Answer, Chat, ChatDecoding, ChatModel, ReplyScore
+from policies.chat.usage import ChatUsage
+
+ANSWERS_FOLDER = "answers"
+"""The folder of a run in which its answers lie."""
+ANSWERS = "answers.jsonl"
+"""The file of a folder of answers."""
+
+
+@runtime_checkable
+class ArrivingChatModel(Protocol):
+    """A chat model that hands over each answer as it comes, so that none is lost where a later one fails."""
+
+    def arriving(
+        self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()
+    ) -> Iterator[tuple[int, Answer]]:
+        """The place of each chat with its answer, in the order in which they come; else as `ChatModel.answer`."""
+
+
+class ChatAnswers:
+    """The answers of a folder.
+
+    Args:
+        folder: made where it is not there; several processes may write to it.
+
+    Raises:
+        RunError: it cannot be read or written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path, self._read_to, self._known = folder / ANSWERS, 0, dict[str, Answer]()
+        self._lock = threading.Lock()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._path.touch()
+        except OSError as error:
+            raise self._broken(error) from error
+
+    def find(self, keys: Sequence[str]) -> list[Answer | None]:
+        """What was answered to each key; None where nothing was. What other processes have written by now counts."""
+        with self._lock:
+            try:
+                self._read_on()
+            except OSError as error:
+                raise self._broken(error) from error
+            return [self._known.get(key) for key in keys]
+
+    def keep(self, key: str, answer: Answer) -> None:
+        """Writes an answer down, on one line at once."""
+        line = json.dumps({"key": key, "answer": dataclasses.asdict(replace(answer, known=True))}).encode() + b"\n"
+        with self._lock:
+            try:
+                descriptor = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX)
+                    size = os.fstat(descriptor).st_size
+                    # A kill may have left half a line, which must not swallow this one.
+                    whole = size == 0 or os.pread(descriptor, 1, size - 1) == b"\n"
+                    os.write(descriptor, line if whole else b"\n" + line)
+                finally:
+                    os.close(descriptor)
+            except OSError as error:
+                raise self._broken(error) from error
+            self._known[key] = replace(answer, known=True)
+
+    def _read_on(self) -> None:
+        with self._path.open("rb") as file:
+            file.seek(self._read_to)
+            new = file.read()
+        whole = new[: new.rfind(b"\n") + 1]
+        self._read_to += len(whole)
+        for line in whole.splitlines():
+            try:
+                found = json.loads(line)
+                self._known[found["key"]] = Answer(**found["answer"])
+            except (ValueError, KeyError, TypeError):
+                continue
+
+    def _broken(self, error: OSError) -> RunError:
+        fix = "make room or mend the disk; what was answered so far is kept"
+        return RunError("answers cannot be kept", where=self._path, got=error.strerror or str(error), fix=fix)
+
+
+class RememberedChatModel:
+    """A chat model that is asked nothing twice.
+
+    Args:
+        model: who is asked.
+        answers: what was answered before.
+    """
+
+    def __init__(self, model: ChatModel, answers: ChatAnswers) -> None:
+        self.inner, self._answers = model, answers
+        self.name: str = model.name
+        self.access: Access = model.access
+        self.usage: ChatUsage = getattr(model, "usage", None) or ChatUsage()
+
+    def answer(self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()) -> list[Answer]:
+        """Answers, see `ChatModel`; those that were known say so."""
+        drawn: Sequence[int | None] = seeds or [None] * len(chats)
+        keys = [answer_key(self.name, chat, decoding, seed) for chat, seed in zip(chats, drawn, strict=True)]
+        known = dict(zip(keys, self._answers.find(keys), strict=True))
+        # One that is asked twice at once is asked once.
+        places = list({key: place for place, key in reversed(list(enumerate(keys))) if known[key] is None}.values())[::-1]
+        fresh: dict[str, Answer] = {}
+        asked = {"decoding": decoding, "seeds": [seeds[place] for place in places] if seeds else ()}
+        if places:
+            for number, answer in self._arriving([chats[place] for place in places], asked):
+                fresh[keys[places[number]]] = answer
+                self._answers.keep(keys[places[number]], answer)
+        answers: list[Answer] = []
+        for place, key in enumerate(keys):
+            found = known[key] or fresh[key]
+            answers.append(found if place in places else replace(found, known=True))
+        self.usage.count(answer for answer in answers if answer.known)
+        return answers
+
+    def score(self, chats: Sequence[Chat], replies: Sequence[str]) -> list[ReplyScore]:
+        """How likely each reply is, see `ScoringChatModel`; asked anew, for it costs nothing but time."""
+        inner: Any = self.inner
+        scores: list[ReplyScore] = inner.score(chats, replies)
+        return scores
+
+    def _arriving(self, chats: Sequence[Chat], asked: dict[str, Any]) -> Iterator[tuple[int, Answer]]:
+        if isinstance(self.inner, ArrivingChatModel):
+            return self.inner.arriving(chats, **asked)
+        return iter(enumerate(self.inner.answer(chats, **asked)))
+
+
+def kept_answers(model: ChatModel, folder: Path | None) -> ChatModel:
+    """A chat model that keeps its answers in a folder; the model itself where there is none."""
+    return model if folder is None else RememberedChatModel(model, ChatAnswers(folder))
+
+
+def answer_key(name: str, chat: Chat, decoding: ChatDecoding, seed: int | None) -> str:
+    """What an answer follows from, as 32 hex digits."""
+    drawn = seed if decoding.temperature > 0 else None
+    parts = [name, [[message.role, message.content] for message in chat], dataclasses.asdict(decoding), drawn]
+    return hashlib.blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=16).hexdigest()

@@ -1,0 +1,58 @@
+"""Chat models by their addresses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from envs.core.errors import ConfigError
+from envs.storage.places import HUGGING_FACE
+from policies.chat.addresses import CHAT, GGUF, OPENAI
+from policies.chat.answers import kept_answers
+from policies.chat.model import ChatModel
+from policies.chat.own import chat_models, load_own
+from policies.chat.settings import DEFAULT, ChatModelSettings
+
+CHAT_MODEL_KINDS = {
+    f"{HUGGING_FACE}FOLDER": "a causal model of Hugging Face, as save_pretrained wrote it",
+    f"{GGUF}FILE": "weights of llama.cpp, read by transformers",
+    f"{OPENAI}URL#MODEL": "a server that speaks OpenAI's protocol: vLLM, llama.cpp, Ray Serve",
+    "path/file.py:Name": "a class or function of your own",
+}
+"""Addresses by their form, with what they stand for."""
+
+
+def load_chat_model(name: str, settings: ChatModelSettings = DEFAULT, *, answers: Path | None = None) -> ChatModel:
+    """Finds a chat model.
+
+    Args:
+        name: an address as above, or the name of one that an installed package brings.
+        settings: how it is loaded or asked.
+        answers: folder of a run in which answers are kept, so that nothing is asked twice; None keeps none.
+
+    Returns:
+        The model; its attribute `usage` (`ChatUsage`) counts what it is asked, and one whose access is `GRADIENTS` has the
+        network as `model` and its `tokenizer` (where answers are kept, behind `inner`).
+
+    Raises:
+        ConfigError: no chat model is called so, the address is malformed, a package is missing, or the model's tokenizer cannot
+            carry a conversation.
+        CheckpointError: no model is there, or none that can be read without running its code.
+        RunError: the folder of answers cannot be written.
+    """
+    return kept_answers(_found(name, settings), answers)
+
+
+def _found(name: str, settings: ChatModelSettings) -> ChatModel:
+    if name.startswith(OPENAI):
+        from policies.chat.server import ServedChatModel
+
+        return ServedChatModel(name, settings)
+    if name.startswith((HUGGING_FACE, GGUF)):
+        from policies.chat.reading import load_local
+
+        return load_local(name, settings)
+    if ".py:" in name or name in chat_models:
+        return load_own(name)
+    fix = f"one of {', '.join(CHAT_MODEL_KINDS)}"
+    got = "an address that begins otherwise" if any(kind.rstrip(":") in name for kind in CHAT) else None
+    raise ConfigError("no chat model is called so", where=name, got=got, fix=fix)

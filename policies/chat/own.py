@@ -1,0 +1,94 @@
+"""A chat model of a user's own, named as `path/file.py:Name`.
+
+`Name` is a class that is called without arguments, or an object, with a method `answer` (`ChatModel.answer`; texts will do in
+the place of `Answer`s) or a method `reply(messages)` that returns a text; or it is a function `reply(messages)` itself. To
+`reply` messages come as dictionaries with `role` and `content`, as OpenAI's protocol has them; to `answer` as `Chat`. A method
+`score` (`ScoringChatModel.score`) is found where there is one. What it says must follow from messages, decoding and seed.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+from envs.core.errors import ConfigError, ModelError
+from envs.core.own_code import own_code
+from envs.core.registry import Registry
+from policies.chat.model import Access, Answer, Chat, ChatDecoding, ReplyScore
+from policies.chat.usage import ChatUsage
+
+chat_models = Registry("chat model", "parley.chat_models")
+"""Chat models that installed packages bring; each as a user's own."""
+
+
+class OwnChatModel:
+    """What a user's own model says, checked.
+
+    Args:
+        name: what it was named by.
+        part: an object with `answer` or `reply`, or a function of messages.
+
+    Raises:
+        ConfigError: it is none of them.
+    """
+
+    def __init__(self, name: str, part: Any) -> None:
+        self.name, self._part, self.usage = name, part, ChatUsage()
+        self.access = Access.SCORES if callable(getattr(part, "score", None)) else Access.TEXT
+        self._reply = getattr(part, "reply", part)
+        if not callable(getattr(part, "answer", self._reply)):
+            fix = "name a class with a method answer(chats, *, decoding, seeds), or a function of messages that returns a text"
+            raise ConfigError("this makes no chat model", where=name, got=repr(part), fix=fix)
+
+    def answer(self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()) -> list[Answer]:
+        """Answers, see `ChatModel`.
+
+        Raises:
+            ModelError: it did not give one text to each chat.
+            ConfigError: its code raised.
+        """
+        with own_code(self.name):
+            if hasattr(self._part, "answer"):
+                said = list(self._part.answer(chats, decoding=decoding, seeds=seeds))
+            else:
+                said = [self._reply([{"role": part.role, "content": part.content} for part in chat]) for chat in chats]
+        if len(said) != len(chats):
+            got, fix = f"{len(said)} of {len(chats)}", "return a list with one answer for each chat"
+            raise ModelError("the model does not answer every chat", where=self.name, got=got, fix=fix)
+        answers = [Answer(text) if isinstance(text, str) else text for text in said]
+        if wrong := [answer for answer in answers if not isinstance(answer, Answer)]:
+            fix = "return texts, or policies.chat.model.Answer"
+            raise ModelError("the model's answer is no text", where=self.name, got=repr(wrong[0])[:80], fix=fix)
+        self.usage.count(answers)
+        return answers
+
+    def score(self, chats: Sequence[Chat], replies: Sequence[str]) -> list[ReplyScore]:
+        """How likely each reply is, see `ScoringChatModel`; of a model that has `score`."""
+        with own_code(self.name):
+            found = list(self._part.score(chats, replies))
+        if len(found) != len(replies) or not all(isinstance(score, ReplyScore) for score in found):
+            fix = "return one policies.chat.model.ReplyScore for each reply"
+            raise ModelError("the model does not score every reply", where=self.name, got=repr(found)[:80], fix=fix)
+        return found
+
+
+def load_own(name: str) -> OwnChatModel:
+    """The chat model that a file of a user's own, or an installed package, makes.
+
+    Raises:
+        ConfigError: no such file or name, it is not trusted, or it makes none.
+    """
+    return OwnChatModel(name, made_chat_model(name, chat_models.get(name)))
+
+
+def answers_chats(part: Any) -> bool:
+    """Whether an object, or a function, is a chat model of a user's own."""
+    return inspect.isfunction(part) or any(callable(getattr(part, name, None)) for name in ("answer", "reply"))
+
+
+def made_chat_model(name: str, named: Any) -> Any:
+    """An object of a class, what a function without arguments makes, or the part itself."""
+    makes = inspect.isclass(named) or (inspect.isfunction(named) and not inspect.signature(named).parameters)
+    with own_code(name):
+        return named() if makes else named

@@ -1,0 +1,66 @@
+"""Chat models as response models: a context is a conversation in which the user has spoken last.
+
+Turns alternate between the user and the model, and a template wants a user's turn first: with an even number of turns the
+oldest two are one. Texts are written as people write them (`envs/pairs/written.py`), and what the model answers is read as its
+lines, each cut into words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from envs.pairs.tokens import tokenise
+from envs.pairs.turns import Turn, Turns
+from envs.pairs.written import detokenise
+from policies.chat.model import Chat, ChatDecoding, ChatModel, Message
+from policies.decoders import GREEDY, DecoderSettings
+from policies.responder import require_known
+
+MAX_REPLY = 60
+"""Tokens of a reply at most."""
+_ROLES = ("user", "assistant")
+
+
+class ChatResponder:
+    """A chat model that answers contexts.
+
+    Args:
+        chat_model: who answers.
+    """
+
+    turns = 2
+    """Turns of context that are read, as the paper's models do; more on request."""
+    decoders = ("greedy", "sample")
+    """Rules that it knows."""
+
+    def __init__(self, chat_model: ChatModel) -> None:
+        self.chat_model = chat_model
+
+    def respond(
+        self, contexts: Sequence[Turns], *, decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()
+    ) -> list[Turn]:
+        """Replies, see `policies.responder.Responder`.
+
+        Raises:
+            ModelError: the model does not answer.
+        """
+        require_known(self, decoder, self.chat_model.name)
+        decoding = ChatDecoding(temperature=decoder.temperature if decoder.draws else 0.0, max_tokens=MAX_REPLY)
+        chats = [chat_of_turns([" ".join(map(detokenise, turn)) for turn in turns]) for turns in contexts]
+        answers = self.chat_model.answer(chats, decoding=decoding, seeds=seeds if decoder.draws else ())
+        return [turn_of_text(answer.text) for answer in answers]
+
+
+def chat_of_turns(said: Sequence[str]) -> Chat:
+    """The messages of a conversation.
+
+    Args:
+        said: texts, oldest first; at least one, of which the last is the user's.
+    """
+    merged = list(said) if len(said) % 2 else ["\n".join(said[:2]), *said[2:]]
+    return tuple(Message(_ROLES[number % 2], text) for number, text in enumerate(merged))
+
+
+def turn_of_text(text: str) -> Turn:
+    """The utterances of an answer, one a line; one without a word where there is none."""
+    return tuple(tuple(tokenise(line)) for line in text.splitlines() if line.strip()) or ((),)

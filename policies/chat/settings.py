@@ -1,0 +1,53 @@
+"""How a chat model is loaded or asked: what no answer depends on but by rounding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from envs.core.config import shared
+from envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+
+Precision = Literal["float32", "bfloat16", "float16", "auto"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChatAsking(Configuration):
+    """How a chat model is loaded (hf:, gguf:) or asked (openai:); which device it computes on is said elsewhere."""
+
+    dtype: Precision = "float32"
+    """Precision of its weights; auto takes that of its file."""
+    device_map: str = ""
+    """Spreads a model that is larger than one GPU: auto, balanced, ...; empty for one device. Needs the extra gguf."""
+    batch_size: NonNegativeInt = 1
+    """Chats that it reads at once. 1 gives answers that do not depend on their company to the last bit; more are padded at the
+    left, and equal up to rounding. 0 takes as many as the memory holds."""
+    timeout_s: PositiveFloat = 60.0
+    """Seconds that a server has for one answer."""
+    max_attempts: PositiveInt = 6
+    """Times that a server is asked the same at most, where it is busy, fails or cuts its answer."""
+    first_wait_s: NonNegativeFloat = 0.5
+    """Seconds before the second attempt; twice as many before each further one, up to half of them by chance."""
+    longest_wait_s: PositiveFloat = 60.0
+    """Seconds before an attempt at most; a server that asks for more (Retry-After) is given up."""
+    concurrency: PositiveInt = 8
+    """Questions that a server is asked at the same time, by each process."""
+    price_per_1k_in: NonNegativeFloat = 0.0
+    """What 1,000 tokens that a server reads cost, in any currency."""
+    price_per_1k_out: NonNegativeFloat = 0.0
+    """What 1,000 tokens that it writes cost."""
+
+    def on(self, device: str) -> ChatModelSettings:
+        """The same with a torch device."""
+        return ChatModelSettings(device=device, **shared(self, ChatAsking))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChatModelSettings(ChatAsking):
+    """How a chat model is loaded or asked, and where it computes."""
+
+    device: str = "cpu"
+    """Torch device of a model whose weights are here."""
+
+
+DEFAULT = ChatModelSettings()

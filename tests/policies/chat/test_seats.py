@@ -1,0 +1,154 @@
+"""Chat models in the seats of response models, rankers and judges, and what `parley check` says of one."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from engine.jobs.conformance import check_part
+from envs.core.errors import ConfigError
+from envs.pairs.replied import RepliedPair
+from envs.pairs.turns import parse_turns
+from policies.chat.model import Message
+from policies.chat.responder import ChatResponder, chat_of_turns
+from policies.decoders import DecoderSettings
+from policies.judges.asked import REPAIR, question_of, side_of
+from policies.judges.judge import JudgeSettings, Parsing, judge_maker, scores_by
+from policies.ranker import scores_of
+from policies.rankers import load_ranker
+from policies.responders import load_responder
+from tests.policies.chat.fake_server import Said, completion, serving
+from tests.policies.chat.tiny import saved
+
+OWN = '''
+class Echo:
+    """Says the last message again, and so often how many there are."""
+
+    def reply(self, messages):
+        return f"{len(messages)} {messages[-1]['content']}\\nIt's me."
+
+
+def reply(messages):
+    return messages[-1]["content"].upper()
+
+
+class Forgetful:
+    def __init__(self):
+        self.asked = 0
+
+    def answer(self, chats, *, decoding, seeds=()):
+        self.asked += 1
+        return [f"{self.asked}" for _ in chats]
+'''
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    path = tmp_path / "own.py"
+    path.write_text(OWN)
+    return path
+
+
+def test_turns_alternate_and_the_user_is_first_and_last() -> None:
+    assert chat_of_turns(["a"]) == (Message("user", "a"),)
+    assert chat_of_turns(["a", "b"]) == (Message("user", "a\nb"),)
+    assert chat_of_turns(["a", "b", "c"]) == (Message("user", "a"), Message("assistant", "b"), Message("user", "c"))
+
+
+def test_a_chat_model_of_ones_own_replies_to_contexts(own: Path) -> None:
+    (reply,) = load_responder(f"{own}:Echo").respond([parse_turns("do n't <eot> hi <eot> i ca n't see ( it )")])
+    assert reply == (("3", "i", "ca", "n't", "see", "(", "it", ")"), ("it", "'s", "me", "."))
+    assert load_responder(f"{own}:reply").respond([parse_turns("hi")]) == [(("hi",),)]
+
+
+def test_a_server_replies_to_contexts_and_remembers(tmp_path: Path) -> None:
+    def says(number: int, body: dict[str, Any]) -> Said:
+        return Said(completion(f"{body['temperature']} {body.get('seed')}"))
+
+    with serving(says) as server:
+        responder = load_responder(server.name, answers=tmp_path)
+        contexts = [parse_turns("hello"), parse_turns("you there ?")]
+        assert responder.respond(contexts) == [(("0.0", "none"),)] * 2
+        drawn = responder.respond(contexts, decoder=DecoderSettings.parse("sample:0.5"), seeds=[3, 4])
+        assert drawn == [(("0.5", "3"),), (("0.5", "4"),)]
+        load_responder(server.name, answers=tmp_path).respond(contexts)
+        assert len(server.asked) == 4
+        with pytest.raises(ConfigError, match="greedy, sample"):
+            responder.respond(contexts, decoder=DecoderSettings.parse("beam:3"))
+    assert isinstance(responder, ChatResponder)
+
+
+def test_a_causal_folder_ranks_by_the_log_probability_of_a_reply(tmp_path: Path) -> None:
+    ranker = load_ranker(f"hf:{saved(tmp_path)}")
+    context = (("hello", "there"),)
+    candidates = [("you", "are", "a", "fool"), (), ("oh",), ("oh",)]
+    scores = scores_of(ranker, [(context, candidates), (context, [])])[0]
+    from policies.chat.loading import load_chat_model
+
+    model = load_chat_model(f"hf:{tmp_path}")
+    wanted = model.score([(Message("user", "hello there"),)] * 2, ["you are a fool", "oh"])  # type: ignore[attr-defined]
+    assert scores[[0, 2]] == pytest.approx([wanted[0].nats / 4, wanted[1].nats])
+    assert scores[1] < scores[[0, 2, 3]].min()
+    assert scores[2] == scores[3]
+
+
+def test_a_server_shows_too_little_to_rank() -> None:
+    with pytest.raises(ConfigError, match=r"ranking by how likely replies are needs scores(.|\n)*it gives text"):
+        load_ranker("openai:http://127.0.0.1:9/v1#m")
+
+
+@pytest.mark.parametrize(
+    ("text", "side"),
+    [("human", 1), ("Machine.", -1), (" **Human** ", 1), ("a human", None), ("human or machine", None), ("", None)],
+)
+def test_an_answer_is_one_of_two_words_or_says_nothing(text: str, side: float | None) -> None:
+    assert side_of(text) == side
+
+
+def pairs(num: int, *words: str) -> list[RepliedPair]:
+    return [RepliedPair((("question", str(number)),), (*words, str(number))) for number in range(num)]
+
+
+def test_a_chat_judge_asks_once_more_and_counts_what_it_cannot_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def says(number: int, body: dict[str, Any]) -> Said:
+        asked = body["messages"][0]["content"]
+        if "mumble" in asked:
+            return Said(completion("I cannot say."))
+        if "tidy" in asked and body["messages"][-1]["content"] != REPAIR:
+            return Said(completion("It was surely written by a machine, I think."))
+        return Said(completion("human" if "person" in asked.split("Reply:")[1] else "Machine."))
+
+    people, systems = pairs(4, "person"), pairs(4, "tidy")
+    odd = pairs(1, "mumble")
+    with serving(says) as server, caplog.at_level(logging.WARNING):
+        judge = judge_maker(server.name, JudgeSettings(answers=str(tmp_path)))()
+        judge.fit([*people[:2], *systems[:2]], np.array([True, True, False, False]), 1)
+        scores = scores_by(judge, [*people[2:], *systems[2:], *odd])
+        assert (scores[:2] > 0).all()
+        assert (scores[2:4] < 0).all()
+        assert isinstance(judge, Parsing)
+        assert judge.num_unparsable([*people, *systems, *odd]) == 1
+        num = len(server.asked)
+        assert num == 4 + 2 * 4 + 2
+        again = judge_maker(server.name, JudgeSettings(answers=str(tmp_path)))()
+        again.fit([*people, *systems], np.array([True] * 4 + [False] * 4), 1)
+        assert len(server.asked) == num, "its answers are in the run"
+    assert "1 pairs" in caplog.text
+    assert "neither human nor machine" in caplog.text
+
+
+def test_a_question_holds_the_conversation_as_people_write_it() -> None:
+    (message,) = question_of(RepliedPair((("do", "n't", "{x}"), ("hi",)), ("it", "'s", "me")))
+    assert "- don't {x}\n- hi" in message.content
+    assert "Reply: it's me" in message.content
+
+
+def test_parley_check_knows_chat_models(own: Path) -> None:
+    for name, kept in (("Echo", True), ("reply", True), ("Forgetful", False)):
+        found = check_part(f"{own}:{name}")
+        assert [each.kind.name for each in found] == ["chat model"]
+        assert found[0].kept is kept

@@ -1,0 +1,248 @@
+"""Servers that answer, fail, dawdle, cut, ask for patience and say keys again."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import pickle
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envs.core.errors import ConfigError, ModelError
+from policies.chat.answers import ANSWERS
+from policies.chat.loading import load_chat_model
+from policies.chat.model import Access, Chat, ChatDecoding, ChatModel, Message
+from policies.chat.settings import ChatModelSettings
+from tests.policies.chat.fake_server import Said, completion, serving
+
+KEY = "sk-verysecretkey0123456789"
+QUICK = ChatModelSettings(timeout_s=5, max_attempts=3, first_wait_s=0.01, longest_wait_s=1, concurrency=4)
+GREEDY = ChatDecoding(max_tokens=5)
+
+
+@pytest.fixture(autouse=True)
+def _no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("PARLEY_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.delenv(variable, raising=False)
+
+
+def chats(num: int = 1) -> list[Chat]:
+    return [(Message("system", "be brief"), Message("user", f"question {number}")) for number in range(num)]
+
+
+def echo(number: int, body: dict[str, Any]) -> Said:
+    return Said(completion(f"{body['messages'][-1]['content']} {body.get('seed')}"))
+
+
+def usage(model: ChatModel) -> Any:
+    return model.usage  # type: ignore[attr-defined]
+
+
+def test_each_chat_is_sent_as_the_protocol_says_and_gets_its_own_answer() -> None:
+    with serving(echo) as server:
+        model = load_chat_model(server.name, dataclasses.replace(QUICK, price_per_1k_in=1, price_per_1k_out=2))
+        answers = model.answer(chats(9), decoding=ChatDecoding(temperature=0.5, max_tokens=5), seeds=range(9))
+    assert [answer.text for answer in answers] == [f"question {number} {number}" for number in range(9)]
+    assert {answer.num_tokens for answer in answers} == {3}
+    assert all(answer.ended for answer in answers)
+    assert server.paths == ["/v1/chat/completions"] * 9
+    asked = next(body for body in server.asked if body["seed"] == 2)
+    assert asked == {
+        "model": "fake", "temperature": 0.5, "max_tokens": 5, "seed": 2,
+        "messages": [{"role": "system", "content": "be brief"}, {"role": "user", "content": "question 2"}],
+    }  # fmt: skip
+    assert model.access is Access.TEXT
+    assert (usage(model).asked, usage(model).tokens_in, usage(model).tokens_out) == (9, 63, 27)
+    assert usage(model).cost(dataclasses.replace(QUICK, price_per_1k_in=1, price_per_1k_out=2)) == pytest.approx(0.117)
+
+
+def test_no_more_is_asked_at_once_than_is_allowed() -> None:
+    with serving(lambda number, body: Said(completion("x"), slow_s=0.05)) as server:
+        load_chat_model(server.name, dataclasses.replace(QUICK, concurrency=3)).answer(chats(12), decoding=GREEDY)
+    assert server.most_at_once == 3
+
+
+def test_an_answer_that_was_cut_at_its_limit_says_so() -> None:
+    with serving(lambda number, body: Said(completion("so far", reason="length"))) as server:
+        (answer,) = load_chat_model(server.name, QUICK).answer(chats(), decoding=GREEDY)
+    assert (answer.text, answer.ended) == ("so far", False)
+
+
+FAILING = {
+    "busy": (Said(b"no", 503), "HTTP 503: no"),
+    "nothing": (Said(b""), "an empty body"),
+    "no json": (Said(b'{"choices": [{"mess'), "no JSON, or cut"),
+    "cut": (Said(completion("x")[:20], promised=500), "broke off"),
+    "no choices": (Said(b'{"error": "overloaded"}'), "no choices"),
+    "empty choices": (Said(b'{"choices": []}'), "no choices"),
+    "a list": (Said(b"[1, 2]"), "no choices"),
+    "no text": (Said(completion(None)), "no text"),
+    "limited": (Said(b"slow down", 429), "asks for patience"),
+}
+
+
+@pytest.mark.parametrize("name", FAILING)
+def test_a_failure_is_asked_again_and_then_told_with_what_and_where(name: str) -> None:
+    said, told = FAILING[name]
+    with serving(lambda number, body: said if number < 2 else Said(completion("at last"))) as server:
+        model = load_chat_model(server.name, QUICK)
+        (answer,) = model.answer(chats(), decoding=GREEDY)
+        assert answer.text == "at last"
+        assert usage(model).failed_attempts == 2
+    with serving(lambda number, body: said) as server:
+        with pytest.raises(ModelError, match=rf"(?s){told}.*3 attempts") as caught:
+            load_chat_model(server.name, QUICK).answer(chats(), decoding=GREEDY)
+        assert caught.value.where == server.name
+        assert len(server.asked) == 3
+
+
+REFUSED = {
+    "page": (Said(b"<!DOCTYPE html><html>Welcome</html>"), "answers a page"),
+    "unknown model": (Said(b'{"error": "no model fake"}', 404), "HTTP 404.*no model fake"),
+    "bad request": (Said(b'{"error": "too long"}', 400), "too long"),
+    "no key": (Said(b"", 401), r"wants a key(.|\n)*export PARLEY_API_KEY"),
+    "redirect": (Said(b"", 302, {"Location": "http://127.0.0.1:9/"}), "HTTP 302"),
+    "long patience": (Said(b"", 429, {"Retry-After": "3600"}), "3600 s of patience"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_does_not_get_better_is_asked_once(name: str) -> None:
+    said, told = REFUSED[name]
+    with serving(lambda number, body: said) as server:
+        with pytest.raises(ModelError, match=rf"(?s){told}"):
+            load_chat_model(server.name, QUICK).answer(chats(), decoding=GREEDY)
+        assert len(server.asked) == 1
+
+
+def test_the_patience_that_a_server_asks_for_is_given() -> None:
+    with serving(lambda number, body: echo(number, body) if number else Said(b"", 429, {"Retry-After": "0.4"})) as server:
+        began = time.monotonic()
+        load_chat_model(server.name, QUICK).answer(chats(), decoding=GREEDY)
+    assert time.monotonic() - began >= 0.4
+
+
+@pytest.mark.parametrize("late", [{"slow_s": 1.0}, {"drip_s": 0.05}], ids=["slow", "dripping"])
+def test_a_server_has_so_long_and_no_longer(late: dict[str, float]) -> None:
+    said = Said(completion("x"), **late)  # type: ignore[arg-type]
+    quick = dataclasses.replace(QUICK, timeout_s=0.2, max_attempts=1)
+    with serving(lambda number, body: said) as server:
+        began = time.monotonic()
+        with pytest.raises(ModelError, match=r"in time(.|\n)*0.2 s"):
+            load_chat_model(server.name, quick).answer(chats(), decoding=GREEDY)
+        assert time.monotonic() - began < 0.9
+
+
+def test_nobody_there() -> None:
+    with pytest.raises(ModelError, match=r"cannot be reached(.|\n)*ConnectionRefusedError"):
+        load_chat_model("openai:http://127.0.0.1:9/v1#m", QUICK).answer(chats(), decoding=GREEDY)
+
+
+def test_newer_models_of_openai_are_told_their_limit_by_its_new_name() -> None:
+    def says(number: int, body: dict[str, Any]) -> Said:
+        if "max_tokens" in body:
+            return Said(b'{"error": {"message": "use \'max_completion_tokens\' instead"}}', 400)
+        return Said(completion(str(body["max_completion_tokens"])))
+
+    with serving(says) as server:
+        model = load_chat_model(server.name, QUICK)
+        assert model.answer(chats(), decoding=GREEDY)[0].text == "5"
+        model.answer(chats(), decoding=GREEDY)
+    assert len(server.asked) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("openai:http://me:hunter2@host/v1#m", "holds a password"),
+        ("openai:https://host/v1?key=hunter2#m", "holds a password or a query"),
+        ("openai:ftp://host/v1#m", "no address of a server"),
+        ("openai:host/v1#m", "no address of a server"),
+        ("openai:http://host:hunter2/v1#m", "no address of a server"),
+        ("openai:http://host/v1", "names no model"),
+    ],
+)
+def test_an_address_that_is_none_or_holds_a_secret_is_refused_without_showing_it(name: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=told) as caught:
+        load_chat_model(name)
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("variable", ["PARLEY_API_KEY", "OPENAI_API_KEY"])
+def test_the_key_reaches_the_server_and_nothing_else(variable: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(variable, KEY)
+    said = [
+        Said(f'{{"error": "wrong key {KEY}"}}'.encode(), 401),
+        Said(b"x" * 150 + KEY.encode(), 404),
+        Said(b"wrong key sk-veryse***6789", 403),
+        Said(completion(None, note=KEY)),
+        Said(f"<html>{KEY}".encode()),
+        Said(completion(f"your key is {KEY}")),
+    ]
+    once = dataclasses.replace(QUICK, max_attempts=1)
+    with serving(lambda number, body: said[number]) as server:
+        model = load_chat_model(server.name, once, answers=tmp_path)
+        for _ in said[:-1]:
+            with pytest.raises(ModelError) as caught:
+                model.answer(chats(), decoding=GREEDY)
+            shown = f"{caught.value!s}{caught.value!r}{caught.value.__cause__}"
+            assert "veryse" not in shown
+        (answer,) = model.answer(chats(), decoding=GREEDY)
+        assert answer.text == "your key is [key]"
+        assert "veryse" not in (tmp_path / ANSWERS).read_text()
+        assert "veryse" not in repr(vars(model.inner))  # type: ignore[attr-defined]
+    assert {headers["Authorization"] for headers in server.headers} == {f"Bearer {KEY}"}
+
+
+def test_a_key_that_no_header_can_hold_is_refused_without_showing_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PARLEY_API_KEY", "hunter2\r\nEvil: 1")
+    with serving(echo) as server, pytest.raises(ConfigError, match="PARLEY_API_KEY") as caught:
+        load_chat_model(server.name, QUICK).answer(chats(), decoding=GREEDY)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_resumed_run_asks_nothing_twice(tmp_path: Path) -> None:
+    decoding = ChatDecoding(temperature=1.0, max_tokens=5)
+    with serving(echo) as server:
+        first = load_chat_model(server.name, QUICK, answers=tmp_path)
+        said = first.answer(chats(3), decoding=decoding, seeds=[1, 2, 3])
+        again = load_chat_model(server.name, QUICK, answers=tmp_path)
+        known = again.answer(chats(3), decoding=decoding, seeds=[1, 2, 3])
+        assert [answer.text for answer in known] == [answer.text for answer in said]
+        assert all(answer.known for answer in known)
+        assert not any(answer.known for answer in said)
+        assert (len(server.asked), usage(again).known, usage(again).asked) == (3, 3, 0)
+        again.answer(chats(3), decoding=decoding, seeds=[1, 2, 4])
+        assert len(server.asked) == 4, "another seed is another question"
+        again.answer(chats(1) * 3, decoding=GREEDY)
+        assert len(server.asked) == 5, "asked once where it is asked three times at once"
+        first.answer(chats(1), decoding=GREEDY)
+        assert len(server.asked) == 5, "what another process was answered is known"
+
+
+def test_what_was_answered_before_a_failure_is_kept(tmp_path: Path) -> None:
+    once = dataclasses.replace(QUICK, max_attempts=1, concurrency=1)
+    with serving(lambda number, body: echo(number, body) if number != 2 else Said(b"", 404)) as server:
+        with pytest.raises(ModelError):
+            load_chat_model(server.name, once, answers=tmp_path).answer(chats(4), decoding=GREEDY)
+        before = len(server.asked)
+        load_chat_model(server.name, once, answers=tmp_path).answer(chats(4), decoding=GREEDY)
+        assert len(server.asked) - before == 4 - (before - 1)
+
+
+def test_half_a_line_of_a_killed_process_costs_that_answer_alone(tmp_path: Path) -> None:
+    with serving(echo) as server:
+        load_chat_model(server.name, QUICK, answers=tmp_path).answer(chats(2), decoding=GREEDY)
+        file = tmp_path / ANSWERS
+        file.write_bytes(file.read_bytes()[:-20])
+        for _ in range(2):
+            load_chat_model(server.name, QUICK, answers=tmp_path).answer(chats(2), decoding=GREEDY)
+        assert len(server.asked) == 3
+
+
+def test_errors_cross_processes() -> None:
+    error = ModelError("the server fails", where="openai:http://host/v1#m", got="HTTP 500", fix="resume later")
+    assert str(copy.copy(pickle.loads(pickle.dumps(error)))) == str(error)  # noqa: S301  # our own
