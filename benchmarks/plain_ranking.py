@@ -84,9 +84,7 @@ def plain_smn(model: SMN, batch: PlainBatch) -> Tensor:
     for k in range(batch.turns.shape[1]):
         turns, turn_mask = model.embedding(batch.turns[:, k]), batch.turn_mask[:, k]
         turn_states = run(model.gru, turns) * turn_mask.unsqueeze(2)
-        alike = torch.stack(
-            [turns @ replies.transpose(1, 2), model.bilinear(turn_states) @ reply_states.transpose(1, 2)], 1
-        )
+        alike = torch.stack([turns @ replies.transpose(1, 2), model.bilinear(turn_states) @ reply_states.transpose(1, 2)], 1)
         starts = batch.turn_real[:, k, None, :-2, None] & batch.reply_real[:, None, None, :-2]
         maps = torch.relu(model.conv(alike)) * starts
         matches.append(torch.tanh(model.match(F.max_pool2d(maps, 3).flatten(1))))

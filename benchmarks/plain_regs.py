@@ -61,9 +61,7 @@ def plain_rollouts(
     return found
 
 
-def _continued(
-    generator: Seq2Seq, sources: Sequence[Ids], begun_BT: Tensor, draws_BP: np.ndarray, max_words: int
-) -> Tensor:
+def _continued(generator: Seq2Seq, sources: Sequence[Ids], begun_BT: Tensor, draws_BP: np.ndarray, max_words: int) -> Tensor:
     """Replies of `max_words` words (B, P) that begin as they are told."""
     memory = read(generator, sources)
     state = generator.begin(memory)

@@ -206,9 +206,7 @@ def _trained(
     return steps[1:], weights
 
 
-def build(
-    start: Path, rule: ReinforceConfig, corpus: Corpus, options: Training, runners: int = 0, learners: int = 0
-) -> Any:
+def build(start: Path, rule: ReinforceConfig, corpus: Corpus, options: Training, runners: int = 0, learners: int = 0) -> Any:
     """An algorithm whose adversary learns against the checkpoint that it starts from.
 
     Args:

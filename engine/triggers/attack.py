@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from engine.triggers.batch import Outcome, Task, tasks_of
 from engine.triggers.batch_finder import BatchFinder
+from engine.triggers.causal.scorer import CausalScorer, CausalVictim, is_causal
 from engine.triggers.gibbs_enum import GibbsEnum
 from engine.triggers.goal import Goal
 from engine.triggers.hits import HitType, Reading, Thresholds
@@ -94,6 +95,8 @@ class TriggerSearch:
         if isinstance(victim, Seq2SeqVictim) and method.searches_words:
             draw = victim.likely_inputs if self.hit.limits_input else None
             goal = Goal(LstmScorer(victim, objective, screening=method.settings.screening), self.is_hit, draw)
+        elif method.searches_words and is_causal(victim):
+            goal = Goal(CausalScorer(cast(CausalVictim, victim), objective, input_model), self.is_hit)
         else:
             goal = Goal(PlainScorer(victim, objective, input_model), self.is_hit)
         if isinstance(victim, RuledVictim) and method.searches_words:

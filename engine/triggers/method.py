@@ -124,7 +124,6 @@ class Method(ABC):
             CheckpointError: the model's losses are no numbers.
         """
 
-
     @property
     def takes_any(self) -> bool:
         """Whether targets may join and leave at any moment; otherwise those that begin together are searched for to the end."""

@@ -3,7 +3,8 @@
 A search holds one `Incumbent` per (target, restart): an input, its loss, and the slope of the loss at it. It asks a
 `Scorer` for three things: to measure inputs, for the slope of the loss towards every word at a position, and for the best
 of a list of single swaps. `PlainScorer` answers for anything that is a `Victim`, with one batched forward pass of every
-candidate; `lstm/scorer.py` gives the same answers for Parley's own networks with a fraction of the arithmetic.
+candidate; `lstm/scorer.py` gives the same answers for Parley's own networks with a fraction of the arithmetic, and
+`causal/scorer.py` for causal Hugging Face models.
 
     B searches, G candidates each, R inputs, N searched positions, T words of a target with its end, V words, E embedding
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, Protocol
 
 import torch
@@ -159,6 +161,7 @@ class _Slope:
     gradient_NE: Tensor
     input_gradient_NE: Tensor | None
     input_pull_NV: Tensor | None
+    known: Any
 
 
 class PlainScorer:
@@ -185,15 +188,18 @@ class PlainScorer:
     def slopes(self, incumbents: Sequence[Incumbent], positions_B: Tensor) -> Tensor:
         """The one-hot gradient at a position: through both embeddings, and as a word that the language model predicts."""
         rows = []
-        for incumbent, position in zip(incumbents, positions_B.tolist(), strict=True):
-            slope: _Slope = incumbent.cache
-            row_V = self.victim.embedding_VE @ slope.gradient_NE[position]
+        # Positions of one incumbent in one product.
+        for _, group in groupby(zip(incumbents, positions_B.tolist(), strict=True), key=lambda pair: id(pair[0])):
+            asked = list(group)
+            slope: _Slope = asked[0][0].cache
+            at = [position for _, position in asked]
+            rows_bV = slope.gradient_NE[at] @ self.victim.embedding_VE.T
             if slope.input_gradient_NE is not None and slope.input_pull_NV is not None:
                 assert self.input_model is not None
-                row_V = row_V + self.input_model.embedding_VE @ slope.input_gradient_NE[position]
-                row_V = row_V - slope.input_pull_NV[position]
-            rows.append(row_V)
-        return torch.stack(rows)
+                rows_bV = rows_bV + slope.input_gradient_NE[at] @ self.input_model.embedding_VE.T
+                rows_bV = rows_bV - slope.input_pull_NV[at]
+            rows.append(rows_bV)
+        return torch.cat(rows)
 
     def best_swap(self, incumbents: Sequence[Incumbent], swaps: Swaps, beat_B: Tensor) -> tuple[Tensor, Tensor]:
         """The argmin over the losses of the whole lists."""
@@ -202,8 +208,7 @@ class PlainScorer:
             tried_GN = incumbent.words.repeat(len(words_G), 1)
             tried_GN[torch.arange(len(words_G)), positions_G] = words_G
             loss_G = self.losses([incumbent.target] * len(words_G), tried_GN)
-            if not bool(loss_G.isfinite().all()):
-                raise CheckpointError("the model's loss is no number", fix="fit the model again, or name another checkpoint")
+            require_numbers(loss_G)
             best = int(loss_G.argmin())
             undercut = bool(loss_G[best] < beat)
             choices.append(best if undercut else -1)
@@ -219,25 +224,32 @@ class PlainScorer:
             words_BN = words_RN[rows[0] : rows[-1] + 1]
             replies_BT, mask_BT = stack_targets([targets[row] for row in rows])
             nll_BT, likeliest_BT = read_replies(self.victim, self.victim.embedding_VE[words_BN], replies_BT)
-            input_nll_B = None
-            if self.objective.lm_weight > 0:
-                assert self.input_model is not None
-                input_nll_B = self._inputs(self.input_model.embedding_VE[words_BN], words_BN)[0]
-            found.append(self.objective.loss(nll_BT, likeliest_BT, mask_BT, input_nll_B))
+            found.append(self.objective.loss(nll_BT, likeliest_BT, mask_BT, self.input_nll(words_BN)))
 
         self._finder.in_pieces(score, range(len(words_RN)))
         return torch.cat(found)
 
+    def input_nll(self, words_BN: Tensor) -> Tensor | None:
+        """R(x) of each input (B,); None where the objective does not weigh it."""
+        if self.objective.lm_weight == 0:
+            return None
+        assert self.input_model is not None
+        return self._inputs(self.input_model.embedding_VE[words_BN], words_BN)[0]
+
+    def _read(self, embedded_1NE: Tensor, target_T: Tensor) -> tuple[Tensor, Tensor, Any]:
+        """Nats (1, T), differentiable, and whether the likeliest (1, T); and what else is kept with an incumbent."""
+        return *read_replies(self.victim, embedded_1NE, target_T[None]), None
+
     def _measure(self, target_T: Tensor, words_N: Tensor) -> Incumbent:
         embedded_BNE = self.victim.embedding_VE[words_N][None].detach().requires_grad_()
         mask_BT = torch.ones(1, len(target_T), dtype=torch.bool, device=words_N.device)
-        nll_BT, likeliest_BT = read_replies(self.victim, embedded_BNE, target_T[None])
+        nll_BT, likeliest_BT, known = self._read(embedded_BNE, target_T)
         self.objective.loss(nll_BT, likeliest_BT, mask_BT, None).sum().backward()
         assert embedded_BNE.grad is not None
-        input_nll_B, slope = None, _Slope(embedded_BNE.grad[0], None, None)
+        input_nll_B, slope = None, _Slope(embedded_BNE.grad[0], None, None, known)
         if self.input_model is not None:
             input_nll_B, input_gradient_NE, pull_NV = self._measure_input(self.input_model, words_N)
-            slope = _Slope(slope.gradient_NE, input_gradient_NE, pull_NV)
+            slope = _Slope(slope.gradient_NE, input_gradient_NE, pull_NV, known)
         nll_BT = nll_BT.detach()
         weighed_B = input_nll_B if self.objective.lm_weight > 0 else None
         loss = float(self.objective.loss(nll_BT, likeliest_BT, mask_BT, weighed_B))
@@ -270,6 +282,12 @@ def read_replies(victim: Victim, embedded_BNE: Tensor, replies_BT: Tensor) -> tu
     log_BTV = victim.reply_logits(embedded_BNE, replies_BT).float().log_softmax(-1)
     said_BT = log_BTV.gather(-1, replies_BT[..., None])[..., 0]
     return -said_BT, said_BT.detach() >= log_BTV.detach().amax(-1)
+
+
+def require_numbers(values: Tensor) -> None:
+    """Raises CheckpointError where a model's loss, or a part of it, is no finite number."""
+    if not bool(values.isfinite().all()):
+        raise CheckpointError("the model's loss is no number", fix="fit the model again, or name another checkpoint")
 
 
 def stack_targets(targets: Sequence[Tensor]) -> tuple[Tensor, Tensor]:

@@ -181,9 +181,7 @@ class Replies:
         memory_KnH: their encoder states from the first swap on.
     """
 
-    def __init__(
-        self, model: Seq2Seq, weights: DecoderWeights, cache: WordCache, swapped: Swapped, memory_KnH: Tensor
-    ) -> None:
+    def __init__(self, model: Seq2Seq, weights: DecoderWeights, cache: WordCache, swapped: Swapped, memory_KnH: Tensor) -> None:
         self._model, self._weights, self._cache = model, weights, cache
         self._rough = weights.step.dtype != torch.float32
         self._barred_nM = swapped.barred()

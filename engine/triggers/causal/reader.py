@@ -1,0 +1,217 @@
+"""What a causal Hugging Face model has read, kept as keys and values, so that no token is read twice.
+
+A text is read in parts: the prompt before the searched words once for all searches, the words before a changed one once a
+visit, and only what follows for each candidate. A reader hands the model the keys and values of the earlier parts; the first of
+them are shared by all rows, and are laid out for each row in one layer at a time.
+
+Layers that keep fewer than all positions (sliding windows, recurrent states) cannot be cut at any position. Whether a model's
+can is asked of the model's own cache, and then tried: `reads_in_parts`.
+
+    B rows, L tokens of a part, P tokens read before it, K last positions whose words are predicted, H heads, D width of a head
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from policies.products import dense
+
+# How far logits may be off, as a share of their spread: rounding, in the model's own precision.
+_TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-3}
+_TOLERANCE_HALF = 0.2
+
+
+@dataclass(frozen=True, eq=False)
+class KeysValues:
+    """What the layers keep of tokens that were read.
+
+    Args:
+        keys: of each layer (B, H, L, D).
+        values: of each layer (B, H, L, D).
+    """
+
+    keys: tuple[Tensor, ...]
+    values: tuple[Tensor, ...]
+
+    @property
+    def length(self) -> int:
+        """L."""
+        return self.keys[0].shape[2]
+
+    def cut(self, start: int, stop: int) -> KeysValues:
+        """Those of the tokens from `start` to before `stop`; no copy."""
+        return KeysValues(*(tuple(each[:, :, start:stop] for each in kind) for kind in (self.keys, self.values)))
+
+    def rows(self, rows_b: Tensor) -> KeysValues:
+        """Those of some rows; of one row that all share, itself."""
+        return KeysValues(*(tuple(each[rows_b] for each in kind) for kind in (self.keys, self.values)))
+
+    def detached(self) -> KeysValues:
+        """The same without their gradients."""
+        return KeysValues(*(tuple(each.detach() for each in kind) for kind in (self.keys, self.values)))
+
+
+def in_line(parts: Sequence[KeysValues]) -> KeysValues:
+    """Parts that follow each other, as one; of one row each is repeated for the others."""
+    parts = [part for part in parts if part.length]
+    if len(parts) == 1:
+        return parts[0]
+    num = max(part.keys[0].shape[0] for part in parts)
+    kinds = []
+    for kind in ("keys", "values"):
+        layers = zip(*(getattr(part, kind) for part in parts), strict=True)
+        kinds.append(tuple(torch.cat([each.expand(num, -1, -1, -1) for each in layer], dim=2) for layer in layers))
+    return KeysValues(*kinds)
+
+
+def one_below_the_other(groups: Sequence[KeysValues]) -> KeysValues:
+    """The rows of groups that have read as many tokens."""
+    if len(groups) == 1:
+        return groups[0]
+    kinds = (
+        tuple(map(torch.cat, zip(*(getattr(group, kind) for group in groups), strict=True))) for kind in ("keys", "values")
+    )
+    return KeysValues(*kinds)
+
+
+class CausalReader:
+    """Reads parts of texts by a model.
+
+    Args:
+        model: a causal Hugging Face model.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        # Of exactly this class: others, adapters for example, do more than multiply.
+        self._dense = [module for module in model.modules() if type(module) is nn.Linear]
+
+    def read(self, embedded_BLE: Tensor, before: Sequence[KeysValues], keep: int) -> tuple[Tensor, KeysValues]:
+        """Reads a part.
+
+        Args:
+            embedded_BLE: the tokens.
+            before: what was read before, part by part; parts of one row are shared by all.
+            keep: K.
+
+        Returns:
+            Logits (B, K, V) after the last K tokens, and what the layers keep of the part. Differentiable in the embeddings.
+        """
+        shared = [part for part in before if part.length and part.keys[0].shape[0] == 1]
+        own = [part for part in before if part.length and part.keys[0].shape[0] != 1]
+        past = _cache(in_line(shared) if shared else None, in_line(own) if own else None, len(self._layers))
+        with self._fast_products():
+            read = self.model(inputs_embeds=embedded_BLE, past_key_values=past, use_cache=True, logits_to_keep=keep)
+        new = [layer.new for layer in past.layers]
+        return read.logits, KeysValues(tuple(keys for keys, _ in new), tuple(values for _, values in new))
+
+    @property
+    def _layers(self) -> Sequence[Any]:
+        return _own_layers(self.model)
+
+    @contextmanager
+    def _fast_products(self) -> Iterator[None]:
+        """Lets the model's layers multiply by the fastest kernels; the model is as it was afterwards."""
+        if not self._dense or self._dense[0].weight.device.type != "cpu":
+            yield
+            return
+        for module in self._dense:
+            setattr(module, "forward", partial(_forward, module))  # noqa: B010  # types know methods as fixed
+        try:
+            yield
+        finally:
+            for module in self._dense:
+                del module.forward
+
+
+def _forward(module: nn.Linear, rows: Tensor) -> Tensor:
+    return dense(rows, module.weight, module.bias)
+
+
+def _own_layers(model: Any) -> Sequence[Any]:
+    """The layers of the cache that the model would make for itself."""
+    from transformers import DynamicCache
+
+    layers: Sequence[Any] = DynamicCache(config=model.config).layers
+    return layers
+
+
+def _cache(shared: KeysValues | None, own: KeysValues | None, num_layers: int) -> Any:
+    """A cache as transformers' models take it."""
+    from transformers.cache_utils import Cache
+
+    layers = []
+    for i in range(num_layers):
+        known = [None if part is None else (part.keys[i], part.values[i]) for part in (shared, own)]
+        layers.append(_layer_class()(*known))
+    return Cache(layers=layers)
+
+
+@cache
+def _layer_class() -> Any:
+    """The kind of layer of such a cache; made when it is first asked for, because it derives from one of transformers."""
+    from transformers.cache_utils import DynamicLayer
+
+    class PartLayer(DynamicLayer):
+        """Keys and values of what was read before, and of the part that is read; keeps no copy of the former."""
+
+        def __init__(self, shared: tuple[Tensor, Tensor] | None, own: tuple[Tensor, Tensor] | None) -> None:
+            super().__init__()
+            self.before = [known for known in (shared, own) if known is not None]
+            self.new: tuple[Tensor, Tensor] | None = None
+            self.is_initialized = True
+
+        def update(self, keys: Tensor, values: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+            """All keys and values (B, H, P + L, D)."""
+            self.new = (keys, values)
+            num = len(keys)
+            parts = [*((k.expand(num, -1, -1, -1), v.expand(num, -1, -1, -1)) for k, v in self.before), self.new]
+            if len(parts) == 1:
+                return keys, values
+            return torch.cat([k for k, _ in parts], dim=2), torch.cat([v for _, v in parts], dim=2)
+
+        def get_seq_length(self) -> int:
+            """P."""
+            return sum(k.shape[2] for k, _ in self.before)
+
+    return PartLayer
+
+
+def reads_in_parts(model: Any, embedded_LE: Tensor) -> bool:
+    """Whether a model gives the same logits for a text read in parts.
+
+    Args:
+        model: a causal Hugging Face model.
+        embedded_LE: a text of at least three tokens to try it with.
+    """
+    from transformers.cache_utils import DynamicLayer
+
+    if "logits_to_keep" not in inspect.signature(model.forward).parameters:
+        return False
+    layers = _own_layers(model)
+    if not layers or any(type(layer) is not DynamicLayer for layer in layers):
+        return False
+    reader, half = CausalReader(model), len(embedded_LE) // 2
+    both_2LE = torch.stack([embedded_LE, embedded_LE.flip(0)])
+    with torch.no_grad():
+        whole = model(inputs_embeds=both_2LE, use_cache=False).logits[:, half:].float()
+        try:
+            known = [reader.read(both_2LE[row : row + 1, :half], (), 1)[1] for row in range(2)]
+            alone, _ = reader.read(both_2LE[:1, half:], [known[0]], len(embedded_LE) - half)
+            together, _ = reader.read(both_2LE[:, half:], [one_below_the_other(known)], len(embedded_LE) - half)
+        except torch.OutOfMemoryError:
+            raise
+        except (TypeError, ValueError, AttributeError, RuntimeError, IndexError):
+            # Some models have layers of their own behind the name of a plain one.
+            return False
+    bound = _TOLERANCE.get(both_2LE.dtype, _TOLERANCE_HALF) * float(whole.std())
+    found = torch.cat([alone, together]).float()
+    return found.shape[1:] == whole.shape[1:] and float((found - whole[[0, 0, 1]]).abs().max()) <= bound
