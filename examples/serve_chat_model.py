@@ -43,8 +43,6 @@ def serve_with_ray(address: str, replicas: int, port: int) -> None:
     except ImportError:
         raise SystemExit('Ray Serve is not installed\n  fix:   pip install "ray[serve]==2.60.*"') from None
 
-    # A replica answers one question at a time, beside the loop in which Ray asks whether it is alive.
-    @serve.deployment(num_replicas=replicas, max_ongoing_requests=1)
     class Served:
         def __init__(self) -> None:
             self.model = load_chat_model(address)
@@ -52,8 +50,10 @@ def serve_with_ray(address: str, replicas: int, port: int) -> None:
         async def __call__(self, request: Any) -> dict[str, Any]:
             return await asyncio.to_thread(completion, self.model, await request.json())
 
+    # A replica answers one question at a time, beside the loop in which Ray asks whether it is alive.
+    deployed = serve.deployment(num_replicas=replicas, max_ongoing_requests=1)(Served)
     serve.start(http_options={"port": port})
-    serve.run(Served.bind(), route_prefix="/")
+    serve.run(deployed.bind(), route_prefix="/")
     print(f"{address} is served as openai:http://127.0.0.1:{port}/v1#served")
     try:
         while True:

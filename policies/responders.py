@@ -67,7 +67,7 @@ def _own(name: str, answers: Path | None) -> Responder:
 
     named: Any = kinds.get(name)
     part = made_chat_model(name, named)
-    if hasattr(part, "respond"):
+    if hasattr(part, "respond") and callable(named):
         return cast("Responder", part)
     if not answers_chats(part):
         fix = "name a class with a method respond, or a chat model: a class with answer or reply, or a function of messages"

@@ -185,7 +185,7 @@ class EvaluateRobustness(Job[RobustnessConfig, Evaluation, Evaluation]):
     def work(self, run: RunFolder, prepared: Evaluation, reporter: Reporter) -> Evaluation:
         config = prepared.config
         scored, answers = prepared.activities is not None, str(run.path / ANSWERS_FOLDER)
-        asking = Asking(config, prepared.models, tuple(prepared.common), scored, answers)
+        asking = Asking(config, prepared.models, tuple(prepared.common), scored, answers=answers)
         items = {example.key: example for example in prepared.examples}
         work_off(run, asking, items, config, reporter, "asking the models" if config.trained else "asking the model")
         reporter.say("computing metrics, their intervals and significances")

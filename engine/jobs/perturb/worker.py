@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -74,7 +74,7 @@ class Asking(Sharded[Example]):
     models: AskedModels
     common: Sequence[str]
     scored: bool
-    answers: str = ""
+    answers: str = field(default="", kw_only=True)
 
     def seed(self, key: str) -> int:
         return example_seed(self.config.seed, key)

@@ -110,7 +110,7 @@ class Replying(Sharded[Example]):
     config: ReplyConfig
     model: str
     decoder: DecoderSettings
-    answers: str = ""
+    answers: str = field(default="", kw_only=True)
 
     def seed(self, key: str) -> int:
         return derive_seed(self.config.seed, "reply", key)
