@@ -14,7 +14,8 @@ from torch import Tensor
 
 from envs.core.errors import ConfigError
 from envs.core.seeds import stream
-from policies.hugging_face_tokens import ends_of, searchable
+from policies.hugging_face_tokens import ends_of, longest_input, searchable
+from policies.hugging_face_victims import HuggingFaceVictim
 
 
 class HuggingFaceInputModel:
@@ -92,6 +93,25 @@ class HuggingFaceInputModel:
             word = int(np.searchsorted(cumulated_V, generator.random() * cumulated_V[-1], side="right"))
             ids.append(min(word, int(searchable_V.nonzero()[-1, 0])))
         return torch.tensor(ids[1:], device=searchable_V.device)
+
+
+@torch.inference_mode()
+def reply_nats(victim: HuggingFaceVictim, text: str, reply: str) -> list[float]:
+    """-log P of each token of a reply to a text, its end included where replies end; none where there is no room.
+
+    Args:
+        victim: the model.
+        text: stands in its first slot.
+        reply: to it.
+    """
+    if (read := victim.read_text(text)) is None:
+        return []
+    ids: list[int] = victim.tokenizer(reply, add_special_tokens=False).input_ids
+    ids = [*ids, victim.end_id] if victim.end else ids
+    if len(read) + len(ids) > longest_input(victim.tokenizer, victim.model):
+        return []
+    step = victim.steps(read)
+    return [-float(step(ids[:place]).log_softmax(-1)[word]) for place, word in enumerate(ids)]
 
 
 def frequent_words(tokenizer: Any, num_tokens: int, num: int) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from envs.core.errors import ConfigError
+from envs.core.errors import CheckpointError, ConfigError
 from policies.chat.model import Message
 from policies.hugging_face_slots import written
 
@@ -148,3 +148,17 @@ def marks_around(tokenizer: Any, **sample: str) -> tuple[list[int], list[int]]:
     return marked[:start], marked[start + len(plain) :]
 
 
+def require_finite(model: Any) -> None:
+    """Checks the weights of a model.
+
+    Raises:
+        CheckpointError: some are no numbers.
+    """
+    broken = [name for name, value in model.named_parameters() if not value.isfinite().all()]
+    if broken:
+        raise CheckpointError(
+            "the model's weights are not all finite numbers",
+            where=type(model).__name__,
+            got=f"NaN or infinity in {', '.join(broken[:5])}",
+            fix="take another model; this one can score nothing",
+        )

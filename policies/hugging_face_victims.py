@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from envs.core.config import check
-from envs.core.errors import CheckpointError, ConfigError, DataError
+from envs.core.errors import ConfigError, DataError
 from policies.chat.model import Chat
 from policies.hugging_face_slots import SLOT, SlottedPrompt, default_template
 from policies.hugging_face_tokens import (
@@ -30,6 +30,7 @@ from policies.hugging_face_tokens import (
     longest_input,
     marks_around,
     reply_end,
+    require_finite,
     searchable,
     unknown_words,
 )
@@ -63,7 +64,7 @@ class HuggingFaceVictim:
         self.model, self.tokenizer, self.input_length = model.eval().requires_grad_(False), tokenizer, length
         self.end, self.rules = end, rules
         check(self, "input_length", length >= 1, "at least 1")
-        _require_finite(model)
+        require_finite(model)
         self.end_ids = ends_of(tokenizer, model)
         self.end_id = reply_end(tokenizer, self.end_ids)
         embedding = model.get_input_embeddings()
@@ -185,7 +186,7 @@ class HuggingFaceVictim:
             The reply's tokens without its end, and whether it ended.
         """
         generator, reply = torch.Generator().manual_seed(seed), list[int]()
-        step = self._steps(read)
+        step = self.steps(read)
         with torch.inference_mode():
             while len(reply) < num_tokens:
                 logits_V = step(reply)
@@ -205,18 +206,6 @@ class HuggingFaceVictim:
         longest = longest_input(self.tokenizer, self.model)
         return read if 0 < len(read) < longest else None
 
-    @torch.inference_mode()
-    def reply_nats(self, text: str, reply: str) -> list[float]:
-        """-log P of each token of a reply to a text, its end included where replies end; none where there is no room."""
-        if (read := self.read_text(text)) is None:
-            return []
-        ids: list[int] = self.tokenizer(reply, add_special_tokens=False).input_ids
-        ids = [*ids, self.end_id] if self.end else ids
-        if len(read) + len(ids) > longest_input(self.tokenizer, self.model):
-            return []
-        step = self._steps(read)
-        return [-float(step(ids[:place]).log_softmax(-1)[word]) for place, word in enumerate(ids)]
-
     def _read_texts(self, texts: Sequence[str]) -> list[int]:
         """The tokens that the model reads of texts in slots; slots without a text are empty."""
         raise NotImplementedError
@@ -229,7 +218,7 @@ class HuggingFaceVictim:
         """`typed` of many inputs."""
         raise NotImplementedError
 
-    def _steps(self, read: Sequence[int]) -> Callable[[list[int]], Tensor]:
+    def steps(self, read: Sequence[int]) -> Callable[[list[int]], Tensor]:
         """From the beginning of a reply to the logits (V,) of its next token, float32; each call has one token more."""
         raise NotImplementedError
 
@@ -283,7 +272,7 @@ class HuggingFaceSeq2Seq(HuggingFaceVictim):
     def _typed(self, rows: Sequence[Sequence[int]]) -> list[list[int]]:
         return [self._read_texts(self.slot_texts(ids)) for ids in rows]
 
-    def _steps(self, read: Sequence[int]) -> Callable[[list[int]], Tensor]:
+    def steps(self, read: Sequence[int]) -> Callable[[list[int]], Tensor]:
         source_1N = torch.tensor([read], device=self.embedding_VE.device)
         known = {"encoder_outputs": self.model.get_encoder()(input_ids=source_1N), "past": None}
 
@@ -379,10 +368,6 @@ class HuggingFaceCausal(HuggingFaceVictim):
         texts: list[str] = self.tokenizer.batch_decode(slots, clean_up_tokenization_spaces=False)
         return texts
 
-    def chat(self, ids: Sequence[int]) -> Chat:
-        """The messages with an input typed into them."""
-        return self._slots.chat(self.slot_texts(ids))
-
     def _read(self, ids: Sequence[int]) -> list[int]:
         read = list(self._pieces[0])
         for slot, piece in enumerate(self._pieces[1:]):
@@ -399,7 +384,7 @@ class HuggingFaceCausal(HuggingFaceVictim):
         typed: list[list[int]] = self.tokenizer(texts, add_special_tokens=False).input_ids
         return typed
 
-    def _steps(self, read: Sequence[int]) -> Callable[[list[int]], Tensor]:
+    def steps(self, read: Sequence[int]) -> Callable[[list[int]], Tensor]:
         past: list[Any] = [None]
 
         def step(reply: list[int]) -> Tensor:
@@ -410,14 +395,3 @@ class HuggingFaceCausal(HuggingFaceVictim):
             return logits_V
 
         return step
-
-
-def _require_finite(model: Any) -> None:
-    broken = [name for name, value in model.named_parameters() if not value.isfinite().all()]
-    if broken:
-        raise CheckpointError(
-            "the model's weights are not all finite numbers",
-            where=type(model).__name__,
-            got=f"NaN or infinity in {', '.join(broken[:5])}",
-            fix="take another model; this one can score nothing",
-        )

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.jobs.triggers.config import TriggerConfig
-from engine.triggers.hits import Thresholds
 from envs.core.errors import DataError
 from envs.pairs.compiled import load_pairs
 from envs.pairs.written import detokenise
 
 if TYPE_CHECKING:
+    from engine.triggers.hits import Thresholds
     from policies.hugging_face_judges import HuggingFaceInputModel
     from policies.hugging_face_victims import HuggingFaceVictim
 
@@ -51,6 +51,9 @@ def measured_thresholds(
     Raises:
         DataError: the corpus has no test pair that the model can read.
     """
+    from engine.triggers.hits import Thresholds
+    from policies.hugging_face_judges import reply_nats
+
     t_out, t_in = config.objective.t_out, config.objective.t_in
     if not config.corpus or not (t_out is None or (judge is not None and t_in is None)):
         return Thresholds(t_out=t_out, t_in=t_in if judge else None)
@@ -59,7 +62,7 @@ def measured_thresholds(
     for number, (source, reply) in enumerate(test_texts(config)):
         if number == NUM_PAIRS:
             break
-        replies += victim.reply_nats(source, reply)
+        replies += reply_nats(victim, source, reply)
         if judge is not None:
             sources += judge.nats(source)
     if not replies or (judge is not None and not sources):
