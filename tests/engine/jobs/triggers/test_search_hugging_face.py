@@ -16,7 +16,7 @@ from engine.jobs.triggers.search import SEARCH
 from engine.store.run_folder import RunFolder
 from engine.triggers.targets import TEMPLATES, prototypes
 from envs.core.errors import CheckpointError, ConfigError, DataError
-from policies.hugging_face_victims import HuggingFaceCausal
+from policies.hugging_face_victims import HuggingFaceSeq2Seq
 from tests.engine.jobs.made_up import rows
 from tests.engine.jobs.triggers.searches import EFFORT, search, write_targets
 from tests.engine.triggers.made_up import crowd
@@ -112,10 +112,10 @@ def test_greedy_hits_need_no_threshold_and_are_then_the_only_ones_read(tmp_path:
 def test_how_many_inputs_fit_into_memory_is_found_out_once_and_not_in_every_shard(
     tmp_path: Path, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = asked(folders["gpt2"], "mal", engine=TriggerEngineSettings(batch_size=4), shard_size=2)
+    config = asked(folders["t5"], "mal", engine=TriggerEngineSettings(batch_size=4), shard_size=2)
     config = replace(config, search=replace(EFFORT, candidates=8))
     run(config, tmp_path / "whole", Silent())
-    refused = crowd(monkeypatch, HuggingFaceCausal, most=3)
+    refused = crowd(monkeypatch, HuggingFaceSeq2Seq, most=3)
     run(config, tmp_path / "crowded", Silent())
     assert refused == [8, 4]
     assert [row["trigger"] for row in rows(tmp_path / "crowded")] == [row["trigger"] for row in rows(tmp_path / "whole")]
