@@ -206,7 +206,17 @@ def _trained(
     return steps[1:], weights
 
 
-def build(start: Path, rule: ReinforceConfig, corpus: Corpus, options: Training, runners: int = 0, learners: int = 0) -> Any:
+def build(
+    start: Path,
+    rule: ReinforceConfig,
+    corpus: Corpus,
+    options: Training,
+    runners: int = 0,
+    learners: int = 0,
+    *,
+    learner: Path | None = None,
+    seed: int = SEED,
+) -> Any:
     """An algorithm whose adversary learns against the checkpoint that it starts from.
 
     Args:
@@ -216,14 +226,16 @@ def build(start: Path, rule: ReinforceConfig, corpus: Corpus, options: Training,
         options: the corpus' name and place.
         runners: env runners in actors.
         learners: in actors; 0 learns in this process.
+        learner: the checkpoint that the adversary starts from, where it is another.
+        seed: of the training.
     """
     from engine.rllib.algorithm import DialogueReinforceConfig
 
     met = Opponent(name="target", checkpoint=str(start), reward=rule.reward, complementary=rule.complementary)
     settings = DialogueReinforceConfig().dialogues(
         reinforce=rule,
-        roster=TrainingRoster(role="adversary", learner=str(start), reference=str(start), opponents=(met,)),
-        seed=SEED,
+        roster=TrainingRoster(role="adversary", learner=str(learner or start), reference=str(start), opponents=(met,)),
+        seed=seed,
         vocabulary=corpus.vocabulary,
         corpus=options.corpus,
         data_root=options.data_root,

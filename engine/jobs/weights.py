@@ -12,7 +12,7 @@ from pathlib import Path
 
 from envs.core.disk import file_digest
 from envs.storage.copies import CHECKPOINT, fetched_model
-from policies.chat.addresses import weights_of
+from policies.chat.addresses import is_chat_address, weights_of
 from policies.stored import WEIGHTS, model_inside
 
 
@@ -48,6 +48,8 @@ def _digest(files: list[Path]) -> str:
 
 def checkpoint_folder(spec: str) -> Path | None:
     """The checkpoint that a name stands for: a checkpoint folder, or a run that holds one; None for anything else."""
+    if is_chat_address(spec):
+        return None
     path = fetched_model(spec)
     for folder in (path, path / CHECKPOINT):
         if (folder / WEIGHTS).is_file():

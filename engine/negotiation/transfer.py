@@ -95,7 +95,7 @@ class TransferAgent:
 
 class _TransferSession:
     def __init__(self, agent: TransferAgent, view: SideView, inner: Session) -> None:
-        self._agent, self._view, self._inner = agent, view, inner
+        self._agent, self._view, self.inner = agent, view, inner
         self._said = np.zeros(len(view), dtype=bool)
 
     def speak(self, rows: np.ndarray) -> Utterances:
@@ -103,7 +103,7 @@ class _TransferSession:
         ordinary = np.setdiff1d(rows, plugged)
         parts: dict[int, np.ndarray] = {}
         if ordinary.size:
-            spoken = self._inner.speak(ordinary)
+            spoken = self.inner.speak(ordinary)
             parts = {row: spoken.tokens[i, : spoken.lengths[i]] for i, row in enumerate(ordinary.tolist())}
         for row in plugged.tolist():
             choices = self._agent.tokens
@@ -112,4 +112,4 @@ class _TransferSession:
         return Utterances.of([parts[row] for row in rows.tolist()])
 
     def choose(self, rows: np.ndarray) -> np.ndarray:
-        return self._inner.choose(rows)
+        return self.inner.choose(rows)

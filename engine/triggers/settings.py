@@ -74,6 +74,8 @@ class SearchSettings(Configuration):
     """gibbs-enum, gcg: bfloat16 finds the best few words of a list, float32 decides among them; the exact search by default."""
     words_per_position: NumItems = 256
     """gcg: words of each position from which swaps are drawn."""
+    buffer: NumItemsOrAll = 0
+    """gcg: best inputs that are kept, each step from the best of them (nanoGCG's buffer_size); 0 goes on from the last one."""
     beams: NumItems | None = None
     """beam, hotflip: inputs that are kept; when not given 4, of hotflip TextAttack's 10."""
     relaxation: RelaxationSettings = field(default_factory=RelaxationSettings)

@@ -1,4 +1,4 @@
-"""Agents by name: scripted bargainers, a person, a file of a user's own, or a checkpoint of a trained model.
+"""Agents by name: scripted bargainers, a person, a file of a user's own, a trained model's checkpoint, or a chat model.
 
 An entry names where an agent is made and imports nothing until it is: what computes is in rooms that this one does not know.
 """
@@ -6,6 +6,8 @@ An entry names where an agent is made and imports nothing until it is: what comp
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import isclass
+from typing import Any
 
 from envs.core.errors import ConfigError
 from envs.core.registry import Registry, nearest
@@ -13,6 +15,7 @@ from envs.negotiation.game import Agent
 from envs.negotiation.own_agent import OwnAgent
 from envs.negotiation.vocabulary import Vocabulary
 from envs.storage.copies import fetched_model
+from envs.storage.places import CHAT_MODELS
 
 HUMAN = "human"
 BUILT_IN = ("scripted", "scripted-tough", HUMAN)
@@ -25,22 +28,27 @@ agents.register(HUMAN, "you, at the terminal", "engine.jobs.negotiation.person:P
 
 _trained = Registry("trained agent", "parley.trained-agents")
 _trained.register("checkpoint", "networks that speak", "policies.negotiator.speaker:load_agent")
+_trained.register("chat", "chat models that negotiate by text", "policies.chat.seat:load_negotiator")
 
 
-def make_agent(spec: str, vocabulary: Vocabulary | None = None, temperature: float = 0.5, device: str = "cpu") -> Agent:
+def make_agent(
+    spec: str, vocabulary: Vocabulary | None = None, temperature: float = 0.5, device: str = "cpu", **chat: Any
+) -> Agent:
     """The agent that a name stands for.
 
     Args:
-        spec: a checkpoint or run folder, or a URI of one; a registered name; or `path/file.py:Name` (`own_agent.py`).
+        spec: a checkpoint or run folder, or a URI of one; a registered name; `path/file.py:Name` (`own_agent.py`); or the
+            address of a chat model.
         vocabulary: in whose ids an agent reads and speaks that has none of its own; the scripted bargainers' when not given.
         temperature: of a model's word distribution.
         device: that a model computes on.
+        chat: of a chat model, what else `load_negotiator` is given; other agents pass it over.
 
     Raises:
         ConfigError: nothing is called that, or the file of a user's own makes no agent.
         CheckpointError: the checkpoint is damaged or of another kind.
     """
-    if ".py:" not in spec and spec not in agents:
+    if ".py:" not in spec and spec not in agents and not is_chat_model(spec):
         if not fetched_model(spec).is_dir():
             raise ConfigError(
                 f"no agent is called {spec!r}{nearest(spec, agents)}",
@@ -53,10 +61,25 @@ def make_agent(spec: str, vocabulary: Vocabulary | None = None, temperature: flo
         from envs.negotiation.scripted.wording import bargainer_vocabulary
 
         vocabulary = bargainer_vocabulary()
+    if is_chat_model(spec):
+        seat: Callable[..., Agent] = _trained.get("chat")
+        return seat(spec, vocabulary, temperature, device, **chat)
     if spec not in BUILT_IN:
         return OwnAgent(spec, agents.get(spec), vocabulary)
     make: Callable[[Vocabulary], Agent] = agents.get(spec)
     return make(vocabulary)
+
+
+def is_chat_model(spec: str) -> bool:
+    """Whether a name stands for a chat model: by the way it begins, or as a class of a user's own that answers and cannot join.
+
+    Raises:
+        ConfigError: a file of a user's own cannot be imported.
+    """
+    if ".py:" not in spec or spec.startswith(CHAT_MODELS):
+        return spec.startswith(CHAT_MODELS)
+    named = agents.get(spec)
+    return isclass(named) and not hasattr(named, "join") and (hasattr(named, "answer") or hasattr(named, "reply"))
 
 
 def require_same_game(agent: Agent, words: Vocabulary) -> None:

@@ -105,6 +105,7 @@ class Domain(ABC):
         largest: the largest number that a side sees in a scenario.
         best: points that the best deal for a side is worth.
         max_selections: the most legal selections M of any scenario.
+        how_to_play: what is done in the game, in sentences for who can read; a language model is told it.
     """
 
     name: ClassVar[str]
@@ -115,6 +116,10 @@ class Domain(ABC):
     largest: ClassVar[int]
     best: ClassVar[int]
     max_selections: ClassVar[int]
+    how_to_play: ClassVar[str] = (
+        "You talk about a deal with a partner. After the talk each of you writes down the deal, unseen by the other. "
+        "If the two do not fit together, neither of you gets a point."
+    )
 
     @abstractmethod
     def problem(self, counts: Numbers, values: tuple[Numbers, Numbers]) -> str:

@@ -261,6 +261,11 @@ class Division(Domain):
     num_heads = 2 * NUM_ITEMS
     largest = best = TOTAL_VALUE
     max_selections = MAX_SELECTIONS
+    how_to_play = (
+        "You and a partner divide the items below by talking: each single item goes to one of you. After the talk each of you "
+        "writes down which items you get yourself, unseen by the other. If both together are not exactly the items that there "
+        "are, neither of you gets a point."
+    )
 
     def problem(self, counts: Numbers, values: tuple[Numbers, Numbers]) -> str:
         return _problem(counts, values)

@@ -21,6 +21,8 @@ _MARK = "@"
 
 HUGGING_FACE = "hf:"
 """Begins the name of a folder that Hugging Face's `save_pretrained` wrote, where a verb also takes models of Parley's own."""
+CHAT_MODELS = (HUGGING_FACE, "gguf:", "openai:")
+"""What the address of a chat model begins with (`policies/chat/addresses.py`), if it is none of a user's own."""
 
 
 def is_uri(name: str) -> bool:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from envs.storage.places import HUGGING_FACE, is_uri
+from envs.storage.places import CHAT_MODELS, HUGGING_FACE, is_uri
 
-GGUF = "gguf:"
-"""Begins the name of a file of weights as llama.cpp reads them."""
-OPENAI = "openai:"
-"""Begins the address of a server that speaks OpenAI's protocol: `openai:URL#MODEL`."""
-CHAT = (HUGGING_FACE, GGUF, OPENAI)
+CHAT = CHAT_MODELS
 """What the address of a chat model begins with, if it is none of a user's own."""
+_, GGUF, OPENAI = CHAT
+"""Begin the name of a file of weights as llama.cpp reads them, and the address of a server that speaks OpenAI's protocol."""
 
 
 def is_chat_address(name: str) -> bool:

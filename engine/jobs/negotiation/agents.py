@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from engine.jobs.checkpoints import _instead, absolute_name, require_checkpoint
 from engine.jobs.weights import checkpoint_folder
@@ -14,6 +15,7 @@ from envs.negotiation.agents import make_agent as agent_of
 from envs.negotiation.domain import DEAL_OR_NO_DEAL, domain_of
 from envs.negotiation.game import Agent
 from envs.negotiation.vocabulary import Vocabulary
+from policies.chat.addresses import is_chat_address
 from policies.negotiator.settings import KIND
 from policies.stored import read_words
 
@@ -119,23 +121,24 @@ def require_negotiator(spec: str, option: str) -> Path:
         CheckpointError: there is none; an agent of another kind is told which verbs take it.
     """
     if is_weightless(spec):
+        own = "an agent of your own"
         raise CheckpointError(
             f"{option} needs a checkpoint of a negotiator that Parley trained: here its weights are read, or learned from",
             where=spec,
-            got="an agent of your own" if ".py:" in spec else "an agent without weights",
+            got="a chat model" if is_chat_address(spec) else own if ".py:" in spec else "an agent without weights",
             fix=f"parley train negotiator makes one; any agent can be met in {ANY_AGENT}",
         )
     return require_checkpoint(spec, option)
 
 
 def is_weightless(spec: str) -> bool:
-    """Whether a name stands for an agent without weights that Parley could read or learn from: it can be met, and no more."""
-    return ".py:" in spec or spec in agents
+    """Whether a name stands for an agent that can be met and no more: one without weights, or a chat model."""
+    return ".py:" in spec or spec in agents or is_chat_address(spec)
 
 
 def weightless_name(spec: str) -> str:
     """The name of such an agent for env runners, which may stand in other folders."""
-    return absolute_name(spec) if ".py:" in spec else spec
+    return absolute_name(spec) if ".py:" in spec or is_chat_address(spec) else spec
 
 
 def require_partner(spec: str, option: str) -> None:
@@ -150,7 +153,7 @@ def require_partner(spec: str, option: str) -> None:
         ConfigError: it is a person, or the file of a user's own makes no agent.
     """
     if spec == HUMAN:
-        what, fix = "a person cannot be met in thousands of dialogues", "name a run, scripted, or path/file.py:Name"
+        what, fix = "a person cannot be met in thousands of dialogues", "name a run, scripted, hf:FOLDER, or path/file.py:Name"
         raise ConfigError(what, where=option, got=spec, fix=fix)
     if is_weightless(spec):
         make_agent(spec, words_of([]))
@@ -181,15 +184,16 @@ def start_of(named: str, target: str, option: str) -> str:
     return named or target
 
 
-def make_agent(spec: str, vocabulary: Vocabulary, temperature: float = 0.5, device: str = "cpu") -> Agent:
+def make_agent(
+    spec: str, vocabulary: Vocabulary, temperature: float = 0.5, device: str = "cpu", **chat: Any
+) -> Agent:
     """The agent that a name stands for, as `envs.negotiation.agents.make_agent`, which is told what is there instead.
 
     Raises:
         ConfigError: nothing is called that, or the file of a user's own makes no agent.
         CheckpointError: the checkpoint is damaged or of another kind, or what is called that holds none.
     """
-    named = ".py:" in spec or spec in agents
-    if not named and checkpoint_folder(spec) is None and (found := _instead(spec)):
+    if not is_weightless(spec) and checkpoint_folder(spec) is None and (found := _instead(spec)):
         got, fix = found
         raise CheckpointError("there is no checkpoint to make an agent of", where=spec, got=got, fix=fix)
-    return agent_of(spec, vocabulary, temperature, device)
+    return agent_of(spec, vocabulary, temperature, device, **chat)

@@ -15,18 +15,20 @@ import logging
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from traceback import format_exception
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from engine.jobs.job import Job, Reporter, Summary
 from engine.jobs.negotiation.agents import make_agent, require_negotiator, vocabulary_of, words_of
+from engine.jobs.negotiation.dealt import RANDOM, game_of, match_scenarios
 from engine.jobs.negotiation.defended import defend, defended_row
 from engine.jobs.negotiation.judge import NOBODY_JUDGES, judge_of, who_judges
 from engine.jobs.negotiation.person import tell_outcome
 from engine.jobs.negotiation.rows import DIALOGUES, dialogue_row
 from engine.jobs.sharded import RESUME_SAFE, Sharded, ShardedConfig, ended_sessions, spread, work_off
+from engine.metrics.negotiation.chat import CHAT_METRICS, chat_metrics
 from engine.metrics.negotiation.defences import DEFENCE_METRICS, defence_metrics
 from engine.metrics.negotiation.dialogues import METRICS, negotiation_metrics
 from engine.metrics.statistics import NOTHING, Estimate, count
@@ -40,27 +42,20 @@ from engine.store.schemas import OK, error_row
 from envs.core.errors import ConfigError
 from envs.core.play import Session, play_sessions
 from envs.core.ranges import NonNegativeFloat, NumItems, PositiveInt
-from envs.core.seeds import derive_seed, stream
-from envs.data.lines import read_lines
-from envs.negotiation.agents import BUILT_IN, HUMAN
-from envs.negotiation.corpora.catalogue import corpora
-from envs.negotiation.corpora.compiled import load_corpus
-from envs.negotiation.corpora.dealornodeal import parse_scenarios
-from envs.negotiation.domain import DEAL_OR_NO_DEAL, domain_of
+from envs.core.seeds import derive_seed
+from envs.negotiation.agents import BUILT_IN, HUMAN, is_chat_model
 from envs.negotiation.game import Agent, NegotiationGame, Rules, require_game
 from envs.negotiation.own_agent import play_apart
 from envs.negotiation.scenario import Scenario
 from envs.negotiation.vocabulary import Vocabulary
+from policies.chat.addresses import is_chat_address
+from policies.chat.negotiator import ChatNegotiator, moves_of
+from policies.chat.seat import ChatSeat
 
 if TYPE_CHECKING:
     from policies.negotiator.model import Negotiator
 
 logger = logging.getLogger(__name__)
-
-RANDOM = "random"
-RANDOM_OF = "random:"
-"""Before the name of a game."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class PlayedConfig(ShardedConfig):
@@ -68,6 +63,8 @@ class PlayedConfig(ShardedConfig):
 
     dialogues: NumItems = 2000
     """Number of dialogues."""
+    chat: ChatSeat = field(default_factory=ChatSeat)
+    """How chat models take part."""
     scenarios: str = RANDOM
     """"random" for random legal scenarios of the agents' game, random:GAME for those of a game (parley list), a corpus name for
     its self-play scenarios in turn, or a file of them."""
@@ -95,13 +92,15 @@ class MatchConfig(OneMatchConfig):
     """Who plays whom, on which scenarios."""
 
     adversary: str
-    """Agent on side 0: run or checkpoint folder, registered name, or path/file.py:Name."""
+    """Agent on side 0: run or checkpoint folder, registered name, path/file.py:Name, or a chat model (hf:, gguf:, openai:)."""
     target: str
     """Agent on side 1."""
     complementary: bool = False
     """The target alone chooses and the adversary is given the complement (the attacks' rule)."""
     max_turns: PositiveInt = 20
     """Utterances after which the end of a dialogue is forced."""
+    tactic: str = ""
+    """What a chat model on side 0 is told beside the rules; parley attack tactic finds some."""
 
     @property
     def match(self) -> MatchConfig:
@@ -119,6 +118,7 @@ class Roster(Sharded[Scenario]):
 
     Attributes:
         side_by_side: dialogues of a shard for few workers, at least and at most: fewer cost time, more are lost by a kill.
+        side_by_side_chats: the same where a chat model takes part, whose dialogues take long.
 
     Args:
         config: who plays whom.
@@ -127,6 +127,7 @@ class Roster(Sharded[Scenario]):
     unit = "dialogues"
     event = "played"
     side_by_side: ClassVar[tuple[int, int]] = (16, 250)
+    side_by_side_chats: ClassVar[tuple[int, int]] = (8, 32)
 
     config: MatchConfig
 
@@ -142,13 +143,15 @@ class Roster(Sharded[Scenario]):
         return MatchWorker(self)
 
     def checkpoints(self) -> tuple[str, ...]:
-        return self.config.adversary, self.config.target, self.config.judge
+        named = self.config.adversary, self.config.target, self.config.judge
+        return tuple(spec for spec in named if not is_chat_address(spec))
 
     def shard_size(self, num_items: int, num_workers: int) -> int:
         """The same for any number of workers that find two shards each; a person talks to one partner at a time."""
         if people(self.config):
             return 1
-        least, most = self.side_by_side
+        chats = any(map(is_chat_model, (self.config.adversary, self.config.target)))
+        least, most = self.side_by_side_chats if chats else self.side_by_side
         alike = max(least, min(most, num_items // SHARDS))
         return alike if num_workers <= max(1, num_items // (2 * alike)) else spread(num_items, num_workers, alike)
 
@@ -164,7 +167,12 @@ class Roster(Sharded[Scenario]):
             CheckpointError: a checkpoint is damaged or of another kind.
             DataError: a file of scenarios or a corpus is missing or broken.
         """
-        self.agents()
+        self.config.require_device()
+        # Actors load what they play with; here it is loaded once, and told before there is a run what is wrong with it.
+        agents = self.agents("cpu" if self.config.workers else self.config.device)
+        if self.config.tactic and not isinstance(agents[0], ChatNegotiator):
+            fix = "name one with --adversary: hf:FOLDER, gguf:FILE, openai:URL#MODEL, or a class of your own"
+            raise ConfigError("a tactic is told to a chat model", where=self.config.adversary, got="another agent", fix=fix)
         if self.config.judge:
             require_negotiator(self.config.judge, "--judge")
         scenarios = list(match_scenarios(self.config, self.game).values())
@@ -175,13 +183,19 @@ class Roster(Sharded[Scenario]):
         if people(self.config) and self.config.workers:
             got = f"{self.config.workers} workers"
             raise ConfigError("a person plays at this terminal, where no worker is", got=got, fix="--workers 0")
-        self.config.require_device()
+        speakers = [getattr(agent, "speaker", agent) for agent in agents]
+        if not self.config.workers:
+            for speaker in speakers:
+                _ = speaker.model if isinstance(speaker, ChatNegotiator) else None
 
     def agents(self, device: str = "cpu") -> tuple[Agent, Agent]:
         """The adversary and the target, with its defences; models compute on the device."""
-        words, temperature = self._words(), self.config.temperature
-        adversary, target = (make_agent(spec, words, temperature, device) for spec in self.checkpoints()[:2])
-        return adversary, defend(target, self.config.defence, self.config.judge, device)
+        config, words = self.config, self._words()
+        told = ((config.adversary, config.tactic), (config.target, ""))
+        adversary, target = (
+            make_agent(spec, words, config.temperature, device, seat=config.chat, tactic=tactic) for spec, tactic in told
+        )
+        return adversary, defend(target, config.defence, config.judge, device)
 
     @property
     def game(self) -> str:
@@ -241,6 +255,9 @@ class MatchWorker:
     def rows(self, game: NegotiationGame, sessions: tuple[Session, Session], keys: Sequence[str]) -> list[dict[str, Any]]:
         """The finished dialogues as rows (`engine.jobs.negotiation.rows.DIALOGUES`)."""
         rows = [dialogue_row(game, row, key) for row, key in enumerate(keys)]
+        for session, name in zip(sessions, ("chat_adversary", "chat_target"), strict=True):
+            for row, moves in zip(rows, moves_of(session) or (), strict=False):
+                row[name] = asdict(moves)
         if self.config.defence.wanted:
             defence = self.config.defence
             rows = [{**row, **defended_row(sessions[1], number, defence)} for number, row in enumerate(rows)]
@@ -263,39 +280,6 @@ def dialogue_seed(seed: int, key: str) -> int:
     return derive_seed(seed, "dialogue", key)
 
 
-def game_of(scenarios: str) -> str:
-    """The game that a setting of scenarios names, as "random:interview" or a corpus; Deal or No Deal where it names none."""
-    if scenarios.startswith(RANDOM_OF):
-        return scenarios.removeprefix(RANDOM_OF)
-    return str(corpora.get(scenarios).game) if scenarios in corpora or ".py:" in scenarios else DEAL_OR_NO_DEAL
-
-
-def match_scenarios(config: MatchConfig, game: str) -> dict[str, Scenario]:
-    """The scenario of each dialogue by its key, "000000" onwards.
-
-    Args:
-        config: which ones.
-        game: of random ones and of those in a file, which name none.
-
-    Raises:
-        ConfigError: `scenarios` names neither a game, nor a corpus, nor a file.
-        DataError: the file or corpus is missing or broken.
-    """
-    keys = [f"{number:06d}" for number in range(config.dialogues)]
-    if config.scenarios == RANDOM or config.scenarios.startswith(RANDOM_OF):
-        domain = domain_of(game if config.scenarios == RANDOM else game_of(config.scenarios))
-        return {key: domain.random_scenario(stream(config.seed, "scenario", key)) for key in keys}
-    path = Path(config.scenarios)
-    if path.is_file():
-        scenarios, errors = parse_scenarios(read_lines(path), str(path), game)
-        if errors:
-            raise errors[0]
-    else:
-        scenarios = load_corpus(config.scenarios, config.data_root).selfplay
-    if not scenarios:
-        fix = "name a file of context lines, two a scenario"
-        raise ConfigError("there are no scenarios to play", where=config.scenarios, fix=fix)
-    return {key: scenarios[number % len(scenarios)] for number, key in enumerate(keys)}
 
 
 def seconds_per_dialogue(run: RunFolder) -> Estimate:
@@ -314,7 +298,7 @@ class MatchJob(Job[OneMatchConfigT, Roster, Roster]):
 
     adversary: ClassVar[str] = "adversary"
     schema = DIALOGUES
-    legend = METRICS | DEFENCE_METRICS
+    legend = METRICS | CHAT_METRICS | DEFENCE_METRICS
     files = (SUMMARY, "rows")
     resume_safe = RESUME_SAFE
 
@@ -329,7 +313,7 @@ class MatchJob(Job[OneMatchConfigT, Roster, Roster]):
     def metrics(self, run: RunFolder) -> dict[str, Estimate]:
         """The metrics of a run whose dialogues have all been played."""
         rows = run.read_rows().to_pylist()
-        return negotiation_metrics(rows) | defence_metrics(rows)
+        return negotiation_metrics(rows) | chat_metrics(rows) | defence_metrics(rows)
 
     def prepare(self, config: OneMatchConfigT, path: Path, reporter: Reporter) -> Roster:
         roster = self.roster(config, reporter)

@@ -16,8 +16,9 @@ import pyarrow as pa
 
 from engine.jobs.negotiation import reinforce
 from engine.jobs.negotiation.agents import split_names, words_of
+from engine.jobs.negotiation.dealt import RANDOM, game_of, match_scenarios
 from engine.jobs.negotiation.language import PUBLISHED
-from engine.jobs.negotiation.match import RANDOM, MatchConfig, MatchWorker, Roster, dialogue_seed, game_of, match_scenarios
+from engine.jobs.negotiation.match import MatchConfig, MatchWorker, Roster, dialogue_seed
 from engine.jobs.negotiation.rows import DIALOGUES
 from engine.jobs.sharded import Sharded, ShardedConfig, spread
 from engine.negotiation.settings import ReinforceConfig

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.jobs.negotiation.match import MatchConfig, dialogue_seed, match_scenarios
+from engine.jobs.negotiation.dealt import match_scenarios
+from engine.jobs.negotiation.match import MatchConfig, dialogue_seed
 from engine.jobs.negotiation.rows import dialogue_row
 from envs.negotiation.game import Agent, NegotiationGame, Rules, play
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,9 @@ import pyarrow as pa
 from engine.store.schemas import list_of, ok_row, with_base
 from envs.negotiation.game import NOBODY, NegotiationGame
 from envs.negotiation.scenario import ILLEGAL
+from policies.chat.negotiator import ChatMoves
 
+_CHAT = pa.struct([pa.field(each.name, pa.int64()) for each in fields(ChatMoves)])
 DIALOGUES = with_base(
     [
         # The scenario: the number of each item, its points for each side; `domain_recorded` knows the game.
@@ -37,6 +40,9 @@ DIALOGUES = with_base(
         pa.field("num_words_target", pa.int64()),
         pa.field("nll_adversary", pa.float64()),
         pa.field("nll_target", pa.float64()),
+        # What a chat model's part took, and where it broke the form (`ChatMoves`); null for agents of another kind.
+        pa.field("chat_adversary", _CHAT),
+        pa.field("chat_target", _CHAT),
         # A defended target: the turns of the adversary that its filter stopped, its own in which it refused to end.
         pa.field("stopped", list_of(pa.int64())),
         pa.field("refused", list_of(pa.int64())),
@@ -139,5 +145,5 @@ def dialogue_row(game: NegotiationGame, row: int, key: str) -> dict[str, Any]:
         "num_turns": int(game.num_turns[row]),
         "num_words_adversary": int(np.count_nonzero(written == 0)),
         "num_words_target": int(np.count_nonzero(written == 1)),
-        **dict.fromkeys(("nll_adversary", "nll_target", "stopped", "refused")),
+        **dict.fromkeys(("nll_adversary", "nll_target", "chat_adversary", "chat_target", "stopped", "refused")),
     }

@@ -51,8 +51,9 @@ from envs.core.disk import sync
 from envs.core.errors import CheckpointError, ConfigError, DataError, RunError
 from envs.data.root import data_root
 from envs.pairs.turns import Example
-from envs.storage.copies import CHECKPOINT, fetched_model
+from envs.storage.copies import CHECKPOINT
 from envs.storage.places import HUGGING_FACE, display_path
+from policies.chat.addresses import GGUF
 
 if TYPE_CHECKING:
     from policies.chat.predictor import ChatLessons, ChatPredictor
@@ -100,7 +101,7 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
 
     def prepare(self, config: TrainHardenedConfig, path: Path, reporter: Reporter) -> HardenedBy:
         """The model, what it learns from, and the strategies, each tried once."""
-        folder = config.require_folder()
+        config.require_weights()
         require_device(config.device, "--device")
         if not config.search_runs and not config.strategies:
             fix = "--searches RUN of parley search, or --strategies random-swap,character-noise"
@@ -119,10 +120,10 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
             triggers = split_by_target(found, config.held_out, config.seed)
         clean = clean_examples(config)
         strategies = _strategies(config, clean["train"][0])
-        tokenizer, model = _read_model(fetched_model(folder))
+        tokenizer, model = _read_model(config)
         for each in (each for split in triggers.values() for each in split):
             prompts_of(each, tokenizer, config.template)
-        return HardenedBy(config, model.to(config.device), tokenizer, triggers, clean, strategies, kept)
+        return HardenedBy(config, model, tokenizer, triggers, clean, strategies, kept)
 
     def work(self, run: RunFolder, prepared: HardenedBy, reporter: Reporter) -> Summary:
         """Makes the lessons, measures, trains, resuming exactly where it was, stores the model and measures it."""
@@ -160,7 +161,7 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
         )
 
     def models(self, config: TrainHardenedConfig) -> Mapping[str, str]:
-        return {"model": config.model.removeprefix(HUGGING_FACE)}
+        return {"model": config.place}
 
     def next_commands(self, config: TrainHardenedConfig, path: Path) -> tuple[str, ...]:
         """The page, and the same attack on the hardened model."""
@@ -190,20 +191,26 @@ def _strategies(config: TrainHardenedConfig, example: Example) -> list[Strategy]
     return found
 
 
-def _read_model(folder: Path) -> tuple[Any, Any]:
-    """The tokenizer and the causal model of a folder.
+def _read_model(config: TrainHardenedConfig) -> tuple[Any, Any]:
+    """The tokenizer and the causal model of a name, on its device.
 
     Raises:
         CheckpointError: there is none.
-        ConfigError: it is no causal model, or nothing ends its replies.
+        ConfigError: it is no causal model, nothing ends its replies, it is quantized, or a package is missing.
     """
-    from policies.hugging_face import read_pretrained
+    from policies.chat.reading import load_local
+    from policies.chat.settings import ChatModelSettings
 
-    tokenizer, model = read_pretrained(folder, lambda config: "AutoModelForCausalLM")
-    if tokenizer.eos_token_id is None:
+    found = load_local(config.model, ChatModelSettings(dtype="auto", device=config.device))
+    if found.tokenizer.eos_token_id is None:
         fix = "set its eos_token to the token that the model ends its replies with"
-        raise ConfigError("the tokenizer has no token that ends a reply", where=folder, fix=fix)
-    return tokenizer, model.eval()
+        raise ConfigError("the tokenizer has no token that ends a reply", where=config.model, fix=fix)
+    if config.model.startswith(GGUF):
+        # What was read from a file of llama.cpp is plain numbers by now, which transformers would not save.
+        found.model.hf_quantizer.remove_quantization_config(found.model)
+    if getattr(found.model, "is_quantized", False):
+        raise ConfigError("quantized weights do not learn", where=config.model, fix="name the model before it was quantized")
+    return found.tokenizer, found.model
 
 
 def _predictor(prepared: HardenedBy) -> ChatPredictor:

@@ -11,6 +11,7 @@ from engine.perturb.settings import PerturbSettings
 from envs.core.errors import ConfigError
 from envs.core.ranges import Configuration, NonNegativeInt, PositiveInt, ShareBelowOne
 from envs.storage.places import HUGGING_FACE
+from policies.chat.addresses import GGUF
 from policies.chat.lora_settings import LoraSettings
 from policies.fitting.settings import FitConfig
 
@@ -73,7 +74,7 @@ class TrainHardenedConfig(HardeningSettings, SupervisedConfig):
     """Which model learns to answer what."""
 
     model: str = ""
-    """hf:FOLDER of the causal Hugging Face model to begin with, or hf:RUN of an earlier hardening."""
+    """Causal model to begin with: hf:FOLDER, gguf:FILE, or hf:RUN of an earlier hardening."""
     searches: str = ""
     """Runs of parley search, separated by commas, whose triggers are answered by --reply; none when empty."""
     control: bool = False
@@ -84,17 +85,20 @@ class TrainHardenedConfig(HardeningSettings, SupervisedConfig):
         """The searches one by one."""
         return tuple(dict.fromkeys(name.strip() for name in self.searches.split(",") if name.strip()))
 
-    def require_folder(self) -> str:
-        """Where the model lies.
+    @property
+    def place(self) -> str:
+        """The folder or the file that holds the model."""
+        return self.model.partition(":")[2]
+
+    def require_weights(self) -> None:
+        """Checks that the model is named as one whose weights are here.
 
         Raises:
-            ConfigError: the name is none of a Hugging Face model.
+            ConfigError: it is not.
         """
-        folder = self.model.removeprefix(HUGGING_FACE)
-        if folder == self.model or not folder.strip():
-            fix = f"--model {HUGGING_FACE}FOLDER; parley train adversarial hardens Parley's own models"
+        if not self.model.startswith((HUGGING_FACE, GGUF)) or not self.place.strip():
+            fix = f"--model {HUGGING_FACE}FOLDER or {GGUF}FILE; parley train adversarial hardens Parley's own models"
             raise ConfigError("what is hardened is a Hugging Face model", where="--model", got=repr(self.model), fix=fix)
-        return folder
 
 
 def lora() -> TrainHardenedConfig:

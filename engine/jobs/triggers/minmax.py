@@ -50,7 +50,7 @@ class HardenTriggersConfig(TriggerConfig):
     """Which model is searched for triggers and hardened against them, how often."""
 
     model: str = ""
-    """hf:FOLDER of the causal Hugging Face model to begin with."""
+    """Causal model to begin with: hf:FOLDER or gguf:FILE."""
     hit: str = "o-greedy"
     """Wanted hits, as of parley search."""
     rounds: PositiveInt = 1
@@ -122,7 +122,7 @@ class MinMaxTriggers(Composite[HardenTriggersConfig, HardenTriggersConfig, Harde
     def prepare(self, config: HardenTriggersConfig, path: Path, reporter: Reporter) -> HardenTriggersConfig:
         """Finds out whether the model is one that can be hardened, and the first search can be done."""
         job, first = next(iter(self.stages(config, path).values()))
-        config.trained(config.model, "").require_folder()
+        config.trained(config.model, "").require_weights()
         job.prepare(first, path / f"{_SEARCHED}{START}", reporter)
         return config
 
@@ -146,7 +146,7 @@ class MinMaxTriggers(Composite[HardenTriggersConfig, HardenTriggersConfig, Harde
         )
 
     def models(self, config: HardenTriggersConfig) -> Mapping[str, str]:
-        return {"model": config.model.removeprefix(HUGGING_FACE)}
+        return {"model": config.trained(config.model, "").place}
 
     def metrics_of(self, config: HardenTriggersConfig) -> None:
         return None

@@ -70,6 +70,11 @@ class Interview(Domain):
     num_heads = len(ISSUES)
     largest = best = BEST
     max_selections = len(_selections())
+    how_to_play = (
+        f"You and a partner settle a contract by talking: one option of each issue, {', '.join(ISSUES)}, which then holds for "
+        "both of you. After the talk each of you writes down the contract, unseen by the other. If the two differ in any "
+        "issue, neither of you gets a point."
+    )
 
     def problem(self, counts: Numbers, values: tuple[Numbers, Numbers]) -> str:
         if set(counts) != {1}:

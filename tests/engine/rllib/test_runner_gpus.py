@@ -24,7 +24,7 @@ from tests.engine.rllib.test_training_lost import assert_equal_results, config
 from tests.engine.rllib.trainings import World
 folder = Path(sys.argv[1])
 # A GPU that Ray gives out and torch does not find: what plays on it plays on the CPU.
-ray.init(num_cpus=3, num_gpus=1, include_dashboard=False)
+ray.init("local", num_cpus=3, num_gpus=1, include_dashboard=False)
 world = World(folder)
 asked = replace(config(world), runner_gpus=0.5)
 TRAIN_ADVERSARY.run(config(world), folder / "whole", Silent())

@@ -116,3 +116,23 @@ def test_its_sizes_are_nanogcgs_where_none_are_given() -> None:
     assert (alone.candidates, alone.words_per_position) == (preset.candidates, preset.words_per_position) == (512, 256)
     assert Gcg(candidates=7).settings.candidates == 7
     assert preset.max_sweeps * 14 == 252
+
+
+def test_with_a_buffer_each_visit_starts_from_the_best_input_met() -> None:
+    plain = Listening()
+    method = bound(Gcg, plain, replace(SETTINGS, buffer=2))
+    (state,) = method.start([Task("first", TARGET, 0, 3)])
+    met = {tuple(state.current.words.tolist()): state.current.loss}
+    while not state.finished:
+        assert state.current.loss == min(met.values())
+        before = len(plain.lists)
+        method.step([state])
+        (at, positions_G, words_G) = plain.lists[before]
+        tried = at.words.repeat(len(words_G), 1)
+        tried[torch.arange(len(words_G)), positions_G] = words_G
+        reached = tried[plain.losses([TARGET] * len(tried), tried).argmin()]
+        met[tuple(reached.tolist())] = method.measure([state.task], [reached])[0].loss
+        assert [known.loss for known in state.buffer] == sorted(met.values())[:2]
+    assert len(met) > 2
+    (again,) = method.restore([state.task], [method.save(state) or {}])
+    assert [known.words.tolist() for known in again.buffer] == [known.words.tolist() for known in state.buffer]

@@ -16,8 +16,8 @@ WANTED = [("say hello", "Sure, you fool"), ("praise me", "You are late")]
 LAYOUTS = {
     "advbench.csv": 'goal,target\nsay hello,"Sure, you fool"\npraise me,You are late\nsay hello,"Sure, you fool"\n',
     "pairs.jsonl": "".join(json.dumps({"prompt": prompt, "target": target}) + "\n\n" for prompt, target in WANTED),
-    "harm.csv": "Behavior,BehaviorID,Target\r\nsay hello,a,\"Sure, you fool\"\r\npraise me,b,You are late\r\n",
-    "bom.csv": "\ufeffTarget,Prompt\n\"Sure, you fool\",say hello\nYou are late,praise me\n",
+    "harm.csv": 'Behavior,BehaviorID,Target\r\nsay hello,a,"Sure, you fool"\r\npraise me,b,You are late\r\n',
+    "bom.csv": '\ufeffTarget,Prompt\n"Sure, you fool",say hello\nYou are late,praise me\n',
 }
 
 

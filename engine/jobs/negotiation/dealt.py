@@ -1,0 +1,57 @@
+"""What is dealt to negotiators: the scenarios of a match, by its settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from envs.core.errors import ConfigError
+from envs.core.seeds import stream
+from envs.data.lines import read_lines
+from envs.negotiation.corpora.catalogue import corpora
+from envs.negotiation.corpora.compiled import load_corpus
+from envs.negotiation.corpora.dealornodeal import parse_scenarios
+from envs.negotiation.domain import DEAL_OR_NO_DEAL, domain_of
+from envs.negotiation.scenario import Scenario
+
+if TYPE_CHECKING:
+    from engine.jobs.negotiation.match import PlayedConfig
+
+RANDOM = "random"
+RANDOM_OF = "random:"
+"""Before the name of a game."""
+
+
+def game_of(scenarios: str) -> str:
+    """The game that a setting of scenarios names, as "random:interview" or a corpus; Deal or No Deal where it names none."""
+    if scenarios.startswith(RANDOM_OF):
+        return scenarios.removeprefix(RANDOM_OF)
+    return str(corpora.get(scenarios).game) if scenarios in corpora or ".py:" in scenarios else DEAL_OR_NO_DEAL
+
+
+def match_scenarios(config: PlayedConfig, game: str) -> dict[str, Scenario]:
+    """The scenario of each dialogue by its key, "000000" onwards.
+
+    Args:
+        config: which ones.
+        game: of random ones and of those in a file, which name none.
+
+    Raises:
+        ConfigError: `scenarios` names neither a game, nor a corpus, nor a file.
+        DataError: the file or corpus is missing or broken.
+    """
+    keys = [f"{number:06d}" for number in range(config.dialogues)]
+    if config.scenarios == RANDOM or config.scenarios.startswith(RANDOM_OF):
+        domain = domain_of(game if config.scenarios == RANDOM else game_of(config.scenarios))
+        return {key: domain.random_scenario(stream(config.seed, "scenario", key)) for key in keys}
+    path = Path(config.scenarios)
+    if path.is_file():
+        scenarios, errors = parse_scenarios(read_lines(path), str(path), game)
+        if errors:
+            raise errors[0]
+    else:
+        scenarios = load_corpus(config.scenarios, config.data_root).selfplay
+    if not scenarios:
+        fix = "name a file of context lines, two a scenario"
+        raise ConfigError("there are no scenarios to play", where=config.scenarios, fix=fix)
+    return {key: scenarios[number % len(scenarios)] for number, key in enumerate(keys)}

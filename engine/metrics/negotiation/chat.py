@@ -1,0 +1,74 @@
+"""What chat models did in negotiations: how much they were asked, and how often they did not keep to the form.
+
+A choice that stays illegal after the repair is a selection out of range, which `dialogues.py` counts for every agent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from engine.metrics.rows import Row, finished
+from engine.metrics.statistics import (
+    LOWER_FOR_ADVERSARY,
+    LOWER_FOR_TARGET,
+    NEITHER,
+    NOTHING,
+    Estimate,
+    Metric,
+    mean,
+    rate,
+    ratio_of_sums,
+)
+
+SIDES = ("adversary", "target")
+_ASKED = {
+    "answers": ("answers", "given by the model, repairs included, mean over all dialogues"),
+    "tokens_in": ("tokens read", "for its answers, as far as it says, mean over all dialogues"),
+    "tokens_out": ("tokens written", "as far as it says, mean over all dialogues"),
+}
+_BROKEN = {
+    "empty": ("empty utterances", "share of its utterances without a word"),
+    "cut": ("cut utterances", "share of its utterances that were cut at the most tokens or words"),
+    "mixed_ends": ("mixed ends", "share of its utterances with <selection> among other words, which ends nothing"),
+}
+CHAT_METRICS: dict[str, Metric] = {
+    f"chat_{name}_{side}": metric
+    for side, lower in zip(SIDES, (LOWER_FOR_ADVERSARY, LOWER_FOR_TARGET), strict=True)
+    for name, metric in {
+        **{name: Metric(f"{side}'s {title}", NEITHER, what, "count") for name, (title, what) in _ASKED.items()},
+        **{name: Metric(f"{side}'s {title}", lower, what, "share") for name, (title, what) in _BROKEN.items()},
+        "repairs": Metric(f"{side}'s repairs", lower, "share of all dialogues whose choice was asked for once more", "share"),
+    }.items()
+}
+"""Metrics of sides on which a chat model sits."""
+
+
+def chat_metrics(rows: Sequence[Row], seed: int = 0) -> dict[str, Estimate]:
+    """Those of `CHAT_METRICS` whose side is a chat model's; none where no dialogue has one.
+
+    Args:
+        rows: dialogue rows; those with status "error" are left out.
+        seed: names the bootstrap's resampling stream.
+    """
+    found: dict[str, Estimate] = {}
+    for number, side in enumerate(SIDES):
+        dialogues = [row for row in finished(rows) if row.get(f"chat_{side}")]
+        if not dialogues:
+            continue
+        moves = [row[f"chat_{side}"] for row in dialogues]
+        # An end that a limit forces is said by nobody.
+        said = [
+            sum(turn["side"] == number for turn in row["turns"])
+            - (row["forced"] and bool(row["turns"]) and row["turns"][-1]["side"] == number)
+            for row in dialogues
+        ]
+        for name in _ASKED:
+            counts = np.array([one[name] for one in moves], dtype=np.float64)
+            # Models that do not say how many tokens there were have none of this.
+            found[f"chat_{name}_{side}"] = mean(counts, seed=seed) if counts.any() else NOTHING
+        for name in _BROKEN:
+            found[f"chat_{name}_{side}"] = ratio_of_sums([one[name] for one in moves], said, seed=seed)
+        found[f"chat_repairs_{side}"] = rate(sum(one["repairs"] > 0 for one in moves), len(moves))
+    return {name: found[name] for name in CHAT_METRICS if name in found}

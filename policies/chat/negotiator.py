@@ -1,0 +1,208 @@
+"""A chat model as an agent that negotiates: it speaks by text, and chooses among the legal selections.
+
+A model that gives scores chooses by them: every legal choice is scored as the answer to the question for it, and one is taken
+(temperature 0) or drawn. Any other is asked, and asked once more where its answer is none of the legal ones; then its choice is
+illegal, which is no agreement. Whatever it does against the form is counted (`ChatMoves`), and nothing is guessed for it.
+
+The seed of an answer follows from the dialogue's seed, the side and the words so far, so that rows do not depend on what is
+played side by side.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import cached_property
+from typing import cast
+
+import numpy as np
+
+from envs.core.errors import ConfigError, ModelError
+from envs.core.own_code import own_code
+from envs.core.play import Utterances
+from envs.negotiation.game import SideView
+from envs.negotiation.own_agent import AgentError
+from envs.negotiation.vocabulary import SELECTION, SELECTION_ID, Vocabulary
+from policies.chat import bargaining
+from policies.chat.model import Access, Answer, Chat, ChatDecoding, ChatModel, ScoringChatModel
+
+MAX_TOKENS = 64
+"""Tokens of an answer at most, unless somebody says otherwise."""
+_MARKER = re.compile(re.escape(SELECTION), re.IGNORECASE)
+_QUOTES = " \t\r\n\"'`*"
+_SEEDS = 2**31
+"""Seeds are below it: servers take no larger ones."""
+
+
+@dataclass
+class ChatMoves:
+    """What a chat model's part in one dialogue took, and where it did not keep to the form."""
+
+    answers: int = 0
+    """Answers that it gave, to repairs too."""
+    scored: int = 0
+    """Choices that it scored."""
+    tokens_in: int = 0
+    """Tokens that it read for its answers, as far as it says."""
+    tokens_out: int = 0
+    """Tokens that it wrote, as far as it says."""
+    empty: int = 0
+    """Utterances without a word."""
+    cut: int = 0
+    """Utterances that were cut at the most tokens of an answer, or words of an utterance."""
+    mixed_ends: int = 0
+    """Utterances with `<selection>` among other words, which ends nothing and is left out."""
+    repairs: int = 0
+    """Choices that were asked for once more."""
+
+
+class ChatNegotiator:
+    """A chat model as an `Agent`.
+
+    Args:
+        name: the model's address; also what reports call it.
+        load: gives the model; called when it is first needed.
+        vocabulary: of the game; any word can be said.
+        temperature: of its answers; 0 takes the likeliest.
+        tactic: what it is told beside the rules; empty for nothing.
+        max_tokens: tokens of an answer at most.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        load: Callable[[], ChatModel],
+        vocabulary: Vocabulary,
+        temperature: float = 0.5,
+        tactic: str = "",
+        max_tokens: int = MAX_TOKENS,
+    ) -> None:
+        self.name, self.vocabulary, self.tactic = name, vocabulary, tactic
+        self.decoding = ChatDecoding(temperature=temperature, max_tokens=max_tokens)
+        self._load = load
+
+    @cached_property
+    def model(self) -> ChatModel:
+        """Who answers.
+
+        Raises:
+            ConfigError: it cannot be loaded.
+        """
+        return self._load()
+
+    def join(self, view: SideView) -> ChatSession:
+        """Takes a seat on one side of a batch of dialogues."""
+        return ChatSession(self, self.model, view)
+
+    @contextmanager
+    def asked(self) -> Iterator[None]:
+        """A block that asks the model; where that fails, the dialogue is lost and no other."""
+        try:
+            with own_code(self.name) if ".py:" in self.name else nullcontext():
+                yield
+        except (ConfigError, ModelError) as error:
+            raise AgentError(error.what, where=error.where, got=error.got, fix=error.fix) from error
+
+
+class ChatSession:
+    """A chat model's part in a batch of dialogues.
+
+    Args:
+        agent: whose part it is.
+        model: who answers.
+        view: what its side sees.
+
+    Attributes:
+        moves: what it did, one for each dialogue.
+    """
+
+    def __init__(self, agent: ChatNegotiator, model: ChatModel, view: SideView) -> None:
+        self._agent, self._model, self._view = agent, model, view
+        self.moves = [ChatMoves() for _ in range(len(view))]
+
+    def speak(self, rows: np.ndarray) -> Utterances:
+        """What the model says next in each of the dialogues `rows` (n,), in one call.
+
+        Raises:
+            AgentError: the model failed; so does `choose`.
+        """
+        chats = [bargaining.talk(self._view, row, self._agent.tactic) for row in rows.tolist()]
+        answers = self._answers(rows, chats, [self._view.generator(row) for row in rows.tolist()])
+        return Utterances.of([self._utterance(row, answer) for row, answer in zip(rows.tolist(), answers, strict=True)])
+
+    def choose(self, rows: np.ndarray) -> np.ndarray:
+        """What the model chooses in each of the dialogues `rows` (n,); one beyond the legal ones where it cannot be read."""
+        chats = [bargaining.choice(self._view, row, self._agent.tactic) for row in rows.tolist()]
+        draws = [self._view.generator(row) for row in rows.tolist()]
+        if self._model.access >= Access.SCORES:
+            return self._scored(rows, chats, draws)
+        answers = self._answers(rows, chats, draws)
+        chosen = [self._read(row, answer) for row, answer in zip(rows.tolist(), answers, strict=True)]
+        again = [i for i, selection in enumerate(chosen) if selection is None]
+        if again:
+            asked = [bargaining.repair(chats[i], answers[i].text, self._view, int(rows[i])) for i in again]
+            mended = self._answers(rows[again], asked, [draws[i] for i in again])
+            for i, answer in zip(again, mended, strict=True):
+                self.moves[int(rows[i])].repairs += 1
+                chosen[i] = self._read(int(rows[i]), answer)
+        illegal = [len(self._view.selections(row)) for row in rows.tolist()]
+        found = (beyond if one is None else one for one, beyond in zip(chosen, illegal, strict=True))
+        return np.fromiter(found, dtype=np.int64, count=len(rows))
+
+    def _answers(self, rows: np.ndarray, chats: Sequence[Chat], draws: Sequence[np.random.Generator]) -> list[Answer]:
+        seeds = [int(generator.integers(_SEEDS)) for generator in draws]
+        with self._agent.asked():
+            answers = self._model.answer(chats, decoding=self._agent.decoding, seeds=seeds)
+        if len(answers) != len(chats):
+            what, got = "a chat model gives one answer to each chat", f"{len(answers)} answers to {len(chats)} chats"
+            raise AgentError(what, where=self._agent.name, got=got)
+        for row, answer in zip(rows.tolist(), answers, strict=True):
+            moves = self.moves[row]
+            moves.answers += 1
+            moves.tokens_in += answer.num_prompt_tokens or 0
+            moves.tokens_out += answer.num_tokens or 0
+        return answers
+
+    def _utterance(self, row: int, answer: Answer) -> list[int]:
+        text, moves = answer.text.strip(_QUOTES), self.moves[row]
+        if text.lower() == SELECTION:
+            return [SELECTION_ID]
+        said, marks = _MARKER.subn(" ", text)
+        ids = self._view.encode(said)
+        moves.mixed_ends += marks > 0
+        moves.empty += len(ids) == 1
+        moves.cut += not answer.ended or len(ids) > self._view.rules.max_words
+        return ids
+
+    def _read(self, row: int, answer: Answer) -> int | None:
+        return bargaining.read_choice(self._view.domain, self._counts(row), answer.text)
+
+    def _scored(self, rows: np.ndarray, chats: Sequence[Chat], draws: Sequence[np.random.Generator]) -> np.ndarray:
+        legal = [bargaining.choices(self._view.domain, self._counts(row)) for row in rows.tolist()]
+        with self._agent.asked():
+            scores = cast("ScoringChatModel", self._model).score(
+                [chat for chat, replies in zip(chats, legal, strict=True) for _ in replies],
+                [reply for replies in legal for reply in replies],
+            )
+        nats, temperature = np.array([score.nats for score in scores]), self._agent.decoding.temperature
+        chosen, start = [], 0
+        for row, replies, generator in zip(rows.tolist(), legal, draws, strict=True):
+            own = nats[start : start + len(replies)]
+            start += len(replies)
+            self.moves[row].scored += len(replies)
+            # The likeliest of perturbed scores is a draw from their softmax (Gumbel).
+            noise = temperature * generator.gumbel(size=len(own)) if temperature else 0.0
+            chosen.append(int(np.argmax(own + noise)))
+        return np.array(chosen, dtype=np.int64)
+
+    def _counts(self, row: int) -> tuple[int, ...]:
+        return tuple(self._view.contexts[row, ::2].tolist())
+
+
+def moves_of(session: object) -> list[ChatMoves] | None:
+    """What a chat model did that speaks in a session, or for one that lets it speak (`inner`); None where there is none."""
+    while session is not None and not isinstance(session, ChatSession):
+        session = getattr(session, "inner", None)
+    return session.moves if isinstance(session, ChatSession) else None

@@ -1,0 +1,86 @@
+"""Chat models in the seats of a match."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from engine.jobs.job import Silent
+from engine.jobs.negotiation.agents import is_weightless, require_partner
+from engine.jobs.negotiation.attack import ATTACK_TRANSFER, TransferConfig, TransferSettings
+from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
+from engine.jobs.weights import checkpoint_folder
+from engine.metrics.negotiation.chat import CHAT_METRICS
+from envs.core.errors import CheckpointError, ConfigError
+from tests.engine.jobs.made_up import rows
+
+MODEL = """
+from policies.chat.model import Answer
+class Talker:
+    def answer(self, chats, *, decoding, seeds=()):
+        if any({fails} for chat in chats): raise RuntimeError("out of order")
+        return [self.one(chat, seed) for chat, seed in zip(chats, seeds)]
+    def one(self, chat, seed):
+        if "in one line" in chat[-1].content:
+            if seed % 3 == 0 or "cannot be read" in chat[-1].content: return Answer("no deal")
+            return Answer("mine!")
+        if len(chat) > 6: return Answer("<selection>", True, 5, 1)
+        return Answer(f"I would like ball number {seed}, please", True, 5, 9)
+"""
+
+
+def talker(folder: Path, fails: str = "False") -> str:
+    (folder / "talker.py").write_text(MODEL.replace("{fails}", fails))
+    return f"{folder}/talker.py:Talker"
+
+
+def match(adversary: str, **changes: object) -> MatchConfig:
+    return replace(MatchConfig(adversary=adversary, target="scripted", dialogues=10, temperature=1.0), **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.ray
+def test_rows_are_the_same_for_any_number_of_workers(tmp_path: Path) -> None:
+    asked = match(talker(tmp_path))
+    alone = SELFPLAY.run(asked, tmp_path / "alone", Silent())
+    SELFPLAY.run(replace(asked, workers=2, shard_size=3), tmp_path / "many", Silent())
+    assert rows(tmp_path / "alone") == rows(tmp_path / "many")
+    side = {name for name in CHAT_METRICS if name.endswith("_adversary")}
+    assert side <= set(alone.metrics), "and none of the side on which no chat model sits"
+    assert not {name for name in CHAT_METRICS if name.endswith("_target")} & set(alone.metrics)
+    assert 0 < alone.metrics["chat_repairs_adversary"].value < 1
+    assert alone.metrics["chat_tokens_out_adversary"].value > 0
+    assert all(row["chat_target"] is None for row in rows(tmp_path / "alone"))
+
+
+def test_a_model_that_raises_loses_the_dialogues_it_raised_in(tmp_path: Path) -> None:
+    SELFPLAY.run(match(talker(tmp_path, "'book: 1 ' in chat[0].content")), tmp_path / "run", Silent())
+    played = rows(tmp_path / "run")
+    failed = [row for row in played if row["status"] == "error"]
+    assert 0 < len(failed) < len(played)
+    assert all("out of order" in row["error"] and "talker.py:5" in row["error"] for row in failed)
+
+
+def test_sentences_are_said_to_it_and_for_it(tmp_path: Path) -> None:
+    model = talker(tmp_path)
+    asked = TransferConfig(target=model, speaker=model, dialogues=4, transfer=TransferSettings(sentence="no deal", turn=1))
+    result = ATTACK_TRANSFER.run(asked, tmp_path / "run", Silent())
+    assert {"chat_answers_adversary", "chat_answers_target"} <= set(result.metrics)
+    assert all("no deal" in [turn["words"] for turn in row["turns"] if turn["side"] == 0] for row in rows(tmp_path / "run"))
+
+
+def test_a_tactic_is_told_to_a_chat_model_and_to_nobody_else(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="a tactic is told to a chat model"):
+        SELFPLAY.run(match("scripted", tactic="Sulk."), tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", ["hf:nowhere", "gguf:nowhere.gguf", "openai:http://here/v1"])
+def test_an_address_with_nothing_behind_it_is_told_before_there_is_a_run(tmp_path: Path, name: str) -> None:
+    assert is_weightless(name)
+    assert checkpoint_folder(name) is None
+    for ask in (lambda: require_partner(name, "--target"), lambda: SELFPLAY.run(match(name), tmp_path / "run", Silent())):
+        with pytest.raises((CheckpointError, ConfigError), match=r"there is none|names a URL and a model"):
+            ask()
+    assert not (tmp_path / "run").exists()

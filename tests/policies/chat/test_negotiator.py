@@ -1,0 +1,170 @@
+"""A chat model at the table: what it is told, what is read of its answers, and what is counted where it breaks the form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+
+from envs.core.errors import ModelError
+from envs.negotiation.domain import domain_of, domains
+from envs.negotiation.game import NegotiationGame, Rules, play
+from envs.negotiation.own_agent import AgentError
+from envs.negotiation.scenario import Scenario
+from envs.negotiation.scripted.bargainers import scripted
+from policies.chat import bargaining
+from policies.chat.model import Access, Answer, Chat, ChatDecoding, ReplyScore
+from policies.chat.negotiator import ChatMoves, ChatNegotiator, ChatSession
+
+SCENARIO = Scenario((1, 2, 3), ((0, 2, 2), (4, 0, 2)))
+WORDS = SCENARIO.domain.vocabulary()
+
+
+class Scripted:
+    """Says what a function of a chat says, one call after the other."""
+
+    name, access = "fake", Access.TEXT
+
+    def __init__(self, say: Callable[[Chat, int], str | Answer]) -> None:
+        self._say = say
+        self.calls: list[list[Chat]] = []
+
+    def answer(self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()) -> list[Answer]:
+        self.calls.append(list(chats))
+        said = [self._say(chat, seed) for chat, seed in zip(chats, seeds, strict=True)]
+        return [Answer(text, True, 7, 3) if isinstance(text, str) else text for text in said]
+
+
+class Scoring(Scripted):
+    """Prefers replies by a function of them."""
+
+    access = Access.SCORES
+
+    def __init__(self, say: Callable[[Chat, int], str], nats: Callable[[str], float]) -> None:
+        super().__init__(say)
+        self._nats = nats
+
+    def score(self, chats: Sequence[Chat], replies: Sequence[str]) -> list[ReplyScore]:
+        return [ReplyScore(self._nats(reply), 3) for reply in replies]
+
+
+def is_choice(chat: Chat) -> bool:
+    return "in one line of this form" in chat[-1].content
+
+
+def seated(model: Scripted, count: int = 2, temperature: float = 0.0, **more: object) -> tuple[NegotiationGame, ChatSession]:
+    """Dialogues in which the model sits on side 0 and begins."""
+    agent = ChatNegotiator("fake", lambda: model, WORDS, temperature, **more)  # type: ignore[arg-type]  # checked by its calls
+    game = NegotiationGame([SCENARIO] * count, range(count), WORDS, Rules(max_turns=6), [0] * count)
+    return game, agent.join(game.view(0))
+
+
+def test_it_is_told_the_rules_and_its_own_side_alone_and_hears_the_partner_as_the_user() -> None:
+    model = Scripted(lambda chat, seed: "I want 2 hats!")
+    game, session = seated(model, tactic="Sulk.")
+    rows = np.arange(2)
+    game.say(rows, session.speak(rows))
+    game.say(rows, scripted(WORDS).join(game.view(1)).speak(rows))
+    session.speak(rows)
+    first, second = model.calls
+    assert len(first) == 2, "all dialogues are asked about in one call"
+    system, opening = first[0]
+    assert [system.role, opening.role, opening.content] == ["system", "user", bargaining.BEGINNING]
+    assert "- hat: 2 there, worth 2 points to you each" in system.content
+    assert "4 points" not in system.content, "what the partner's side sees is not told"
+    assert system.content.endswith("Your tactic: Sulk.")
+    assert [message.role for message in second[0]] == ["system", "user", "assistant", "user"]
+    assert second[0][2].content == "i want 2 hats !"
+
+
+def test_only_the_marker_alone_ends_the_talk_and_what_breaks_the_form_is_counted() -> None:
+    answers = {0: " <Selection>\n", 1: "deal! <selection>", 2: "\n", 3: Answer("I want ", ended=False), 4: "ball " * 200}
+    said = iter(answers.values())
+    game, session = seated(Scripted(lambda chat, seed: next(said)), len(answers))
+    rows = np.arange(len(answers))
+    game.say(rows, session.speak(rows))
+    assert [words for row in rows.tolist()[:4] for _, words in game.transcript(row)] == [
+        ["<selection>"], ["deal", "!"], [], ["i", "want"]
+    ]  # fmt: skip
+    assert [(one.mixed_ends, one.empty, one.cut) for one in session.moves] == [
+        (0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1), (0, 0, 1)
+    ]  # fmt: skip
+    assert session.moves[0] == ChatMoves(answers=1, tokens_in=7, tokens_out=3)
+
+
+@pytest.mark.parametrize("name", list(domains))
+def test_every_selection_is_read_from_what_it_is_asked_in(name: str) -> None:
+    domain = domain_of(name)
+    counts = domain.random_scenario(np.random.default_rng(0)).counts
+    legal = bargaining.choices(domain, counts)
+    assert len(legal) == domain.selections(counts).no_agreement + 1
+    for selection, written in enumerate(legal):
+        assert bargaining.read_choice(domain, counts, f' "{written.upper()}."\n') == selection
+        assert bargaining.read_choice(domain, counts, written.replace(",", ";").replace(" ", ": ")) == selection
+    for wrong in ("", "I take it all", legal[1] + " please", "99 99 99", "<illegal>"):
+        assert bargaining.read_choice(domain, counts, wrong) is None
+
+
+def test_a_choice_that_cannot_be_read_is_asked_for_once_more_and_is_then_illegal() -> None:
+    def say(chat: Chat, seed: int) -> str:
+        if not is_choice(chat):
+            return "<selection>"
+        repaired = "cannot be read" in chat[-1].content
+        return {0: "book 1, hat 2, ball 0", 1: "hat 2 please" if not repaired else "0 2 0", 2: "all!"}[number(chat)]
+
+    def number(chat: Chat) -> int:
+        return order.pop(0) if order else 0
+
+    order = [0, 1, 2, 1, 2]
+    game, session = seated(Scripted(say), 3)
+    rows = np.arange(3)
+    game.say(rows, session.speak(rows))
+    chosen = session.choose(rows)
+    own = game.scenarios[0].selections.own
+    assert own[chosen[0]].tolist() == [1, 2, 0]
+    assert own[chosen[1]].tolist() == [0, 2, 0]
+    assert chosen[2] == len(own), "beyond the legal ones"
+    assert [one.repairs for one in session.moves] == [0, 1, 1]
+
+
+def test_a_model_that_scores_takes_the_likeliest_legal_choice_and_draws_at_a_temperature() -> None:
+    def nats(reply: str) -> float:
+        return -1.0 if reply == "book 0, hat 2, ball 1" else -2.0 if reply == "no deal" else -99.0
+
+    found = {}
+    for temperature in (0.0, 1.0):
+        model = Scoring(lambda chat, seed: "<selection>", nats)
+        game, session = seated(model, 40, temperature)
+        rows = np.arange(40)
+        game.say(rows, session.speak(rows))
+        chosen = session.choose(rows)
+        found[temperature] = sorted(set(chosen.tolist()))
+        assert len(model.calls) == 1, "nothing is asked for a choice"
+        assert session.moves[0].scored == 25
+    likeliest = int(np.flatnonzero((SCENARIO.selections.own == [0, 2, 1]).all(1))[0])
+    assert found == {0.0: [likeliest], 1.0: [likeliest, SCENARIO.selections.no_agreement]}
+
+
+def test_seeds_follow_from_the_dialogue_and_not_from_its_company() -> None:
+    def say(chat: Chat, seed: int) -> str:
+        return "<selection>" if len(chat) > 5 else f"word{seed}"
+
+    def played(rows: Sequence[int]) -> list[list[tuple[int, list[str]]]]:
+        agent = ChatNegotiator("fake", lambda: Scripted(say), WORDS, 1.0)
+        game = NegotiationGame([SCENARIO] * len(rows), rows, WORDS)
+        return [play(game, (agent, scripted(WORDS))).transcript(row) for row in range(len(rows))]
+
+    together = played([5, 6, 7])
+    assert together == [played([seed])[0] for seed in (5, 6, 7)]
+    words = [word for turns in together for side, said in turns if side == 0 for word in said if word.startswith("word")]
+    assert len(words) == len(set(words)) > 3, "every turn has a seed of its own"
+
+
+def test_a_model_that_fails_loses_the_dialogue() -> None:
+    def say(chat: Chat, seed: int) -> str:
+        raise ModelError("no answer", where="fake", fix="wait")
+
+    _, session = seated(Scripted(say))
+    with pytest.raises(AgentError, match="no answer"):
+        session.speak(np.arange(2))
