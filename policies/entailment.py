@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from envs.core.errors import CheckpointError
-from policies.hugging_face import longest_input, read_pretrained
+from policies.hugging_face import read_pretrained
+from policies.hugging_face_tokens import longest_input
 
 ENTAILMENT = "entailment"
 """What the label of such a model is called, in any case."""

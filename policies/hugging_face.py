@@ -5,7 +5,6 @@ The optional extra `hugging-face` installs what loading needs; this module itsel
 
 from __future__ import annotations
 
-import math
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,8 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from envs.core.errors import CheckpointError, ConfigError
+from envs.storage.copies import fetched_file, fetched_model
+from envs.storage.places import HUGGING_FACE
+from policies.chat.addresses import GGUF
 from policies.chat.model import Chat
 from policies.hugging_face_tokens import ANY, InputRules
+from policies.hugging_face_tokens import longest_input as longest_input
 from policies.hugging_face_victims import HuggingFaceCausal, HuggingFaceSeq2Seq
 from policies.stored import model_inside
 
@@ -23,7 +26,7 @@ EXTRA = "hugging-face"
 
 
 def load_hugging_face(
-    folder: Path,
+    name: str | Path,
     length: int,
     *,
     template: str | Chat | None = None,
@@ -31,35 +34,47 @@ def load_hugging_face(
     end: bool = True,
     rules: InputRules = ANY,
     device: str = "cpu",
-    gguf_file: str | None = None,
 ) -> HuggingFaceSeq2Seq | HuggingFaceCausal:
-    """The adapter of a model that lies in a folder as `save_pretrained` wrote it; nothing is downloaded, no code in it is run.
+    """The adapter of a model; see `read_model`.
 
     Args:
-        folder: model and tokenizer, weights as safetensors.
+        name: of the model.
         length: N, tokens of an input.
         template: of a causal model, see there.
         prompt: of a causal model, see there.
         end: whether a reply ends behind a target.
         rules: which inputs are searched among.
         device: torch device.
-        gguf_file: a file of the folder that holds all of them.
 
     Raises:
         ConfigError: transformers is not installed, or a template is given for an encoder and decoder.
         CheckpointError: the folder holds no model that it can read, or weights are not finite.
     """
-    tokenizer, model = read_pretrained(
-        folder,
-        lambda config: "AutoModelForSeq2SeqLM" if config.is_encoder_decoder else "AutoModelForCausalLM",
-        gguf_file=gguf_file,
-    )
+    tokenizer, model = read_model(name)
     if not model.config.is_encoder_decoder:
         return HuggingFaceCausal(model.to(device), tokenizer, length, template, prompt=prompt, end=end, rules=rules)
     if template is not None or prompt is not None:
         fix = "leave the template out, and take targets without prompts"
-        raise ConfigError("only a causal model takes a template", where=folder, fix=fix)
+        raise ConfigError("only a causal model takes a template", where=name, fix=fix)
     return HuggingFaceSeq2Seq(model.to(device), tokenizer, length, end=end, rules=rules)
+
+
+def read_model(name: str | Path) -> tuple[Any, Any]:
+    """The tokenizer and the model of a folder as `save_pretrained` wrote it, or of a file of llama.cpp.
+
+    Args:
+        name: "hf:FOLDER", "gguf:FILE", or a folder; each may be a URI.
+
+    Raises:
+        ConfigError: transformers is not installed.
+        CheckpointError: there is no model that it can read, or not all of its weights.
+    """
+    file = fetched_file(str(name).removeprefix(GGUF)) if str(name).startswith(GGUF) else None
+    return read_pretrained(
+        file.parent if file else fetched_model(name if isinstance(name, Path) else name.removeprefix(HUGGING_FACE)),
+        lambda config: "AutoModelForSeq2SeqLM" if config.is_encoder_decoder else "AutoModelForCausalLM",
+        gguf_file=file.name if file else None,
+    )
 
 
 def read_pretrained(
@@ -104,17 +119,6 @@ def read_pretrained(
             fix="save the whole model there with save_pretrained",
         )
     return tokenizer, model
-
-
-def longest_input(tokenizer: Any, model: Any) -> int | float:
-    """Tokens that a model reads at most, special ones included; infinity where nothing limits them."""
-    positions: int | float = getattr(model.config, "max_position_embeddings", None) or math.inf
-    for name, layer in model.named_modules():
-        # RoBERTa and its kin count positions from behind their padding index.
-        if name.endswith("position_embeddings") and getattr(layer, "padding_idx", None) is not None:
-            positions = layer.num_embeddings - layer.padding_idx - 1
-    # A tokenizer that was saved without a limit has one of 10^30.
-    return min(tokenizer.model_max_length, positions)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ V tokens
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from envs.core.errors import ConfigError
+from envs.core.errors import CheckpointError, ConfigError
 from policies.chat.model import Message
 from policies.hugging_face_slots import written
 
@@ -77,6 +78,17 @@ def reply_end(tokenizer: Any, end_ids: Sequence[int]) -> int:
     return tokenizer.eos_token_id if tokenizer.eos_token_id in end_ids else end_ids[0]
 
 
+def longest_input(tokenizer: Any, model: Any) -> int | float:
+    """Tokens that a model reads at most, special ones included; infinity where nothing limits them."""
+    positions: int | float = getattr(model.config, "max_position_embeddings", None) or math.inf
+    for name, layer in model.named_modules():
+        # RoBERTa and its kin count positions from behind their padding index.
+        if name.endswith("position_embeddings") and getattr(layer, "padding_idx", None) is not None:
+            positions = layer.num_embeddings - layer.padding_idx - 1
+    # A tokenizer that was saved without a limit has one of 10^30.
+    return min(tokenizer.model_max_length, positions)
+
+
 def unknown_words(tokenizer: Any, text: str) -> tuple[str, ...]:
     """The words of a text that no tokens stand for: those that become the unknown token, another special one, or nothing.
 
@@ -136,3 +148,17 @@ def marks_around(tokenizer: Any, **sample: str) -> tuple[list[int], list[int]]:
     return marked[:start], marked[start + len(plain) :]
 
 
+def require_finite(model: Any) -> None:
+    """Checks the weights of a model.
+
+    Raises:
+        CheckpointError: some are no numbers.
+    """
+    broken = [name for name, value in model.named_parameters() if not value.isfinite().all()]
+    if broken:
+        raise CheckpointError(
+            "the model's weights are not all finite numbers",
+            where=type(model).__name__,
+            got=f"NaN or infinity in {', '.join(broken[:5])}",
+            fix="take another model; this one can score nothing",
+        )

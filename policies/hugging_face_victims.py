@@ -20,10 +20,20 @@ import torch
 from torch import Tensor
 
 from envs.core.config import check
-from envs.core.errors import CheckpointError, ConfigError, DataError
+from envs.core.errors import ConfigError, DataError
 from policies.chat.model import Chat
 from policies.hugging_face_slots import SLOT, SlottedPrompt, default_template
-from policies.hugging_face_tokens import ANY, InputRules, ends_of, marks_around, reply_end, searchable, unknown_words
+from policies.hugging_face_tokens import (
+    ANY,
+    InputRules,
+    ends_of,
+    longest_input,
+    marks_around,
+    reply_end,
+    require_finite,
+    searchable,
+    unknown_words,
+)
 
 _SAMPLE = "a"
 
@@ -54,7 +64,7 @@ class HuggingFaceVictim:
         self.model, self.tokenizer, self.input_length = model.eval().requires_grad_(False), tokenizer, length
         self.end, self.rules = end, rules
         check(self, "input_length", length >= 1, "at least 1")
-        _require_finite(model)
+        require_finite(model)
         self.end_ids = ends_of(tokenizer, model)
         self.end_id = reply_end(tokenizer, self.end_ids)
         embedding = model.get_input_embeddings()
@@ -176,7 +186,7 @@ class HuggingFaceVictim:
             The reply's tokens without its end, and whether it ended.
         """
         generator, reply = torch.Generator().manual_seed(seed), list[int]()
-        step = self._steps(read)
+        step = self.steps(read)
         with torch.inference_mode():
             while len(reply) < num_tokens:
                 logits_V = step(reply)
@@ -190,6 +200,16 @@ class HuggingFaceVictim:
                 reply.append(word)
         return reply, False
 
+    def read_text(self, text: str) -> list[int] | None:
+        """The tokens that the model reads of a text in the first slot, the others empty; None where they are too many."""
+        read = self._read_texts([text])
+        longest = longest_input(self.tokenizer, self.model)
+        return read if 0 < len(read) < longest else None
+
+    def _read_texts(self, texts: Sequence[str]) -> list[int]:
+        """The tokens that the model reads of texts in slots; slots without a text are empty."""
+        raise NotImplementedError
+
     def _read(self, ids: Sequence[int]) -> list[int]:
         """The tokens that the model reads of an input."""
         raise NotImplementedError
@@ -198,7 +218,7 @@ class HuggingFaceVictim:
         """`typed` of many inputs."""
         raise NotImplementedError
 
-    def _steps(self, read: Sequence[int]) -> Callable[[list[int]], Tensor]:
+    def steps(self, read: Sequence[int]) -> Callable[[list[int]], Tensor]:
         """From the beginning of a reply to the logits (V,) of its next token, float32; each call has one token more."""
         raise NotImplementedError
 
@@ -245,11 +265,14 @@ class HuggingFaceSeq2Seq(HuggingFaceVictim):
     def _read(self, ids: Sequence[int]) -> list[int]:
         return [*self._before, *ids, *self._after]
 
-    def _typed(self, rows: Sequence[Sequence[int]]) -> list[list[int]]:
-        typed: list[list[int]] = self.tokenizer([self.slot_texts(ids)[0] for ids in rows]).input_ids
-        return typed
+    def _read_texts(self, texts: Sequence[str]) -> list[int]:
+        read: list[int] = self.tokenizer(texts[0]).input_ids
+        return read
 
-    def _steps(self, read: Sequence[int]) -> Callable[[list[int]], Tensor]:
+    def _typed(self, rows: Sequence[Sequence[int]]) -> list[list[int]]:
+        return [self._read_texts(self.slot_texts(ids)) for ids in rows]
+
+    def steps(self, read: Sequence[int]) -> Callable[[list[int]], Tensor]:
         source_1N = torch.tensor([read], device=self.embedding_VE.device)
         known = {"encoder_outputs": self.model.get_encoder()(input_ids=source_1N), "past": None}
 
@@ -345,14 +368,15 @@ class HuggingFaceCausal(HuggingFaceVictim):
         texts: list[str] = self.tokenizer.batch_decode(slots, clean_up_tokenization_spaces=False)
         return texts
 
-    def chat(self, ids: Sequence[int]) -> Chat:
-        """The messages with an input typed into them."""
-        return self._slots.chat(self.slot_texts(ids))
-
     def _read(self, ids: Sequence[int]) -> list[int]:
         read = list(self._pieces[0])
         for slot, piece in enumerate(self._pieces[1:]):
             read += [*ids[self._ends[slot] : self._ends[slot + 1]], *piece]
+        return read
+
+    def _read_texts(self, texts: Sequence[str]) -> list[int]:
+        text = self._slots.text([*texts, *[""] * (self._slots.num_slots - len(texts))])
+        read: list[int] = self.tokenizer(text, add_special_tokens=False).input_ids
         return read
 
     def _typed(self, rows: Sequence[Sequence[int]]) -> list[list[int]]:
@@ -360,7 +384,7 @@ class HuggingFaceCausal(HuggingFaceVictim):
         typed: list[list[int]] = self.tokenizer(texts, add_special_tokens=False).input_ids
         return typed
 
-    def _steps(self, read: Sequence[int]) -> Callable[[list[int]], Tensor]:
+    def steps(self, read: Sequence[int]) -> Callable[[list[int]], Tensor]:
         past: list[Any] = [None]
 
         def step(reply: list[int]) -> Tensor:
@@ -371,14 +395,3 @@ class HuggingFaceCausal(HuggingFaceVictim):
             return logits_V
 
         return step
-
-
-def _require_finite(model: Any) -> None:
-    broken = [name for name, value in model.named_parameters() if not value.isfinite().all()]
-    if broken:
-        raise CheckpointError(
-            "the model's weights are not all finite numbers",
-            where=type(model).__name__,
-            got=f"NaN or infinity in {', '.join(broken[:5])}",
-            fix="take another model; this one can score nothing",
-        )

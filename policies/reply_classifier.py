@@ -10,7 +10,8 @@ import torch
 
 from envs.core.errors import ConfigError
 from envs.core.registry import nearest
-from policies.hugging_face import longest_input, read_pretrained
+from policies.hugging_face import read_pretrained
+from policies.hugging_face_tokens import longest_input
 
 
 class ReplyClassifier:

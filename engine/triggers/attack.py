@@ -100,7 +100,7 @@ class TriggerSearch:
         else:
             goal = Goal(PlainScorer(victim, objective, input_model), self.is_hit)
         if isinstance(victim, RuledVictim) and method.searches_words:
-            goal = Goal(RuledScorer(goal.scorer, victim), self.is_hit, allowed_inputs(victim))
+            goal = Goal(RuledScorer(goal.scorer, victim), self.is_hit, allowed_inputs(victim, self._likely_inputs()))
         self.method = method.bind(goal)
         self.finder = BatchFinder(batch_size, "searches")
 
@@ -119,6 +119,13 @@ class TriggerSearch:
             "batch_size": str(self.finder.size),
         }
         return "\n".join([f"{type(self).__name__}(", *(f"  {name}: {part}" for name, part in parts.items()), ")"])
+
+    def _likely_inputs(self) -> Callable[[int], Tensor] | None:
+        """Inputs that the judge finds likely, where a hit limits the input and the judge can draw them (paper, section 5)."""
+        draw = getattr(self.input_model, "draw", None)
+        if draw is None or not self.hit.limits_input:
+            return None
+        return lambda seed: draw([seed], self.victim.input_length, self.victim.searchable_V)[0]
 
     def is_hit(self, reading: Reading) -> bool:
         """Whether a reading is a hit as wanted."""

@@ -161,8 +161,26 @@ def random_targets(
         num: targets wanted; fewer where so few words form fewer sequences.
         longest: words of the longest reply of the model, where those are fewer than 8.
     """
-    longest = min(longest, LONGEST_RANDOM)
     words = vocabulary.words[len(SPECIALS) :][:FREQUENT_WORDS]
+    return random_words(words, seed, outside(vocabulary), num, longest=longest)
+
+
+def random_words(
+    words: Sequence[str], seed: int, unknown: Unknown, num: int = NUM_TARGETS, *, longest: int = LONGEST_RANDOM
+) -> TargetList:
+    """Sequences of given words, drawn as those of `random_targets`.
+
+    Args:
+        words: to draw from.
+        seed: master seed.
+        unknown: what the model cannot say.
+        num: targets wanted.
+        longest: words of the longest.
+    """
+    words = [word for word in words if not unknown((word,))]
+    if not words:
+        return TargetList("random", ())
+    longest = min(longest, LONGEST_RANDOM)
     num = min(num, sum(len(words) ** length for length in range(1, longest + 1)))
 
     def drawn() -> Iterator[tuple[str, ...]]:
@@ -171,7 +189,17 @@ def random_targets(
             chosen = generator.integers(len(words), size=generator.integers(1, longest + 1))
             yield tuple(words[i] for i in chosen.tolist())
 
-    return _collect("random", drawn(), outside(vocabulary), never, num)
+    return _collect("random", drawn(), unknown, never, num)
+
+
+def said_by_itself(replies: Iterable[str], num: int = NUM_TARGETS) -> TargetList:
+    """What a model of tokens says by itself, each reply as it is written.
+
+    Args:
+        replies: read no further than needed.
+        num: most targets.
+    """
+    return _collect("normal", ((reply,) for reply in replies), lambda words: (), never, num)
 
 
 def from_file(

@@ -9,7 +9,7 @@ stand at such an input (where gcg finds no allowed swap) and never returns it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
@@ -21,7 +21,7 @@ from engine.triggers.goal import Initial
 from engine.triggers.objective import TriggerObjective
 from engine.triggers.scorer import Incumbent, Scorer, Swaps, Victim
 from envs.core.errors import ConfigError
-from envs.core.seeds import stream
+from envs.core.seeds import derive_seed, stream
 
 _DRAWN, _ROUNDS = 64, 16
 """Inputs that are drawn at once until one is allowed, and how often."""
@@ -120,8 +120,12 @@ class RuledScorer:
                 self._refused[key] = number
 
 
-def allowed_inputs(victim: RuledVictim) -> Initial:
-    """Inputs that a victim allows: its own start, else drawn uniformly until one is.
+def allowed_inputs(victim: RuledVictim, likely: Callable[[int], Tensor] | None = None) -> Initial:
+    """Inputs that a victim allows: its own start, else drawn until one is.
+
+    Args:
+        victim: the model.
+        likely: draws an input (N,) by a seed; uniformly when None.
 
     Raises:
         ConfigError: the start is not allowed, or none of many that were drawn is.
@@ -134,6 +138,11 @@ def allowed_inputs(victim: RuledVictim) -> Initial:
         raise ConfigError("the text to start from gives other tokens where it stands in the prompt", got=str(own), fix=fix)
 
     def drawn(seed: int) -> Tensor:
+        for number in range(_ROUNDS if likely else 0):
+            assert likely is not None
+            ids_N = likely(derive_seed(seed, "likely", number))
+            if bool(victim.allows(ids_N[None])[0]):
+                return ids_N
         generator = stream(seed, "uniform")
         # The first is what a search without rules starts from.
         tried_RN = generator.integers(len(words), size=(1, length))

@@ -3,16 +3,20 @@
 An answer is drawn token by token from the softmax of the logits alone: what a `generation_config` sets beside the ends (a
 repetition penalty, top-p) is not applied, for a temperature says all of a `ChatDecoding`. Every chat draws from a generator of
 its own seed. With `batch_size` 1 no chat is padded and nothing depends on its company; larger batches are padded at the left
-(answers) and at the right (scores), and are equal up to the rounding of their sums.
+(answers) and at the right (scores), and are equal up to the rounding of their sums. Replies to the same messages, such as the
+choices of a game or the candidates of a ranking, share one reading of them.
 
     B chats, P tokens before an answer, T tokens of an answer, V tokens of the vocabulary
 """
 
 from __future__ import annotations
 
+import copy
 import inspect
 import logging
 from collections.abc import Callable, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, TypeVar
 
 import torch
@@ -76,7 +80,11 @@ class LocalChatModel:
                 got = f"{len(before)} + {len(reply)} tokens, and it reads {self.prompts.longest:,.0f}"
                 fix = "score less, or take a model that reads more"
                 raise ConfigError("messages and reply are longer than the model reads", where=self.name, got=got, fix=fix)
-        return self._in_pieces(self._scored, pairs)
+        # Neighbours that answer the same, as the choices of a game do, share one reading of it.
+        scores: list[ReplyScore] = []
+        for before, answers in groupby(pairs, key=itemgetter(0)):
+            scores += self._answers_scored(before, [reply for _, reply in answers])
+        return scores
 
     @torch.inference_mode()
     def _answered(self, asked: Sequence[tuple[list[int], int]], decoding: ChatDecoding) -> list[Answer]:
@@ -113,20 +121,28 @@ class LocalChatModel:
         ]
 
     @torch.inference_mode()
-    def _scored(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[ReplyScore]:
-        longest = max(len(before) + len(reply) for before, reply in pairs)
-        # What stands behind a reply is never read by it, so that nothing has to be masked.
-        rows = [[*before, *reply] for before, reply in pairs]
-        filled = [row + [self.prompts.end_ids[0]] * (longest - len(row)) for row in rows]
-        kept = longest - min(len(before) for before, _ in pairs) + 1
-        logits_BTV = self.model(input_ids=self._tensor(filled), use_cache=False, **self._logits_of_the_last(kept)).logits
-        start = longest - logits_BTV.shape[1]
-        scores = []
-        for logits_TV, (before, reply) in zip(logits_BTV, pairs, strict=True):
-            own_TV = logits_TV[len(before) - 1 - start : len(before) + len(reply) - 1 - start].float().log_softmax(-1)
-            nats = own_TV.gather(1, torch.tensor(reply, device=own_TV.device)[:, None]).sum(dtype=torch.float64)
-            scores.append(ReplyScore(min(float(nats), 0.0), len(reply)))
-        return scores
+    def _answers_scored(self, before: list[int], replies: Sequence[list[int]]) -> list[ReplyScore]:
+        read = self.model(input_ids=self._tensor([before]), use_cache=True, **self._logits_of_the_last(1))
+        first_1V, cache = read.logits[:, -1], read.past_key_values
+
+        def scored(piece: Sequence[list[int]]) -> list[ReplyScore]:
+            # What stands behind a reply is never read by it, so that nothing has to be masked.
+            longest = max(map(len, piece))
+            filled = [reply[:-1] + [self.prompts.end_ids[0]] * (longest - len(reply)) for reply in piece]
+            logits_BTV = first_1V[:, None].expand(len(piece), -1, -1)
+            if longest > 1:
+                known = copy.deepcopy(cache)
+                known.batch_repeat_interleave(len(piece))
+                rest_BTV = self.model(input_ids=self._tensor(filled), past_key_values=known, use_cache=True).logits
+                logits_BTV = torch.cat([logits_BTV, rest_BTV], dim=1)
+            found = []
+            for logits_TV, reply in zip(logits_BTV, piece, strict=True):
+                own_TV = logits_TV[: len(reply)].float().log_softmax(-1)
+                nats = own_TV.gather(1, torch.tensor(reply, device=own_TV.device)[:, None]).sum(dtype=torch.float64)
+                found.append(ReplyScore(min(float(nats), 0.0), len(reply)))
+            return found
+
+        return self._in_pieces(scored, replies)
 
     def _logits_of_the_last(self, num: int) -> dict[str, int]:
         """Asks for the logits of the last positions alone, which are the most memory, of a model that can be asked so."""

@@ -22,7 +22,7 @@ from envs.candidates.groups import Context
 from envs.core.errors import CheckpointError
 from envs.pairs.turns import Utterance
 from envs.pairs.written import detokenise
-from policies.hugging_face import longest_input
+from policies.hugging_face_tokens import longest_input
 from policies.ranker import Pair
 
 Read = dict[str, list[int]]

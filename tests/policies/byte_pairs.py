@@ -39,8 +39,8 @@ def byte_tokenizer(num_tokens: int = 320) -> Any:
     return tokenizer
 
 
-def byte_model(seed: int = 0) -> tuple[Any, Any]:
-    """A random model of two ends, and its tokenizer."""
+def byte_model(seed: int = 0, *, ends: float = 0.0) -> tuple[Any, Any]:
+    """A random model of two ends, and its tokenizer; the higher `ends`, the likelier it ends a turn."""
     import transformers
 
     tokenizer = byte_tokenizer()
@@ -53,6 +53,7 @@ def byte_model(seed: int = 0) -> tuple[Any, Any]:
         for parameter in model.parameters():
             if parameter.dim() > 1:
                 parameter.normal_(0, 0.6, generator=generator)
+        model.transformer.ln_f.bias.copy_(ends * model.transformer.wte.weight[TURN_ID])
     model.generation_config.eos_token_id = [END_ID, TURN_ID]
     model.generation_config.pad_token_id = END_ID
     return model, tokenizer

@@ -18,6 +18,11 @@ NORMAL, NORMAL_SAMPLED, MAL, RANDOM = LISTS = ("normal", "normal-sampled", "mal"
 """Targets that need no file."""
 
 
+def is_hugging_face(model: str) -> bool:
+    """Whether a model is named as one of Hugging Face's library."""
+    return model.startswith((HUGGING_FACE, GGUF))
+
+
 def require_method(name: str) -> None:
     """Checks the name of a method of search; whether a file of one's own holds one is found out when it is loaded.
 
@@ -80,19 +85,23 @@ class SearchingConfig(ShardedConfig):
     """How targets are searched for, whichever they are."""
 
     lm: str = ""
-    """Run or checkpoint folder of a language model that judges inputs (parley train lm); without one no io type is read."""
+    """Run of a language model that judges inputs (parley train lm), hf:FOLDER for a Hugging Face model; for io types."""
     method: str = "gibbs-enum"
     """gibbs-enum, random, hotflip, gcg, beam, relaxation, or path/file.py:Class."""
     limit: NumItemsOrAll = 500
     """At most so many targets; 0 for all. Of normal and random lists the first, of others the seed's choice."""
     corpus: str = ""
-    """Corpus whose test sources the normal targets answer; the one that the model was fitted to when empty."""
+    """Corpus whose test sources the normal targets answer, and whose test pairs set a Hugging Face model's thresholds."""
     search: SearchSettings = field(default_factory=SearchSettings)
     """How long a search goes on, and how much it tries."""
     objective: ObjectiveSettings = field(default_factory=ObjectiveSettings)
     """What is minimised."""
     engine: TriggerEngineSettings = field(default_factory=TriggerEngineSettings)
     """How the work is done."""
+    hugging_face: HuggingFaceSettings = field(default_factory=HuggingFaceSettings)
+    """How a Hugging Face model is asked."""
+    success: SuccessSettings = field(default_factory=SuccessSettings)
+    """When the reply of a Hugging Face model to what was typed is a success."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -111,10 +120,6 @@ class TriggerConfig(SearchingConfig):
     """Wanted hits: o-greedy, or o- or io-sample-avg or -min-kK, K = 1, 2, ...; the others are read off the same inputs."""
     strict: bool = False
     """Refuse targets that the model cannot say, for a word or their length, instead of skipping and counting them."""
-    hugging_face: HuggingFaceSettings = field(default_factory=HuggingFaceSettings)
-    """How a Hugging Face model is asked."""
-    success: SuccessSettings = field(default_factory=SuccessSettings)
-    """When the reply of a Hugging Face model to what was typed is a success."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -126,4 +131,4 @@ class TriggerConfig(SearchingConfig):
     @property
     def is_hugging_face(self) -> bool:
         """Whether the model is one of Hugging Face's library."""
-        return self.model.startswith((HUGGING_FACE, GGUF))
+        return is_hugging_face(self.model)

@@ -16,14 +16,13 @@ import numpy as np
 
 from engine.jobs.checkpoints import require_word_model
 from engine.jobs.responders.seq2seq import lm_command
-from engine.jobs.triggers.config import HuggingFaceSettings, TriggerConfig
+from engine.jobs.triggers.config import HuggingFaceSettings, TriggerConfig, is_hugging_face
 from engine.metrics.triggers.hits import T_IN, T_OUT
 from engine.runtime.shared import SharedArrays
 from engine.triggers.target_pairs import has_prompts
 from envs.core.errors import CheckpointError, ConfigError
-from envs.storage.copies import fetched_file, fetched_model
+from envs.storage.copies import fetched_model
 from envs.storage.places import HUGGING_FACE
-from policies.chat.addresses import GGUF
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from engine.triggers.scorer import TextVictim
     from envs.pairs.vocabulary import PairVocabulary
     from policies.checkpoint import ModelFormat
+    from policies.hugging_face_judges import HuggingFaceInputModel
     from policies.hugging_face_victims import HuggingFaceCausal, HuggingFaceSeq2Seq
     from policies.reply_classifier import ReplyClassifier
     from policies.seq2seq.model import LanguageModel, Seq2Seq
@@ -103,17 +103,15 @@ class HuggingFaceFolder:
         from policies.hugging_face_tokens import InputRules
 
         if self._loaded is None:
-            asked, name = self.settings, self.name.partition(":")[2]
-            file = fetched_file(name) if self.name.startswith(GGUF) else None
+            asked = self.settings
             forbidden = tuple(text.strip() for text in asked.forbidden.split(",") if text.strip())
             self._loaded = load_hugging_face(
-                file.parent if file else fetched_model(name),
+                self.name,
                 asked.length,
                 template=template_of(asked.template, has_prompts=self.has_prompts),
                 prompt="" if self.has_prompts else None,
                 end=asked.end,
                 rules=InputRules(typed=asked.typed, ascii=asked.ascii, forbidden=forbidden, start=asked.start),
-                gguf_file=file.name if file else None,
             )
         return self._loaded.to(device)
 
@@ -160,8 +158,8 @@ class Models:
 
 def models_of(config: TriggerConfig) -> dict[str, str]:
     """The models of a search by the setting that names each."""
-    name = config.model.partition(":")[2] if config.is_hugging_face else config.model
-    return {"model": name, "lm": config.lm}
+    named = {"model": config.model, "lm": config.lm}
+    return {setting: name.partition(":")[2] if is_hugging_face(name) else name for setting, name in named.items()}
 
 
 def open_models(config: TriggerConfig) -> Models:
@@ -227,21 +225,40 @@ def _judge_fix(victim: StoredNetwork, provenance: Mapping[str, Any], data_root: 
 
 
 def _hugging_face(config: TriggerConfig) -> Models:
-    from engine.triggers.hits import HitType, Thresholds
+    from engine.jobs.triggers.measured import measured_thresholds
 
     folder = HuggingFaceFolder(config.model, config.hugging_face, has_prompts(config.targets))
-    if config.lm or HitType.parse(config.hit).limits_input:
-        raise ConfigError(
-            "no language model of ours has the tokens of a Hugging Face model, so its inputs cannot be judged",
-            got=f"--hit {config.hit}, --lm {config.lm!r}",
-            fix="leave out --lm and take --hit o-greedy or one of o-sample-min-k1, o-sample-avg-k1, ...",
-        )
     # What is wrong with it is said before a run is made.
-    if folder.load("cpu").rules.start:
+    victim = folder.load("cpu")
+    if victim.rules.start:
         # So is a start that does not fit.
-        _ = folder.load("cpu").start_ids
+        _ = victim.start_ids
     classifier(config)
-    return Models(folder, None, Thresholds(t_out=config.objective.t_out), {})
+    return Models(folder, None, measured_thresholds(victim, input_model(config, victim), config), {})
+
+
+def input_model(config: TriggerConfig, victim: HuggingFaceSeq2Seq | HuggingFaceCausal) -> HuggingFaceInputModel | None:
+    """What judges the inputs of a Hugging Face model: itself, or another one with the same tokens; None where nothing does.
+
+    Raises:
+        ConfigError: it is no such model, or has other tokens.
+        CheckpointError: there is none.
+    """
+    from policies.hugging_face import read_model
+    from policies.hugging_face_judges import HuggingFaceInputModel
+
+    if not config.lm:
+        return None
+    if config.lm == config.model:
+        judge = HuggingFaceInputModel(victim.model, victim.tokenizer)
+    elif is_hugging_face(config.lm):
+        tokenizer, model = read_model(config.lm)
+        judge = HuggingFaceInputModel(model.to(victim.embedding_VE.device), tokenizer)
+    else:
+        fix = f"--lm {config.model}, or another Hugging Face model with the same tokenizer"
+        raise ConfigError("no language model of ours has the tokens of a Hugging Face model", got=f"--lm {config.lm}", fix=fix)
+    judge.require_same_tokens(victim.tokenizer, len(victim.embedding_VE))
+    return judge
 
 
 def classifier(config: TriggerConfig, device: str = "cpu") -> ReplyClassifier | None:

@@ -150,7 +150,7 @@ class Search(Job[TriggerConfig, Wanted, Wanted]):
         from engine.triggers.catalogue import make_method
         from engine.triggers.hits import HitType
 
-        sampled = not config.is_hugging_face or config.objective.t_out is not None
+        sampled = not config.is_hugging_face or config.objective.t_out is not None or bool(config.corpus)
         kinds = read_types(HitType.parse(config.hit), sampled=sampled, judged=bool(config.lm))
         typed = [VERIFIED, REFUSED] if config.is_hugging_face and make_method(config.method).searches_words else []
         typed += [SAMPLED] if typed and config.success.samples else []

@@ -21,7 +21,7 @@ from engine.jobs.sharded import session
 from engine.jobs.tables import TABLE_FILE
 from engine.jobs.triggers.config import MAL as MAL_TARGETS
 from engine.jobs.triggers.config import NORMAL as NORMAL_TARGETS
-from engine.jobs.triggers.config import NORMAL_SAMPLED, SearchingConfig, TriggerConfig
+from engine.jobs.triggers.config import NORMAL_SAMPLED, SearchingConfig, TriggerConfig, is_hugging_face
 from engine.jobs.triggers.config import RANDOM as RANDOM_TARGETS
 from engine.jobs.triggers.search import SEARCH
 from engine.metrics.statistics import Estimate
@@ -42,6 +42,8 @@ from envs.storage.places import display_path, local_copy
 
 GREEDY, SAMPLED, SAMPLED_IO = "o-greedy", "o-sample-min-k1", "io-sample-min-k1"
 """What the lists are searched for; the paper reads the other types off the same inputs."""
+OWN = "own"
+"""Stands for each model as the judge of its own inputs."""
 RELAXATION = "relaxation"
 """The method whose table is laid out as the paper's table 1."""
 ATTENTIONS = "attentions"
@@ -53,9 +55,9 @@ class SearchTableConfig(SearchingConfig):
     """Which models are to say what."""
 
     model: str = "runs/seq2seq"
-    """Run or checkpoint folders of the searched models, separated by commas."""
+    """Run or checkpoint folders of the searched models, or hf:FOLDER or gguf:FILE, separated by commas."""
     lm: str = ""
-    """The same of the language model that judges inputs; without one the list mal-io is left out."""
+    """The same of the model that judges inputs ("own": each Hugging Face model its own); without one mal-io is left out."""
     lists: str = ",".join(LISTS)
     """Lists to search for, separated by commas; those measured in the same folder before stay in the table."""
     limit: NumItemsOrAll = 100
@@ -79,13 +81,14 @@ class SearchTableConfig(SearchingConfig):
 
 def model_labels(models: str) -> dict[str, str]:
     """What the models of a list are called, and where they lie: by their folders, numbered where two are called alike."""
-    folders = [local_copy(model) for model in _names(models)]
+    folders = [local_copy(model.partition(":")[2] if is_hugging_face(model) else model) for model in _names(models)]
     names = [(folder.parent if folder.name == CHECKPOINT else folder).resolve().name.replace(".", "-") for folder in folders]
     seen: Counter[str] = Counter()
     labels = {}
-    for name, folder in zip(names, folders, strict=True):
+    for name, folder, model in zip(names, folders, _names(models), strict=True):
         seen[name] += 1
-        labels[f"{name}-{seen[name]}" if names.count(name) > 1 else name] = display_path(folder)
+        kind = model.partition(":")[0] + ":" if is_hugging_face(model) else ""
+        labels[f"{name}-{seen[name]}" if names.count(name) > 1 else name] = kind + display_path(folder)
     return labels
 
 
@@ -97,9 +100,19 @@ def _unjudged(config: SearchTableConfig) -> str:
 
 
 def _attention(model: str) -> str:
+    """The kind of attention of one of Parley's networks; nothing of others, whose figures nobody has published."""
+    if is_hugging_face(model):
+        return ""
     from policies.seq2seq.checkpoints import load_seq2seq
 
     return load_seq2seq(require_checkpoint(model, "--model", "parley train seq2seq")).sizes.attention
+
+
+def _judge(config: SearchTableConfig, model: str) -> str:
+    """What judges the inputs of a model."""
+    if config.relaxed:
+        return ""
+    return model if config.lm == OWN else config.lm
 
 
 def _stage(label: str, listed: str) -> str:
@@ -147,10 +160,10 @@ class SearchTable(Composite[SearchTableConfig, SearchTableConfig, SearchTableCon
             MAL_IO: {"targets": MAL_TARGETS, "hit": SAMPLED_IO},
             RANDOM: {"targets": RANDOM_TARGETS, "hit": sampled},
         }
-        how = shared(config, SearchingConfig) | {"lm": "" if config.relaxed else config.lm}
+        how = {name: value for name, value in shared(config, SearchingConfig).items() if name != "lm"}
         lists = [name for name in LISTS if name in _names(config.lists) and not (name == MAL_IO and _unjudged(config))]
         return {
-            _stage(label, listed): (SEARCH, TriggerConfig(model=model, **wanted[listed], **how))
+            _stage(label, listed): (SEARCH, TriggerConfig(model=model, **wanted[listed], **how, lm=_judge(config, model)))
             for label, model in model_labels(config.model).items()
             for listed in lists
         }
@@ -161,9 +174,10 @@ class SearchTable(Composite[SearchTableConfig, SearchTableConfig, SearchTableCon
 
     def prepare(self, config: SearchTableConfig, path: Path, reporter: Reporter) -> SearchTableConfig:
         for model in _names(config.model):
-            require_word_model(model, "--model", "parley train seq2seq")
+            if not is_hugging_face(model):
+                require_word_model(model, "--model", "parley train seq2seq")
         why = _unjudged(config)
-        if not why:
+        if not why and config.lm != OWN and not is_hugging_face(config.lm):
             require_word_model(config.lm, "--lm", "parley train lm")
         if not self.stages(config, path):
             raise ConfigError(f"the list mal-io is left out: {why}", fix="name further --lists")

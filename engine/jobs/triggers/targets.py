@@ -9,10 +9,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.jobs.triggers.config import LISTS, MAL, NORMAL, NORMAL_SAMPLED, RANDOM, TriggerConfig
+from engine.jobs.triggers.measured import own_replies
 from engine.jobs.triggers.models import HuggingFaceFolder, Models
 from engine.store.documents import plain, write_document
 from engine.triggers.target_pairs import read_pairs
-from engine.triggers.targets import Skipped, Target, TargetList, beyond, from_file, malicious, normal, outside, random_targets
+from engine.triggers.targets import (
+    FREQUENT_WORDS,
+    Skipped,
+    Target,
+    TargetList,
+    beyond,
+    from_file,
+    malicious,
+    normal,
+    outside,
+    random_targets,
+    random_words,
+    said_by_itself,
+)
 from envs.core.config import difference
 from envs.core.errors import CheckpointError, ConfigError, DataError, RunError
 from envs.core.registry import nearest
@@ -113,11 +127,12 @@ def _make(config: TriggerConfig, models: Models) -> TargetList:
 
 def _of_tokens(config: TriggerConfig, folder: HuggingFaceFolder) -> TargetList:
     """Targets for a model whose words are tokens; those of a file as they are written."""
+    from policies.hugging_face_judges import frequent_words
     from policies.hugging_face_tokens import unknown_words
     from policies.hugging_face_victims import HuggingFaceCausal
 
-    if config.targets in LISTS and config.targets != MAL:
-        fix = "--targets mal, or a file with one sentence a line"
+    if config.targets == NORMAL_SAMPLED or (config.targets == NORMAL and not config.corpus):
+        fix = "--targets normal with --corpus NAME, mal, random, or a file"
         raise ConfigError(f"there is no {config.targets} list for a Hugging Face model", got=config.model, fix=fix)
     victim = folder.load("cpu")
 
@@ -129,6 +144,11 @@ def _of_tokens(config: TriggerConfig, folder: HuggingFaceFolder) -> TargetList:
 
     if config.targets == MAL:
         return malicious(unknown, too_long=too_long)
+    if config.targets == NORMAL:
+        return said_by_itself(own_replies(victim, config), *_wanted(config))
+    if config.targets == RANDOM:
+        words = frequent_words(victim.tokenizer, len(victim.embedding_VE), FREQUENT_WORDS)
+        return random_words(words, config.seed, unknown, *_wanted(config))
     if folder.has_prompts:
         assert isinstance(victim, HuggingFaceCausal), "others take no prompts"
         prompted: HuggingFaceCausal = victim

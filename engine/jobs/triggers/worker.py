@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from engine.jobs.sharded import Sharded, Tally, spread
 from engine.jobs.triggers.config import MAL, TriggerConfig
-from engine.jobs.triggers.models import Models
+from engine.jobs.triggers.models import Models, input_model
 from engine.jobs.triggers.verification import UNVERIFIED, verifier
 from engine.metrics.rows import finished
 from engine.metrics.triggers.hits import PROJECTED, is_hit, kinds
@@ -161,14 +161,20 @@ class SearchWorker(TurnWorker[Target, Rows]):
 
         self.config, self.thresholds = config, models.thresholds
         wanted, settings = HitType.parse(config.hit), config.objective
-        sampled, judged = models.thresholds.t_out is not None, models.lm is not None
+        sampled, judged = models.thresholds.t_out is not None, bool(config.lm)
         self.types = read_types(wanted, sampled=sampled, judged=judged)
         self.victim = models.load(config.device, unknown=config.engine.unknown)
         objective = wanted.objective(
             models.thresholds, lm_weight=settings.lm_weight, satisfied_weight=settings.satisfied_weight
         )
+        judge = input_model(config, cast("HuggingFaceCausal", self.victim)) if config.is_hugging_face else None
         self._compose = partial(
-            TriggerSearch, hit=wanted, thresholds=models.thresholds, objective=objective, batch_size=config.engine.batch_size
+            TriggerSearch,
+            input_model=judge,
+            hit=wanted,
+            thresholds=models.thresholds,
+            objective=objective,
+            batch_size=config.engine.batch_size,
         )
         self._verifier = verifier(config, self.victim)
         self.search = self._composed(self.victim)

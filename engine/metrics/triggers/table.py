@@ -76,9 +76,11 @@ def figures_of(corpus: str, attention: str, relaxed: str | None = None) -> Figur
 
     Args:
         corpus: a key of `published_he2018.HIT_RATES`, or any other name.
-        attention: of the model, as `Seq2SeqSizes.attention`; "none" is the paper's last-h.
+        attention: of the model, as `Seq2SeqSizes.attention`; "none" is the paper's last-h, nothing another kind of model.
         relaxed: as in `search_table`.
     """
+    if not attention:
+        return None
     if relaxed is not None:
         return RELAXED[relaxed] if corpus == "ubuntu" and attention != "none" else None
     return HIT_RATES.get(corpus, {}).get("last-h" if attention == "none" else "attention")

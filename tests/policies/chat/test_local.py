@@ -97,8 +97,8 @@ def test_a_score_is_the_log_probability_of_the_reply_alone(batch_size: int) -> N
 
 
 def test_memory_that_runs_out_halves_the_batch_for_good() -> None:
-    model = tiny(4)
-    wanted, forward, sizes = tiny().score(CHATS, ["oh"] * 4), model.model.forward, []
+    model, asked = tiny(4), (CHATS[:1] * 4, ["oh oh", "there", "oh", "you oh"])
+    wanted, forward, sizes = tiny().score(*asked), model.model.forward, []
 
     def small(input_ids: torch.Tensor, **more: Any) -> Any:
         sizes.append(len(input_ids))
@@ -107,9 +107,10 @@ def test_memory_that_runs_out_halves_the_batch_for_good() -> None:
         return forward(input_ids=input_ids, **more)
 
     model.model.forward = small
-    assert [score.nats for score in model.score(CHATS, ["oh"] * 4)] == pytest.approx([score.nats for score in wanted], rel=1e-5)
-    model.score(CHATS, ["oh"] * 4)
-    assert sizes == [4, 2, 2, 2, 2]
+    assert [score.nats for score in model.score(*asked)] == pytest.approx([score.nats for score in wanted], rel=1e-5)
+    model.score(*asked)
+    # The messages are read once for all replies to them.
+    assert sizes == [1, 4, 2, 2, 1, 2, 2]
 
 
 def test_a_saved_model_is_found_by_its_address(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from transformers import AutoModel, AutoTokenizer
 from envs.candidates.groups import Context
 from envs.core.errors import CheckpointError
 from envs.pairs.turns import Utterance
-from policies.hugging_face import longest_input
+from policies.hugging_face_tokens import longest_input
 from policies.rankers import load_ranker
 from policies.ranking.encoders import BiEncoder, CrossEncoder
 from policies.ranking.hugging_face import load_hugging_face_ranker

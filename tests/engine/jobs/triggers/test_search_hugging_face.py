@@ -16,7 +16,7 @@ from engine.jobs.triggers.search import SEARCH
 from engine.store.run_folder import RunFolder
 from engine.triggers.targets import TEMPLATES, prototypes
 from envs.core.errors import CheckpointError, ConfigError, DataError
-from policies.hugging_face_victims import HuggingFaceCausal
+from policies.hugging_face_victims import HuggingFaceSeq2Seq
 from tests.engine.jobs.made_up import rows
 from tests.engine.jobs.triggers.searches import EFFORT, search, write_targets
 from tests.engine.triggers.made_up import crowd
@@ -112,10 +112,10 @@ def test_greedy_hits_need_no_threshold_and_are_then_the_only_ones_read(tmp_path:
 def test_how_many_inputs_fit_into_memory_is_found_out_once_and_not_in_every_shard(
     tmp_path: Path, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = asked(folders["gpt2"], "mal", engine=TriggerEngineSettings(batch_size=4), shard_size=2)
+    config = asked(folders["t5"], "mal", engine=TriggerEngineSettings(batch_size=4), shard_size=2)
     config = replace(config, search=replace(EFFORT, candidates=8))
     run(config, tmp_path / "whole", Silent())
-    refused = crowd(monkeypatch, HuggingFaceCausal, most=3)
+    refused = crowd(monkeypatch, HuggingFaceSeq2Seq, most=3)
     run(config, tmp_path / "crowded", Silent())
     assert refused == [8, 4]
     assert [row["trigger"] for row in rows(tmp_path / "crowded")] == [row["trigger"] for row in rows(tmp_path / "whole")]
@@ -125,9 +125,11 @@ def test_what_such_a_model_does_not_have_is_named(tmp_path: Path, folders: dict[
     config = asked(folders["gpt2"], write_targets(tmp_path))
     for changes, kind, message in (
         ({"lm": "runs/lm"}, ConfigError, "has the tokens of a Hugging Face model"),
+        ({"lm": f"hf:{folders['t5']}"}, ConfigError, "a model with an encoder"),
+        ({"targets": "normal-sampled"}, ConfigError, "no normal-sampled list"),
         ({"objective": ObjectiveSettings()}, ConfigError, r"objective\.t_out(.|\n)*--hit o-greedy"),
         ({"targets": "normal"}, ConfigError, "no normal list for a Hugging Face model"),
-        ({"hit": "io-sample-min-k1"}, ConfigError, "leave out --lm and take --hit o-greedy"),
+        ({"hit": "io-sample-min-k1"}, ConfigError, "name a language model with --lm"),
         ({"model": f"hf:{tmp_path}"}, CheckpointError, r"config\.json"),
     ):
         changed: Any = changes
