@@ -49,6 +49,7 @@ from envs.negotiation.own_agent import play_apart
 from envs.negotiation.scenario import Scenario
 from envs.negotiation.vocabulary import Vocabulary
 from policies.chat.addresses import is_chat_address
+from policies.chat.answers import ANSWERS_FOLDER
 from policies.chat.negotiator import ChatNegotiator, moves_of
 from policies.chat.seat import ChatSeat
 
@@ -122,6 +123,7 @@ class Roster(Sharded[Scenario]):
 
     Args:
         config: who plays whom.
+        answers: folder of the run in which chat models' answers are kept; None keeps none.
     """
 
     unit = "dialogues"
@@ -130,6 +132,7 @@ class Roster(Sharded[Scenario]):
     side_by_side_chats: ClassVar[tuple[int, int]] = (8, 32)
 
     config: MatchConfig
+    answers: Path | None = field(default=None, kw_only=True)
 
     @property
     def computes(self) -> bool:
@@ -150,8 +153,7 @@ class Roster(Sharded[Scenario]):
         """The same for any number of workers that find two shards each; a person talks to one partner at a time."""
         if people(self.config):
             return 1
-        chats = any(map(is_chat_model, (self.config.adversary, self.config.target)))
-        least, most = self.side_by_side_chats if chats else self.side_by_side
+        least, most = self.side_by_side_chats if self.chats else self.side_by_side
         alike = max(least, min(most, num_items // SHARDS))
         return alike if num_workers <= max(1, num_items // (2 * alike)) else spread(num_items, num_workers, alike)
 
@@ -193,9 +195,15 @@ class Roster(Sharded[Scenario]):
         config, words = self.config, self._words()
         told = ((config.adversary, config.tactic), (config.target, ""))
         adversary, target = (
-            make_agent(spec, words, config.temperature, device, seat=config.chat, tactic=tactic) for spec, tactic in told
+            make_agent(spec, words, config.temperature, device, seat=config.chat, tactic=tactic, answers=self.answers)
+            for spec, tactic in told
         )
         return adversary, defend(target, config.defence, config.judge, device)
+
+    @property
+    def chats(self) -> bool:
+        """Whether a chat model takes part."""
+        return any(map(is_chat_model, (self.config.adversary, self.config.target)))
 
     @property
     def game(self) -> str:
@@ -324,7 +332,8 @@ class MatchJob(Job[OneMatchConfigT, Roster, Roster]):
         match = prepared.config
         if not match.judge:
             reporter.say(NOBODY_JUDGES)
-        work_off(run, prepared, match_scenarios(match, prepared.game), match, reporter, self.title(match))
+        playing = replace(prepared, answers=run.path / ANSWERS_FOLDER) if prepared.chats else prepared
+        work_off(run, playing, match_scenarios(match, prepared.game), match, reporter, self.title(match))
         return prepared
 
     def measure(self, run: RunFolder, found: Roster) -> Summary:

@@ -62,6 +62,21 @@ def test_a_model_that_raises_loses_the_dialogues_it_raised_in(tmp_path: Path) ->
     assert all("out of order" in row["error"] and "talker.py:5" in row["error"] for row in failed)
 
 
+def test_a_run_that_was_broken_off_asks_nothing_twice(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    asked = match(talker(tmp_path, f"__import__('os').path.exists({str(gone)!r})"))
+    SELFPLAY.run(asked, tmp_path / "run", Silent())
+    played = rows(tmp_path / "run")
+    first, *_ = sorted((tmp_path / "run" / "rows").glob("*.parquet"))
+    first.unlink()
+    (tmp_path / "run" / "summary.json").unlink()
+    gone.touch()
+    SELFPLAY.run(asked, tmp_path / "run", Silent())
+    assert rows(tmp_path / "run") == played
+    failed = SELFPLAY.run(replace(asked, seed=2), tmp_path / "other", Silent())
+    assert failed.metrics["agreement"].n == 0, "nobody answers any more"
+
+
 def test_sentences_are_said_to_it_and_for_it(tmp_path: Path) -> None:
     model = talker(tmp_path)
     asked = TransferConfig(target=model, speaker=model, dialogues=4, transfer=TransferSettings(sentence="no deal", turn=1))
