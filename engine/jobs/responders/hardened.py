@@ -49,7 +49,7 @@ from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from envs.core.disk import sync
 from envs.core.errors import CheckpointError, ConfigError, DataError, RunError
-from envs.data.root import data_root
+from envs.data.root import data_root, root_words
 from envs.pairs.turns import Example
 from envs.storage.copies import CHECKPOINT
 from envs.storage.places import HUGGING_FACE, display_path
@@ -165,8 +165,9 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
 
     def next_commands(self, config: TrainHardenedConfig, path: Path) -> tuple[str, ...]:
         """The page, and the same attack on the hardened model."""
-        attack = shlex.join(["parley", "search", "--model", f"{HUGGING_FACE}{display_path(path)}", "--hit", "o-greedy"])
-        return (*super().next_commands(config, path), attack)
+        model = f"{HUGGING_FACE}{display_path(path)}"
+        attack = ["parley", "search", "--model", model, "--hit", "o-greedy", *root_words(config.data_root)]
+        return (*super().next_commands(config, path), shlex.join(attack))
 
 
 def _strategies(config: TrainHardenedConfig, example: Example) -> list[Strategy]:

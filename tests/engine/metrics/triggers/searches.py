@@ -19,6 +19,7 @@ def restart(number: int = 0, loss: float = 1.0, hits: tuple[str, ...] = (), **ch
         "accepted": 2,
         "candidates": 100,
         "stopped": "converged",
+        **dict.fromkeys(("refused", "ids")),
         "hits": [{"type": kind, "hit": kind in hits} for kind in KINDS],
         **changes,
     }
@@ -41,6 +42,7 @@ def searched(key: str, *restarts: dict[str, Any], **changes: Any) -> dict[str, A
         "word_log_probability": [-1.0, -3.0, -0.5],
         "likeliest": [True, False, True],
         "input_log_probability": None,
+        **dict.fromkeys(("prompt", "trigger_ids", "typed", "retokenised", "reply", "verified", "samples", "sampled")),
         "hits": first["hits"],
         "restarts": list(restarts),
         **changes,

@@ -50,6 +50,7 @@ def row(key: str = "a", points: tuple[int, int] = (6, 4), **changes: Any) -> dic
         "stopped": None,
         "refused": None,
         "num_words_target": 6,
+        **dict.fromkeys(("chat_adversary", "chat_target")),
         **changes,
     }
 
