@@ -186,10 +186,13 @@ class ChatSession:
                 [chat for chat, replies in zip(chats, legal, strict=True) for _ in replies],
                 [reply for replies in legal for reply in replies],
             )
-        nats, temperature = np.array([score.nats for score in scores]), self._agent.decoding.temperature
+        nats, lengths = np.array([score.nats for score in scores]), np.array([float(score.num_tokens) for score in scores])
+        temperature = self._agent.decoding.temperature
         chosen, start = [], 0
         for row, replies, generator in zip(rows.tolist(), legal, draws, strict=True):
-            own = nats[start : start + len(replies)]
+            own, long = nats[start : start + len(replies)], lengths[start : start + len(replies)]
+            # As if all were of one length: as they are the shortest wins, which is that there is no deal.
+            own = own * long.mean() / long
             start += len(replies)
             self.moves[row].scored += len(replies)
             # The likeliest of perturbed scores is a draw from their softmax (Gumbel).

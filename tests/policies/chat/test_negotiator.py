@@ -46,7 +46,7 @@ class Scoring(Scripted):
         self._nats = nats
 
     def score(self, chats: Sequence[Chat], replies: Sequence[str]) -> list[ReplyScore]:
-        return [ReplyScore(self._nats(reply), 3) for reply in replies]
+        return [ReplyScore(self._nats(reply), len(reply.split())) for reply in replies]
 
 
 def is_choice(chat: Chat) -> bool:
@@ -130,7 +130,7 @@ def test_a_choice_that_cannot_be_read_is_asked_for_once_more_and_is_then_illegal
 
 def test_a_model_that_scores_takes_the_likeliest_legal_choice_and_draws_at_a_temperature() -> None:
     def nats(reply: str) -> float:
-        return -1.0 if reply == "book 0, hat 2, ball 1" else -2.0 if reply == "no deal" else -99.0
+        return -1.0 if reply == "book 0, hat 2, ball 1" else -0.5 if reply == "no deal" else -99.0
 
     found = {}
     for temperature in (0.0, 1.0):
@@ -168,3 +168,9 @@ def test_a_model_that_fails_loses_the_dialogue() -> None:
     _, session = seated(Scripted(say))
     with pytest.raises(AgentError, match="no answer"):
         session.speak(np.arange(2))
+
+
+def test_the_shortest_choice_does_not_win_by_its_length() -> None:
+    model = Scoring(lambda chat, seed: "<selection>", lambda reply: -1.0 * len(reply.split()) - (reply == bargaining.NO_DEAL))
+    _, session = seated(model)
+    assert (session.choose(np.arange(2)) < SCENARIO.selections.no_agreement).all(), "a deal, and not that there is none"
