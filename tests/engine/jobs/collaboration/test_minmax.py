@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from engine.jobs.collaboration.campaign import FriendsCampaign, HardenFriendsConfig, hardening_fit
-from engine.jobs.collaboration.minmax import MINMAX_FRIENDS, OUTCOME, ROUNDS, demo
+from engine.jobs.collaboration.minmax import MINMAX_FRIENDS, demo
+from engine.jobs.hardening import OUTCOME, ROUNDS
 from engine.jobs.job import Silent
 from engine.jobs.rounds import rounds_of
 from engine.metrics.collaboration.hardening import CAMPAIGN, ROUND_METRICS, harmed
