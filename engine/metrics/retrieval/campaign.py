@@ -58,8 +58,8 @@ RANKERS = HardeningMetrics(
     stalled="R@1 under attack has not risen",
     note_rounds="Round 0 is the ranker before any hardening. Policies edit the wrong reply that the ranker likes best; "
     "success: share of the contexts in which they bring it to the top, of those in which no wrong reply is there already. "
-    "Under attack: by a fresh policy and by the search. All on the validation split, which chooses the result's round. Brackets: 95 % "
-    "intervals.",
+    "Under attack: by a fresh policy and by the search. All on the validation split, which chooses the result's round. "
+    "Brackets: 95 % intervals.",
     note_outcome="Control: the start, trained as long on replies as they are. All on the test split, by fresh policies of one "
     "seed, which chose no round. Brackets: 95 % intervals.",
 )
