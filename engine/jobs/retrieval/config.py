@@ -46,8 +46,8 @@ class RankersConfig(ShardedConfig):
     """Which rankers choose among which candidates, and which rules change replies."""
 
     model: str = "tfidf,bm25"
-    """Rankers separated by commas: tfidf, bm25, a run of a matching model, hf:FOLDER, gguf:FILE, seq2seq:RUN, lm:RUN,
-    or path/file.py:Name."""
+    """Rankers separated by commas: tfidf, bm25, a run of a matching model, hf:FOLDER, gguf:FILE, openai:URL#MODEL, seq2seq:RUN,
+    lm:RUN, or path/file.py:Name."""
     rules: str = "all"
     """Rules on replies separated by commas: names, path/file.py:Name, all (the seven of Li et al. 2019), or none."""
     corpus: str = DEFAULT_CORPUS
