@@ -18,6 +18,7 @@ from envs.core.registry import Registry
 from envs.storage.copies import fetched_model
 from envs.storage.places import HUGGING_FACE
 from policies.chat.addresses import GGUF, OPENAI
+from policies.chat.own import answers_chats, made_chat_model
 from policies.chat.settings import DEFAULT, ChatModelSettings
 from policies.ranker import Ranker
 from policies.stored import stored_kind
@@ -93,7 +94,7 @@ def load_ranker(
     if ".py:" in name:
         with own_code(name):
             ranker = _made(name, contexts)
-        if hasattr(ranker, "answer"):
+        if answers_chats(ranker):
             return _chat_ranker(name, chat, answers)
         if not hasattr(ranker, "score"):
             fix = "name a class with a method score, or a function that makes such an object; neither takes arguments"
@@ -125,7 +126,7 @@ def is_fitted(maker: Any) -> bool:
 def _made(name: str, contexts: Iterable[Context] | None) -> Any:
     maker: Any = rankers.get(name)
     if not is_fitted(maker):
-        return maker() if callable(maker) else None
+        return made_chat_model(name, maker)
     if contexts is None:
         fix = "give contexts, those of a training split"
         raise ConfigError("this ranker is fitted on training contexts, and there are none", where=name, fix=fix)
