@@ -22,7 +22,7 @@ from policies.choosing_settings import ChoiceLearning
 from policies.dynonet.checkpoints import DYNONET
 from policies.dynonet.settings import DynoNetSizes
 from policies.stored import WEIGHTS
-from tests.engine.jobs.made_up import Notes
+from tests.engine.jobs.made_up import Notes, interrupt
 from tests.engine.report.negotiation.dialogues import page_of
 
 CONFIG = replace(
@@ -60,14 +60,7 @@ def test_stages_name_each_other_and_controls_train_as_long_as_the_result() -> No
 def test_a_campaign_measures_start_controls_and_result(tmp_path: Path, ray_session: object) -> None:
     path = tmp_path / "run"
 
-    class Interrupted(Notes):
-        def say(self, text: str) -> None:
-            super().say(text)
-            if text.endswith("control-model"):
-                raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        MINMAX_FRIENDS.run(CONFIG, path, Interrupted())
+    interrupt(MINMAX_FRIENDS, CONFIG, path, r"stage \d of \d: control-model")
     assert RunFolder.load(path).summary() is None
     result = MINMAX_FRIENDS.run(CONFIG, path, Notes())
     run = RunFolder.load(path)
