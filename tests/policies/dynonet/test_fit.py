@@ -5,11 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
-from envs.core.errors import CheckpointError
 from policies.dynonet.batches import SideExamples
-from policies.dynonet.checkpoints import DYNONET, load_dynonet
 from policies.dynonet.fit import DynoNetFit
 from policies.dynonet.measuring import copied, linked
 from policies.dynonet.model import DynoNet
@@ -53,15 +50,3 @@ def test_a_linker_finds_what_was_meant() -> None:
     assert meant.sum() > 10
     assert 0.8 < found.sum() / meant.sum() <= 1
     assert (found <= meant).all()
-
-
-def test_a_checkpoint_is_read_back(tmp_path: Path) -> None:
-    model = tiny()
-    DYNONET.save(model, tmp_path / "model", {"corpus": "friends"})
-    again = load_dynonet(tmp_path / "model")
-    assert again.vocabulary == model.vocabulary
-    examples = SideExamples(chats(2), VOCABULARY, SIZES, LINKER).batch(np.arange(2))
-    assert torch.equal(model.nll(examples), again.nll(examples))
-    (tmp_path / "model" / "vocabulary.json").write_text("[]")
-    with pytest.raises(CheckpointError, match="damaged"):
-        load_dynonet(tmp_path / "model")
