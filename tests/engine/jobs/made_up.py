@@ -25,6 +25,7 @@ from engine.jobs.negotiation.campaign import MinMaxConfig
 from engine.jobs.negotiation.reinforce import TrainReinforceConfig, TrainTargetConfig
 from engine.jobs.scalars import FOLDER
 from engine.negotiation.settings import ReinforceConfig
+from engine.runtime.sharding import Shard
 from engine.store.run_folder import RunFolder
 from envs.negotiation.corpora.compiled import load_corpus
 from envs.negotiation.scripted.wording import bargainer_vocabulary
@@ -171,6 +172,7 @@ def kill_when(process: subprocess.Popen[str], reached: Callable[[], bool]) -> No
 
 SLOWLY = """
 import time
+from engine.runtime.sharding import Shard
 from engine.store.run_folder import RunFolder
 
 def slowed(method):
@@ -256,8 +258,15 @@ def interrupt(job: Job[Any, Any, Any], config: Any, path: Path, words: str = "",
         job.run(config, path, Interrupted(words, done))
 
 
-def die_once(mark: Path, shard: str) -> None:
-    """Kills this process, as if from outside, behind its first shard; a mark says that this has happened."""
-    if shard == "00000" and not mark.exists():
-        mark.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
+class DiesOnce:
+    """A worker that is killed, as if from outside, when it has worked off the first shard; a mark says that this happened."""
+
+    def __init__(self, mark: Path, worker: Any) -> None:
+        self.mark, self.worker = mark, worker
+
+    def run(self, shard: Shard[Any]) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.worker.run(shard)
+        if shard.name == "00000" and not self.mark.exists():
+            self.mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return found
