@@ -85,7 +85,8 @@ def test_a_transcript_tells_the_players_own_values_and_both_sides_points() -> No
         "(player ends the talk)",
         "Points: player 6, partner 4",
     ]
-    assert transcript(row(points=(0, 0), forced=True)).endswith("(a limit ends the talk)\nPoints: player 0, partner 0 (no deal)")
+    lost = transcript(row(points=(0, 0), forced=True))
+    assert lost.endswith("(a limit ends the talk)\nPoints: player 0, partner 0 (no deal)")
 
 
 def test_dialogues_are_shown_from_the_worst_to_the_best() -> None:

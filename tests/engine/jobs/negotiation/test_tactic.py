@@ -110,7 +110,7 @@ def test_a_run_that_was_broken_off_asks_nothing_twice_and_ends_alike(tmp_path: P
     before = asked(tmp_path)
     (tmp_path / "mended").touch()
     # A kill may also leave a part of the rows behind the tactics that were noted.
-    last = sorted((tmp_path / "run" / "rows").glob("*.parquet"))[-1]
+    last = max((tmp_path / "run" / "rows").glob("*.parquet"))
     last.unlink()
     result = ATTACK_TACTIC.run(broken, tmp_path / "run", Silent())
     assert rows(tmp_path / "run") == rows(tmp_path / "whole")
@@ -167,7 +167,7 @@ def test_the_page_shows_the_tactics_and_no_markup_of_theirs(tmp_path: Path) -> N
     assert [match.name for match in found.matches][:2] == ["No tactic", "Refined from transcripts"]
     assert "gains 0.00 points more than no tactic" in page, "for the player looks for its word elsewhere"
     (shown,) = found.tactics
-    assert [at for at, _ in shown.played.curve("blind")][0] == 0
+    assert next(at for at, _ in shown.played.curve("blind")) == 0
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
