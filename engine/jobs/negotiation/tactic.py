@@ -234,7 +234,11 @@ class AttackTactic(Job[TacticConfig, TacticAttack, TacticAttack]):
         attack = replace(prepared, answers=run.path / ANSWERS_FOLDER)
         for number in range(1, config.search.rounds + 1):
             wanted = [(arm, stream) for arm in config.arms for stream in range(1, config.search.streams + 1)]
-            known = {(each.arm, each.stream) for each in written_tactics(run) if each.round == number}
+            written = written_tactics(run)
+            if any(each.round > number for each in written):
+                # It was played before that was asked for; what failed in it is tried again with the next ones.
+                continue
+            known = {(each.arm, each.stream) for each in written if each.round == number}
             if left := [place for place in wanted if place not in known]:
                 reporter.say(f"round {number} of {config.search.rounds}: {len(left)} tactics are written")
                 _write(run, attack.ask(_histories(run, config, left), number))
