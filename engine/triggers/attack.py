@@ -28,6 +28,7 @@ from engine.triggers.method import Method
 from engine.triggers.objective import TriggerObjective
 from engine.triggers.scorer import InputModel, PlainScorer, Victim
 from engine.triggers.typed import RuledScorer, RuledVictim, allowed_inputs
+from engine.triggers.universal import UniversalScorer, UniversalVictim
 from engine.triggers.victims import Seq2SeqVictim
 from envs.core.errors import ConfigError, DataError
 
@@ -95,6 +96,8 @@ class TriggerSearch:
         if isinstance(victim, Seq2SeqVictim) and method.searches_words:
             draw = victim.likely_inputs if self.hit.limits_input else None
             goal = Goal(LstmScorer(victim, objective, screening=method.settings.screening), self.is_hit, draw)
+        elif method.searches_words and isinstance(victim, UniversalVictim):
+            goal = Goal(UniversalScorer(victim, objective, input_model), self.is_hit)
         elif method.searches_words and is_causal(victim):
             goal = Goal(CausalScorer(cast(CausalVictim, victim), objective, input_model), self.is_hit)
         else:

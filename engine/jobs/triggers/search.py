@@ -50,7 +50,7 @@ def candidates_per_s(run: RunFolder) -> Estimate:
     return count(tried / seconds, sum(event["targets"] for event in sessions)) if sessions else NOTHING
 
 
-def _check(config: TriggerConfig, models: Models) -> None:
+def require_searchable(config: TriggerConfig, models: Models) -> None:
     """Finds out before a run is made whether there is something to search with."""
     from engine.triggers.catalogue import make_method
     from engine.triggers.hits import HitType
@@ -112,7 +112,7 @@ class Search(Job[TriggerConfig, Wanted, Wanted]):
     def prepare(self, config: TriggerConfig, path: Path, reporter: Reporter) -> Wanted:
         """Models and targets, those that the run was started with where it has begun."""
         models = open_models(config)
-        _check(config, models)
+        require_searchable(config, models)
         return Wanted(config, models, open_targets(config, models, path))
 
     def work(self, run: RunFolder, prepared: Wanted, reporter: Reporter) -> Wanted:
@@ -143,7 +143,7 @@ class Search(Job[TriggerConfig, Wanted, Wanted]):
 
     def num_items(self, config: TriggerConfig) -> int:
         models = open_models(config)
-        _check(config, models)
+        require_searchable(config, models)
         return len(choose_targets(config, models).targets)
 
     def metrics_of(self, config: TriggerConfig) -> list[str]:

@@ -39,7 +39,21 @@ class Verifier:
             target: as it was searched for.
             seed: of the draws.
         """
-        read = victim.typed(words)
+        return {
+            "typed": victim.slot_texts(words),
+            "retokenised": victim.retokenises(words),
+            **self.asked(victim, victim.typed(words), target, seed),
+        }
+
+    def asked(self, victim: HuggingFaceVictim, read: Sequence[int], target: str, seed: int) -> dict[str, Any]:
+        """The columns of what the model replies.
+
+        Args:
+            victim: the model.
+            read: the tokens of a prompt, or a source.
+            target: what it is to say.
+            seed: of the draws.
+        """
         num_tokens = self._success.num_tokens(len(victim.target(target)))
 
         def said(temperature: float = 0.0, seed: int = 0) -> tuple[str, bool]:
@@ -50,8 +64,6 @@ class Verifier:
         reply, verified = said()
         draws = (said(self._temperature, derive_seed(seed, "sample", number)) for number in range(self._samples))
         return {
-            "typed": victim.slot_texts(words),
-            "retokenised": victim.retokenises(words),
             "reply": reply,
             "verified": verified,
             "samples": self._samples,
