@@ -1,8 +1,8 @@
 """Universal triggers: `parley search universal` (Wallace et al. 2019; Zou et al. 2023, section 3).
 
 One input is searched for that makes a model say the target of each of many (prompt, target) pairs. A share of the prompts is
-held out: no search sees them. What was found, random inputs of the same length and no input at all are typed behind all prompts,
-and stand in one table.
+held out: no search sees them. What was found, random inputs of the same length and no input at all are typed behind all
+prompts, and stand in one table.
 """
 
 from __future__ import annotations
@@ -177,13 +177,18 @@ class SearchUniversal(Job[UniversalConfig, WantedUniversal, WantedUniversal]):
 
 
 def _require_pairs(config: UniversalConfig) -> None:
-    """Raises ConfigError where there are no prompts to search behind, before anything is loaded."""
+    """Raises ConfigError where there are no prompts to search behind, before any model is loaded."""
+    from engine.triggers.catalogue import make_method
+
     if not has_prompts(config.targets):
         fix = "--targets FILE.csv or FILE.jsonl, with the columns prompt and target"
         raise ConfigError("one input for many prompts needs pairs", where="--targets", got=repr(config.targets), fix=fix)
     if not config.is_hugging_face:
         what, fix = "targets with prompts need a model that reads prompts", "--model hf:FOLDER or gguf:FILE"
         raise ConfigError(what, where="--model", got=repr(config.model), fix=fix)
+    if not make_method(config.method).searches_words:
+        fix = "name another --method"
+        raise ConfigError("a continuous input has no words to type", where="--method", got=config.method, fix=fix)
     if config.search.stop_on_batch_mean:
         fix = "leave out search.stop_on_batch_mean"
         raise ConfigError("searches of one input do not stop as a batch", where="search.stop_on_batch_mean", fix=fix)

@@ -59,8 +59,8 @@ _COLUMNS = {
 }
 _NOTE = (
     "Said: share of the pairs whose typed prompt makes the model say the target, greedily. Searches saw the searched pairs "
-    "alone, and of several the input is taken that works behind most of them. Random: inputs of the same length. Empty: nothing "
-    "in the slots. Brackets: 95 % intervals."
+    "alone, and of several the input is taken that works behind most of them. Random: inputs of the same length. Empty: "
+    "nothing in the slots. Brackets: 95 % intervals."
 )
 
 
