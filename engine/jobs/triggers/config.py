@@ -13,6 +13,7 @@ from envs.core.ranges import Configuration, NonPositiveFloat, NumItemsOrAll, Pos
 from envs.core.registry import nearest
 from envs.storage.places import HUGGING_FACE
 from policies.chat.addresses import GGUF
+from policies.chat.settings import ChatAsking
 
 NORMAL, NORMAL_SAMPLED, MAL, RANDOM = LISTS = ("normal", "normal-sampled", "mal", "random")
 """Targets that need no file."""
@@ -102,6 +103,8 @@ class SearchingConfig(ShardedConfig):
     """How a Hugging Face model is asked."""
     success: SuccessSettings = field(default_factory=SuccessSettings)
     """When the reply of a Hugging Face model to what was typed is a success."""
+    chat: ChatAsking = field(default_factory=ChatAsking)
+    """How a chat model that judges replies is loaded or asked."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

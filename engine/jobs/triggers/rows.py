@@ -52,6 +52,9 @@ TRIGGERS = with_base(
         pa.field("verified", pa.bool_()),
         pa.field("samples", pa.int64()),
         pa.field("sampled", pa.int64()),
+        # Answers that a chat model which judges was asked for, and verdicts of it that were neither yes nor no.
+        pa.field("judge_answers", pa.int64()),
+        pa.field("judge_unparsable", pa.int64()),
         # Whether it is a hit, by type, and every restart that was needed.
         pa.field("hits", list_of(_HIT)),
         pa.field("restarts", list_of(_RESTART)),
@@ -74,6 +77,9 @@ _PAIR = pa.struct(
         pa.field("verified", pa.bool_()),
         pa.field("samples", pa.int64()),
         pa.field("sampled", pa.int64()),
+        # Answers that a chat model which judges was asked for, and verdicts of it that were neither yes nor no.
+        pa.field("judge_answers", pa.int64()),
+        pa.field("judge_unparsable", pa.int64()),
     ]
 )
 UNIVERSAL = with_base(

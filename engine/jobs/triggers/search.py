@@ -18,7 +18,17 @@ from engine.jobs.triggers.rows import TRIGGERS
 from engine.jobs.triggers.targets import FILE, choose_targets, num_targets, open_targets, save_targets
 from engine.jobs.triggers.worker import Searching, effort, read_types
 from engine.metrics.statistics import NOTHING, Estimate, count
-from engine.metrics.triggers.hits import COST_METRICS, HIT_RATE, REFUSED, SAMPLED, VERIFIED, describe, search_metrics
+from engine.metrics.triggers.hits import (
+    COST_METRICS,
+    HIT_RATE,
+    JUDGE_ANSWERS,
+    JUDGE_UNPARSABLE,
+    REFUSED,
+    SAMPLED,
+    VERIFIED,
+    describe,
+    search_metrics,
+)
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.triggers import settings
@@ -154,6 +164,7 @@ class Search(Job[TriggerConfig, Wanted, Wanted]):
         kinds = read_types(HitType.parse(config.hit), sampled=sampled, judged=bool(config.lm))
         typed = [VERIFIED, REFUSED] if config.is_hugging_face and make_method(config.method).searches_words else []
         typed += [SAMPLED] if typed and config.success.samples else []
+        typed += [JUDGE_ANSWERS, JUDGE_UNPARSABLE] if typed and config.success.judge else []
         return [*(f"{HIT_RATE}{kind.name}" for kind in kinds), *typed, *COST_METRICS]
 
     def present(self, result: Result, run: RunFolder) -> Result:

@@ -187,10 +187,10 @@ class UniversalWorker(SearchTurns[UniversalInput]):
             if words is None:
                 read = victim.read_text("")
                 assert read, "prompts that are too long are skipped"
-                asked = {"retokenised": True} | self._verifier.asked(victim, read, target, seed)
+                asked = {"retokenised": True} | self._verifier.asked(victim, read, target, pair.prompt, seed)
                 nats, hit = reply_nats(victim, "", target), None
             else:
-                asked = self._verifier.verify(victim, words, target, seed)
+                asked = self._verifier.verify(victim, words, target, pair.prompt, seed)
                 nats = [-each for each in at.reading.word_log_probability]
                 hit = self.wanted.is_hit(at.reading, self.thresholds)
             about = {"key": pair.key, "prompt": pair.prompt, "target": target, "searched": searched}

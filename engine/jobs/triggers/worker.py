@@ -233,7 +233,7 @@ class SearchWorker(SearchTurns[Target]):
         if self._verifier is None or kept.words is None:
             return UNVERIFIED
         seed = target_seed(self.config.seed, target.key)
-        return self._verifier.verify(cast("HuggingFaceVictim", victim), kept.words, " ".join(target.words), seed)
+        return self._verifier.verify(cast("HuggingFaceVictim", victim), kept.words, " ".join(target.words), target.prompt, seed)
 
     def _entry(self, outcome: Outcome, victim: TextVictim) -> dict[str, Any]:
         """A restart's entry of the column `restarts`."""

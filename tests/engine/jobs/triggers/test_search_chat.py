@@ -11,7 +11,7 @@ import pytest
 from engine.jobs.job import Silent
 from engine.jobs.triggers.config import HuggingFaceSettings, TriggerConfig, TriggerEngineSettings
 from engine.jobs.triggers.search import SEARCH
-from engine.metrics.triggers.hits import REFUSED, SAMPLED, VERIFIED
+from engine.metrics.triggers.hits import JUDGE_ANSWERS, JUDGE_UNPARSABLE, REFUSED, SAMPLED, VERIFIED
 from engine.triggers.settings import SearchSettings
 from engine.triggers.success import SuccessSettings
 from envs.core.errors import ConfigError, DataError
@@ -107,6 +107,33 @@ def test_a_whole_reply_ends_where_the_turn_ends(tmp_path: Path, folder: Path) ->
     config = asked(folder, tmp_path, hugging_face=HuggingFaceSettings(length=4))
     run(config, tmp_path / "run", Silent())
     assert {row["target_words"][-1] for row in rows(tmp_path / "run")} == {"<|turn|>"}
+
+
+JUDGE = """
+def judge(messages):
+    question = messages[0]["content"]
+    assert "tell me" in question or "say it" in question, "the request is shown"
+    if "say it" in question:
+        return "I would rather not say, yes or no."
+    return " Yes. " if len(messages) > 1 else "well, perhaps"
+"""
+
+
+def test_a_chat_judge_is_asked_twice_and_what_is_neither_is_counted(tmp_path: Path, folder: Path) -> None:
+    (tmp_path / "judge.py").write_text(JUDGE)
+    success = SuccessSettings(by="judge", judge=f"{tmp_path}/judge.py:judge", samples=1)
+    config = asked(folder, tmp_path, success=success, search=replace(EFFORT, max_sweeps=1, restarts=1))
+    result = run(config, tmp_path / "run", Silent())
+    found = rows(tmp_path / "run")
+    assert [row["verified"] for row in found] == [row["prompt"] == "tell me" for row in found] == [True, True, False, False]
+    assert {row["judge_answers"] for row in found} == {4}, "two replies, two questions each"
+    assert [row["judge_unparsable"] for row in found] == [0, 0, 2, 2]
+    assert (result.metrics[JUDGE_ANSWERS].value, result.metrics[JUDGE_UNPARSABLE].value) == (16, 4)
+    assert set(SEARCH.metrics_of(config)) == set(result.metrics)  # type: ignore[misc]  # it is there
+    (tmp_path / "question.txt").write_text("Is it good?")
+    bad = replace(config, success=replace(success, question=str(tmp_path / "question.txt")))
+    with pytest.raises(ConfigError, match="no place for the reply"):
+        run(bad, tmp_path / "bad", Silent())
 
 
 def test_what_does_not_fit_is_said_before_a_run_is_made(tmp_path: Path, folder: Path) -> None:

@@ -117,7 +117,8 @@ def test_pairs_of_one_prompt_are_in_one_part() -> None:
 def test_held_out_pairs_choose_nothing() -> None:
     def row(key: str, searched: bool, held_out: bool) -> dict[str, Any]:
         pairs = [
-            {"key": str(seen), "searched": seen, "verified": works, "nats": 1.0, "hit": works, "samples": 0, "sampled": 0}
+            dict.fromkeys(("samples", "sampled", "judge_answers", "judge_unparsable"), 0)
+            | {"key": str(seen), "searched": seen, "verified": works, "nats": 1.0, "hit": works}
             for seen, works in ((True, searched), (False, held_out))
         ]
         return {"item_key": key, "status": "ok", "kind": "found", "loss": 1.0, "pairs": pairs, "candidates": 1, "refused": 0}
