@@ -157,6 +157,17 @@ ENTRIES = (
         reports=True,
     ),
     Entry(
+        ("search", "transfer"),
+        "type triggers that searches found to other chat models, whose text is all that is seen of them",
+        "engine.jobs.triggers.transfer:SEARCH_TRANSFER",
+        (
+            "parley search transfer --searches runs/search --model hf:models/chat,gguf:other.gguf",
+            "parley search transfer --searches runs/search --model openai:http://127.0.0.1:8000/v1#served --found all",
+            "parley search transfer --searches runs/search-universal --model mine.py:reply --set success.by=no-refusal",
+        ),
+        reports=True,
+    ),
+    Entry(
         ("search", "enumerate"),
         "try every input of a small model of characters, and count which words it says",
         "engine.jobs.triggers.enumeration:SEARCH_ENUMERATE",

@@ -102,6 +102,28 @@ UNIVERSAL = with_base(
     ]
 )
 """One input of a universal search per row, behind all prompts."""
+TRANSFERRED = with_base(
+    [
+        # The run that an input was found in (or "no input"), its key there, and who was asked, by its label.
+        pa.field("source", pa.string()),
+        pa.field("trigger", pa.string()),
+        pa.field("model", pa.string()),
+        # The request, the target, and what was typed into each slot.
+        pa.field("prompt", pa.string()),
+        pa.field("target", pa.string()),
+        pa.field("typed", list_of(pa.string())),
+        # What was replied greedily, whether it ended, whether it is a success, and of how many drawn replies how many are.
+        pa.field("reply", pa.string()),
+        pa.field("ended", pa.bool_()),
+        pa.field("verified", pa.bool_()),
+        pa.field("samples", pa.int64()),
+        pa.field("sampled", pa.int64()),
+        # Answers that a chat model which judges was asked for, and verdicts of it that were neither yes nor no.
+        pa.field("judge_answers", pa.int64()),
+        pa.field("judge_unparsable", pa.int64()),
+    ]
+)
+"""One trigger typed to one model per row."""
 _FIND = pa.struct(
     [
         # A string of a list, the list's name, whether it is a whole reply to some input, and the first such input.

@@ -54,7 +54,7 @@ TYPED_METRICS: dict[str, Metric] = {
     SAMPLED: Metric("verified, drawn", FOR_ADVERSARY, "the same of drawn replies, mean over targets", "share", main=True),
     REFUSED: Metric("refused candidates", NEITHER, "of those tried, inputs that the rules for them refused", "count"),
     JUDGE_ANSWERS: Metric("judge's answers", NEITHER, "that the chat model which judges replies was asked for", "count"),
-    JUDGE_UNPARSABLE: Metric("judge said neither", NEITHER, "replies of which it said neither yes nor no, asked twice", "count"),
+    JUDGE_UNPARSABLE: Metric("judge said neither", NEITHER, "replies of which it said neither yes nor no", "count"),
 }
 """What the searches of models are described by that read typed text."""
 
