@@ -1,7 +1,7 @@
 """Transfer of triggers: `parley search transfer` (Zou et al. 2023, section 3.2).
 
-What searches found on one chat model is typed to others, whose text is all that is seen of them: a matrix of rates, with the same
-prompts without any input as a control. Models are asked one after the other, and answers are kept in the run.
+What searches found on one chat model is typed to others, whose text is all that is seen of them: a matrix of rates, with the
+same prompts without any input as a control. Models are asked one after the other, and answers are kept in the run.
 """
 
 from __future__ import annotations
@@ -261,7 +261,7 @@ class SearchTransfer(Job[TriggerTransferConfig, WantedTransfer, WantedTransfer])
         config, rows = found.config, run.read_rows().to_pylist()
         return Summary(
             f"triggers of {', '.join(config.run_names)} on {', '.join(config.model_names)}",
-            f"{len(found.items):,} prompts typed, {config.found} triggers, {len(config.model_names)} models, seed {config.seed}.",
+            f"{len(found.items):,} prompts typed, triggers: {config.found}, {len(config.model_names)} models, seed {config.seed}.",
             transfer_metrics(rows, config.seed),
         )
 

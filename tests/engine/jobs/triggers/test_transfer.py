@@ -23,6 +23,7 @@ pytest.importorskip("transformers", reason="the extra hugging-face is not instal
 from tests.policies.byte_pairs import byte_model
 
 run = SEARCH_TRANSFER.run
+SHORT = SuccessSettings(tokens=8)
 PARROT = """
 from pathlib import Path
 
@@ -48,6 +49,7 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> Path:
         hit="o-greedy",
         search=SearchSettings(candidates=24, max_sweeps=6, restarts=2),
         hugging_face=HuggingFaceSettings(length=4, end=False),
+        success=SHORT,
     )
     SEARCH.run(config, path / "found", Silent())
     (path / "parrot.py").write_text(PARROT)
@@ -56,8 +58,7 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_triggers_are_typed_to_each_model_and_prompts_without_them(tmp_path: Path, searched: Path) -> None:
     models = f"hf:{searched}/chat,{searched}/parrot.py:parrot"
-    short = SuccessSettings(tokens=8)
-    config = TriggerTransferConfig(searches=str(searched / "found"), model=models, found="all", success=short)
+    config = TriggerTransferConfig(searches=str(searched / "found"), model=models, found="all", success=SHORT)
     result = run(config, tmp_path / "run", Silent())
     found, source = rows(tmp_path / "run"), rows(searched / "found")
     own = {row["trigger"]: row for row in found if (row["model"], row["source"]) == ("chat", "found")}
@@ -72,14 +73,8 @@ def test_triggers_are_typed_to_each_model_and_prompts_without_them(tmp_path: Pat
     table = (tmp_path / "run" / "table.md").read_text()
     assert "| found on | chat | parrot | triggers |" in table
     assert "found on" in report_from_run(tmp_path / "run").read_text()
-    asked = (searched / "parrot.asked").read_text().count("asked")
-    assert asked == len([row for row in found if row["model"] == "parrot"])
-    for part in (tmp_path / "run" / "rows").glob("*.parquet"):
-        part.unlink()
-    (tmp_path / "run" / "summary.json").unlink()
-    run(config, tmp_path / "run", Silent())
-    assert rows(tmp_path / "run") == found
-    assert (searched / "parrot.asked").read_text().count("asked") == asked, "nothing is asked twice"
+    typed = {(row["prompt"], *row["typed"]) for row in found if row["model"] == "parrot"}
+    assert (searched / "parrot.asked").read_text().count("asked") == len(typed), "nothing is asked twice"
 
 
 def test_what_cannot_be_typed_is_refused(tmp_path: Path, searched: Path) -> None:
