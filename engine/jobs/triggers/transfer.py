@@ -261,7 +261,7 @@ class SearchTransfer(Job[TriggerTransferConfig, WantedTransfer, WantedTransfer])
         config, rows = found.config, run.read_rows().to_pylist()
         return Summary(
             f"triggers of {', '.join(config.run_names)} on {', '.join(config.model_names)}",
-            f"{len(found.items):,} prompts typed, triggers: {config.found}, {len(config.model_names)} models, seed {config.seed}.",
+            f"{len(found.items):,} prompts, {config.found} triggers, {len(config.model_names)} models, seed {config.seed}.",
             transfer_metrics(rows, config.seed),
         )
 
