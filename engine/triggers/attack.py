@@ -87,6 +87,9 @@ class TriggerSearch:
             what = "nobody judges the inputs" if method.searches_words else "a continuous input has no words to judge"
             fix = "give a language model, or a hit and an objective that leave the input free"
             raise ConfigError(what, got=f"hit {self.hit.name}, {objective}", fix=fix)
+        if objective.mellowmax and isinstance(victim, Seq2SeqVictim):
+            what, fix = "Parley's own networks are searched by means over words", "leave out mellowmax"
+            raise ConfigError(what, where="objective", got=str(objective), fix=fix)
         if method.settings.screening and not (isinstance(victim, Seq2SeqVictim) and "screening" in method.uses):
             what = "only swaps in Parley's own networks are screened, by gibbs-enum and gcg"
             fix = "leave out search.screening"

@@ -73,6 +73,9 @@ def require_searchable(config: TriggerConfig, models: Models) -> None:
         what = "a continuous input has no words that a language model could judge"
         got = f"--hit {config.hit}, --lm {config.lm!r}"
         raise ConfigError(what, got=got, fix="leave out --lm and take --hit o-greedy, or another method")
+    if config.objective.mellowmax and not config.is_hugging_face:
+        fix = "leave it out, or name a model hf:FOLDER or gguf:FILE"
+        raise ConfigError("Parley's own networks are searched by means over words", where="objective.mellowmax", fix=fix)
     config.require_device()
 
 
@@ -103,6 +106,11 @@ def gcg() -> TriggerConfig:
     return TriggerConfig(method="gcg", limit=100, search=settings.gcg())
 
 
+def mac() -> TriggerConfig:
+    """GCG with momentum (MAC: Zhang & Wei 2024), else as gcg."""
+    return TriggerConfig(method="gcg", limit=100, search=settings.mac())
+
+
 def compare() -> TriggerConfig:
     """One cost for whichever --method: 30 targets, one start, 4,200 candidates for each."""
     return TriggerConfig(limit=30, search=settings.compare())
@@ -114,7 +122,7 @@ class Search(Job[TriggerConfig, Wanted, Wanted]):
     words = ("search",)
     run_name = "search"
     config = TriggerConfig
-    presets = {"he2018": he2018, "released": released, "quick": quick, "demo": demo, "gcg": gcg, "compare": compare}
+    presets = {"he2018": he2018, "released": released, "quick": quick, "demo": demo, "gcg": gcg, "mac": mac, "compare": compare}
     schema = TRIGGERS
     files = (SUMMARY, FILE, "rows")
     resume_safe = RESUME_SAFE

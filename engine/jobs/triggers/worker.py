@@ -81,6 +81,7 @@ def composer(config: TriggerConfig, models: Models, victim: TextVictim) -> Calla
 
     wanted, settings = HitType.parse(config.hit), config.objective
     objective = wanted.objective(models.thresholds, lm_weight=settings.lm_weight, satisfied_weight=settings.satisfied_weight)
+    objective = replace(objective, mellowmax=settings.mellowmax)
     judge = input_model(config, cast("HuggingFaceCausal", victim)) if config.is_hugging_face else None
     return lambda asked: TriggerSearch(
         asked,

@@ -8,7 +8,7 @@ the units: random inputs are clustered by pair.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from engine.metrics.rows import Row, finished
 from engine.metrics.statistics import (
@@ -43,7 +43,7 @@ COSTS = {
 """What a universal search is described by, beside its rates."""
 _OF_KIND = {FOUND: "the found input", RANDOM: "random inputs", EMPTY: "no input"}
 _OF_SPLIT = {SEARCHED: "searched", HELD_OUT: "held out"}
-_FIGURES = {
+_FIGURES: Mapping[str, tuple[str, str, Literal["number", "share"]]] = {
     VERIFIED: (FOR_ADVERSARY, "share of pairs whose typed prompt makes the model say so, greedily", "share"),
     SAMPLED: (FOR_ADVERSARY, "the same of drawn replies, mean over pairs", "share"),
     NATS: (LOWER_FOR_ADVERSARY, "nats of a token of the target, mean over pairs", "number"),
