@@ -52,7 +52,7 @@ def load_negotiator(
     require_address(name)
     settings = seat if device == "cpu" else replace(seat, device=device)
     # A file of a user's own may change between two runs of a process.
-    load = load_chat_model if ".py:" in name else _loaded
+    load = load_chat_model if ".py:" in name else chat_model
     return ChatNegotiator(
         name, lambda: load(name, settings, answers=answers), vocabulary, temperature, tactic, seat.max_tokens
     )
@@ -78,6 +78,6 @@ def require_address(name: str) -> None:
 
 
 @lru_cache(maxsize=4)
-def _loaded(name: str, settings: ChatModelSettings, *, answers: Path | None) -> ChatModel:
+def chat_model(name: str, settings: ChatModelSettings, *, answers: Path | None) -> ChatModel:
     """The same model for every seat of a process: one copy of its weights."""
     return load_chat_model(name, settings, answers=answers)
