@@ -106,9 +106,9 @@ def _triggers(label: str, name: str, wanted: Wanted) -> Iterator[TypedTrigger]:
         return
     random = next((row for row in finished(rows) if row["kind"] == RANDOM), None)
     for source, kept in ((label, best_found(rows)), (f"{label}, random", random)):
-        for pair in kept["pairs"] if kept is not None else ():
-            if kept["kind"] != FOUND or _is_wanted(pair, bool(pair["hit"]), wanted):
-                yield typed(source, pair["key"], pair, kept["typed"])
+        if kept is not None:
+            pairs = [pair for pair in kept["pairs"] if kept["kind"] != FOUND or _is_wanted(pair, bool(pair["hit"]), wanted)]
+            yield from (typed(source, pair["key"], pair, kept["typed"]) for pair in pairs)
 
 
 def _is_wanted(entry: Row, hit: bool, wanted: Wanted) -> bool:
