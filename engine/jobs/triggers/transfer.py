@@ -139,7 +139,8 @@ class TriggerTransferWorker:
 
     def __init__(self, transferring: TransferringTriggers) -> None:
         self.transferring, self.config = transferring, transferring.config
-        self._label, self._model = "", None
+        self._label = ""
+        self._model: ChatModel | None = None
         self._success = successes_of(self.config, Path(transferring.answers))
 
     def run(self, shard: Shard[ShownTrigger]) -> list[dict[str, Any]]:

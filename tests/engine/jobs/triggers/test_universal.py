@@ -73,7 +73,8 @@ def test_one_input_is_tried_behind_searched_and_held_out_prompts(tmp_path: Path,
     assert kept is not None
     rates = {kind: result.metrics[f"{kind}.searched.verified"].value for kind in ("found", "random", "empty")}
     assert rates["found"] == sum(pair["verified"] for pair in kept["pairs"] if pair["searched"]) / 3
-    assert rates["found"] > rates["random"], "or the search has found nothing"
+    assert rates["found"] >= rates["random"]
+    assert result.metrics["found.searched.nats"].value < result.metrics["random.searched.nats"].value
     assert result.metrics["found.held_out.verified"].n == 3
     assert result.metrics["random.held_out.verified"].n == 3, "pairs are the units, however many inputs are drawn"
     assert "found" in (tmp_path / "run" / "table.md").read_text()
@@ -88,7 +89,7 @@ def test_rows_do_not_depend_on_how_work_is_cut(tmp_path: Path, folder: Path) -> 
 
 
 def test_a_killed_search_goes_on_inside_an_input(tmp_path: Path, folder: Path) -> None:
-    long = SearchSettings(candidates=24, max_sweeps=400, restarts=2, words_per_position=64, stop_on_hit=False)
+    long = SearchSettings(candidates=24, max_sweeps=40, restarts=1, words_per_position=64, stop_on_hit=False)
     config = asked(folder, tmp_path, search=long)
     words = ["search", "universal", "--model", config.model, "--targets", config.targets, "--method", "gcg"]
     words += ["--num-random", "2", "--run", str(tmp_path / "run"), "--set", "hugging_face.length=4"]
@@ -96,8 +97,8 @@ def test_a_killed_search_goes_on_inside_an_input(tmp_path: Path, folder: Path) -
     for name in ("candidates", "max_sweeps", "restarts", "words_per_position", "stop_on_hit"):
         words += ["--set", f"search.{name}={getattr(long, name)}".replace("False", "false")]
     process = start_parley(*words, folder=tmp_path)
-    kill_when(process, lambda: bool(rows(tmp_path / "run")))
-    assert len(rows(tmp_path / "run")) < 5
+    kill_when(process, lambda: any((tmp_path / "run" / "rows").glob("*.parquet")))
+    assert len(rows(tmp_path / "run")) < 4
     run(config, tmp_path / "run", Silent())
     run(config, tmp_path / "whole", Silent())
     assert rows(tmp_path / "run") == rows(tmp_path / "whole")
