@@ -21,7 +21,7 @@ KEPT_EVERY_S = 30.0
 """Seconds after which it is told again what a shard is gone on from, though no restart of a single item has ended."""
 
 
-class Keyed(Protocol):
+class SearchItem(Protocol):
     """What is searched for."""
 
     @property
@@ -29,11 +29,11 @@ class Keyed(Protocol):
         """Names it among all items of the run."""
 
 
-KeyedT = TypeVar("KeyedT", bound=Keyed)
+SearchItemT = TypeVar("SearchItemT", bound=SearchItem)
 
 
 @dataclass(eq=False)
-class _Held(Generic[KeyedT]):
+class _Held(Generic[SearchItemT]):
     """A shard under way.
 
     Args:
@@ -43,13 +43,13 @@ class _Held(Generic[KeyedT]):
         told_at: when that was, on the clock of `time.monotonic`.
     """
 
-    shard: Shard[KeyedT]
+    shard: Shard[SearchItemT]
     outcomes: dict[str, list[Outcome]]
     has_news: bool = False
     told_at: float = field(default_factory=time.monotonic)
 
 
-class SearchTurns(TurnWorker[KeyedT, Rows], ABC, Generic[KeyedT]):
+class SearchTurns(TurnWorker[SearchItemT, Rows], ABC, Generic[SearchItemT]):
     """Searches for the items of several shards at a time; whoever derives from it calls `drop` once all is loaded."""
 
     @abstractmethod
@@ -57,19 +57,19 @@ class SearchTurns(TurnWorker[KeyedT, Rows], ABC, Generic[KeyedT]):
         """What searches for items; asked for anew whenever all shards are forgotten."""
 
     @abstractmethod
-    def tasks(self, item: KeyedT) -> list[Task]:
+    def tasks(self, item: SearchItemT) -> list[Task]:
         """The searches for an item, its restarts in rising order; none where nothing is searched for."""
 
     @abstractmethod
-    def row(self, item: KeyedT, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    def row(self, item: SearchItemT, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         """The row of an item whose searches have ended."""
 
     def drop(self) -> None:
         self._side_by_side = self.searches()
-        self._held: dict[str, _Held[KeyedT]] = {}
-        self._shard_of: dict[str, _Held[KeyedT]] = {}
+        self._held: dict[str, _Held[SearchItemT]] = {}
+        self._shard_of: dict[str, _Held[SearchItemT]] = {}
 
-    def turn(self, joining: Sequence[Shard[KeyedT]], seconds: float) -> TurnResult[Rows]:
+    def turn(self, joining: Sequence[Shard[SearchItemT]], seconds: float) -> TurnResult[Rows]:
         until = time.monotonic() + seconds
         for shard in joining:
             held = self._held[shard.name] = self._add(shard)
@@ -88,7 +88,7 @@ class SearchTurns(TurnWorker[KeyedT, Rows], ABC, Generic[KeyedT]):
                 break
         return TurnResult(ended, {name: self._stands(held) for name, held in self._held.items()})
 
-    def _add(self, shard: Shard[KeyedT]) -> _Held[KeyedT]:
+    def _add(self, shard: Shard[SearchItemT]) -> _Held[SearchItemT]:
         """Begins with a shard, or goes on from what is kept of it."""
         from engine.triggers.saved import outcome_from_json
         from engine.triggers.side_by_side import Begun
@@ -100,7 +100,7 @@ class SearchTurns(TurnWorker[KeyedT, Rows], ABC, Generic[KeyedT]):
                 self._side_by_side.add(tasks, Begun(outcomes, {int(number): each for number, each in kept["saved"].items()}))
         return _Held(shard, {item.key: [] for item in shard.items})
 
-    def _stands(self, held: _Held[KeyedT]) -> UnderWay:
+    def _stands(self, held: _Held[SearchItemT]) -> UnderWay:
         """How a shard stands, and now and then what it is gone on from."""
         under_way = {key for key in held.outcomes if key in self._side_by_side.keys}
         share = len(held.outcomes) - len(under_way) + sum(map(self._side_by_side.share, under_way))
@@ -112,7 +112,7 @@ class SearchTurns(TurnWorker[KeyedT, Rows], ABC, Generic[KeyedT]):
         held.has_news, held.told_at = False, time.monotonic()
         return UnderWay(share, tried, {key: self._kept(held, key) for key in held.outcomes})
 
-    def _kept(self, held: _Held[KeyedT], key: str) -> dict[str, Any]:
+    def _kept(self, held: _Held[SearchItemT], key: str) -> dict[str, Any]:
         """What an item is gone on from: the restarts that have ended, and those under way."""
         from engine.triggers.saved import outcome_to_json
         from engine.triggers.side_by_side import Begun
