@@ -78,7 +78,7 @@ def test_triggers_are_typed_to_each_model_and_prompts_without_them(tmp_path: Pat
 
 
 def test_what_cannot_be_typed_is_refused(tmp_path: Path, searched: Path) -> None:
-    config = TriggerTransferConfig(searches=str(searched / "found"), model=f"{searched}/parrot.py:parrot")
+    config = TriggerTransferConfig(searches=str(searched / "found"), model=f"{searched}/parrot.py:parrot", found="all")
     for changes, kind, message in (
         ({"model": ""}, ConfigError, "no model to type"),
         ({"model": "nothing"}, ConfigError, "no chat model"),
