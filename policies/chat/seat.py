@@ -53,11 +53,11 @@ def load_negotiator(
     require_address(name)
     settings = seat if device == "cpu" else replace(seat, device=device)
     return ChatNegotiator(
-        name, lambda: seated_model(name, settings, answers), vocabulary, temperature, tactic, seat.max_tokens
+        name, lambda: chat_model(name, settings, answers=answers), vocabulary, temperature, tactic, seat.max_tokens
     )
 
 
-def seated_model(name: str, settings: ChatModelSettings, answers: Path | None = None) -> ChatModel:
+def chat_model(name: str, settings: ChatModelSettings, *, answers: Path | None) -> ChatModel:
     """A chat model, as `load_chat_model`, of which every seat of a process shares one copy of the weights."""
     # A file of a user's own may change between two runs of a process.
     found = load_chat_model(name, settings) if ".py:" in name else _loaded(name, settings)

@@ -52,7 +52,7 @@ from envs.negotiation.domain import domain_of
 from envs.storage.places import display_path
 from policies.chat.answers import ANSWERS_FOLDER
 from policies.chat.model import Answer, Chat, ChatDecoding, ChatModel, ChatTooLongError
-from policies.chat.seat import require_address, seated_model
+from policies.chat.seat import chat_model, require_address
 
 logger = logging.getLogger(__name__)
 
@@ -132,7 +132,8 @@ class TacticAttack:
     def attacker(self) -> ChatModel:
         """Who writes the tactics: in this process, and on its device where no actor computes."""
         seat, device = self.config.chat, "cpu" if self.config.workers else self.config.device
-        return seated_model(self.config.attacker, seat if device == "cpu" else replace(seat, device=device), self.answers)
+        settings = seat if device == "cpu" else replace(seat, device=device)
+        return chat_model(self.config.attacker, settings, answers=self.answers)
 
     def ask(self, streams: Mapping[Stream, Sequence[TriedTactic]], number: int) -> dict[Stream, WrittenTactic]:
         """Asks for the tactics of a round, which have no numbers yet: -1 stands for those that can be used.
