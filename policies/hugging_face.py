@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -124,13 +125,17 @@ def read_pretrained(
 @contextmanager
 def without_progress_bars() -> Iterator[None]:
     """Keeps transformers from drawing over what the caller shows; its own setting stays as it was."""
+    from transformers import modeling_gguf_pytorch_utils as gguf
     from transformers.utils import logging
 
-    shown = logging.is_progress_bar_enabled()
+    shown, bar = logging.is_progress_bar_enabled(), gguf.tqdm
     logging.disable_progress_bar()
+    # That of GGUF files heeds no setting.
+    gguf.tqdm = partial(bar, disable=True)
     try:
         yield
     finally:
+        gguf.tqdm = bar
         if shown:
             logging.enable_progress_bar()
 

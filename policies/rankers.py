@@ -18,6 +18,8 @@ from envs.core.registry import Registry
 from envs.storage.copies import fetched_model
 from envs.storage.places import HUGGING_FACE
 from policies.chat.addresses import GGUF, OPENAI
+from policies.chat.own import answers_chats, made_chat_model
+from policies.chat.settings import DEFAULT, ChatModelSettings
 from policies.ranker import Ranker
 from policies.stored import stored_kind
 
@@ -42,6 +44,7 @@ RANKER_KINDS = {
     "RUN": f"a run or checkpoint of a matching model: {', '.join(f'{kind} ({kinds.summary(kind)})' for kind in kinds)}",
     f"{HUGGING_FACE}FOLDER": "a cross-encoder, bi-encoder or causal model of Hugging Face",
     f"{GGUF}FILE": "log-probability a token of a reply, by a chat model",
+    f"{OPENAI}URL#MODEL": "a rating from 0 to 100, asked of a chat model",
     f"{RESPONSE_MODEL}RUN": "log-probability a word of a reply, by a response model",
     f"{LANGUAGE_MODEL}RUN": "log-probability a word of a reply, by a language model",
     f"{RESPONSE_ONLY}NAME": "any of these, which then sees no context",
@@ -50,13 +53,16 @@ RANKER_KINDS = {
 """Names that are not registered, by their form, with what they stand for."""
 
 
-def load_ranker(name: str, contexts: Iterable[Context] | None = None, device: str = "cpu") -> Ranker:
+def load_ranker(
+    name: str, contexts: Iterable[Context] | None = None, chat: ChatModelSettings = DEFAULT, *, answers: Path | None = None
+) -> Ranker:
     """Finds a ranker.
 
     Args:
         name: as above.
         contexts: of the training split, for rankers that are fitted; others do not look at them.
-        device: torch device that networks compute on; one of your own computes where its author chose.
+        chat: where networks compute, one of your own apart, and how a chat model is loaded or asked.
+        answers: folder of a run in which answers of chat models are kept; None keeps none.
 
     Returns:
         The ranker.
@@ -69,43 +75,47 @@ def load_ranker(name: str, contexts: Iterable[Context] | None = None, device: st
     if name.startswith(RESPONSE_ONLY):
         from policies.ranking.controls import ResponseOnly
 
-        return ResponseOnly(load_ranker(name.removeprefix(RESPONSE_ONLY), contexts, device))
+        return ResponseOnly(load_ranker(name.removeprefix(RESPONSE_ONLY), contexts, chat, answers=answers))
     if name.startswith(HUGGING_FACE):
         from policies.ranking.hugging_face import is_causal, load_hugging_face_ranker
 
         folder = fetched_model(name.removeprefix(HUGGING_FACE))
-        return _chat_ranker(name, device) if is_causal(folder) else load_hugging_face_ranker(folder, device)
+        return _chat_ranker(name, chat, answers) if is_causal(folder) else load_hugging_face_ranker(folder, chat.device)
     if name.startswith((GGUF, OPENAI)):
-        return _chat_ranker(name, device)
+        return _chat_ranker(name, chat, answers)
     if name.startswith(RESPONSE_MODEL):
         from policies.ranking.likelihood import load_reply_likelihood
 
-        return load_reply_likelihood(name.removeprefix(RESPONSE_MODEL), device)
+        return load_reply_likelihood(name.removeprefix(RESPONSE_MODEL), chat.device)
     if name.startswith(LANGUAGE_MODEL):
         from policies.ranking.likelihood import load_utterance_likelihood
 
-        return load_utterance_likelihood(name.removeprefix(LANGUAGE_MODEL), device)
+        return load_utterance_likelihood(name.removeprefix(LANGUAGE_MODEL), chat.device)
     if ".py:" in name:
         with own_code(name):
             ranker = _made(name, contexts)
-        if hasattr(ranker, "answer"):
-            return _chat_ranker(name, device)
+        if answers_chats(ranker):
+            return _chat_ranker(name, chat, answers)
         if not hasattr(ranker, "score"):
             fix = "name a class with a method score, or a function that makes such an object; neither takes arguments"
             raise ConfigError("this makes no ranker", where=name, got=repr(ranker), fix=fix)
         return cast("Ranker", ranker)
     if name not in rankers and ("/" in name or Path(name).exists()):
-        return _stored(name, device)
+        return _stored(name, chat.device)
     return cast("Ranker", _made(name, contexts))
 
 
-def _chat_ranker(name: str, device: str) -> Ranker:
+def _chat_ranker(name: str, chat: ChatModelSettings, answers: Path | None) -> Ranker:
+    from policies.chat.answers import kept_answers
     from policies.chat.loading import load_chat_model
-    from policies.chat.model import ScoringChatModel
+    from policies.chat.model import Access, ScoringChatModel
     from policies.chat.ranker import ChatRanker
-    from policies.chat.settings import ChatModelSettings
+    from policies.chat.rating import RatingRanker
 
-    return ChatRanker(cast("ScoringChatModel", load_chat_model(name, ChatModelSettings(device=device))))
+    model = load_chat_model(name, chat)
+    if model.access < Access.SCORES:
+        return RatingRanker(kept_answers(model, answers))
+    return ChatRanker(cast("ScoringChatModel", model))
 
 
 def is_fitted(maker: Any) -> bool:
@@ -116,7 +126,7 @@ def is_fitted(maker: Any) -> bool:
 def _made(name: str, contexts: Iterable[Context] | None) -> Any:
     maker: Any = rankers.get(name)
     if not is_fitted(maker):
-        return maker() if callable(maker) else None
+        return made_chat_model(name, maker)
     if contexts is None:
         fix = "give contexts, those of a training split"
         raise ConfigError("this ranker is fitted on training contexts, and there are none", where=name, fix=fix)

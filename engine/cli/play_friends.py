@@ -38,7 +38,8 @@ class PlayFriendsArguments(Configuration):
     """With whom, and about whose friends."""
 
     partner: str = SCRIPTED
-    """Bot: a run or checkpoint folder (parley train dynonet), registered name (parley list), or path/file.py:Name."""
+    """Bot: a run or checkpoint folder (parley train dynonet), registered name (parley list), chat model (hf:FOLDER, gguf:FILE,
+    openai:URL#MODEL), or path/file.py:Name."""
     corpus: Annotated[str, conf.arg(help_behavior_hint="")] = ""
     """Corpus whose names friends have; that of the bot when not given."""
     seed: NonNegativeInt = 1

@@ -111,6 +111,7 @@ def run_play_ranking(verb: Verb, arguments: Sequence[str]) -> int:
         data_root=asked.data_root,
         candidates=more.candidates,
         replies=more.replies,
+        chat=more.chat,
     )
     details = shared(more.attack, AttackDetails)
     settings = AttackSettings(method=asked.method, edits=asked.edits, budget=asked.budget, **details)

@@ -71,6 +71,15 @@ class ChatEvent:
         return self if self.words is self.tokens else ChatEvent(self.side, self.words)
 
 
+class Slips(NamedTuple):
+    """How often who moves by free text did not keep to the form of a move."""
+
+    repairs: int = 0
+    """Moves that were asked for once more."""
+    unread: int = 0
+    """Moves that could not be read then either."""
+
+
 @dataclass(frozen=True)
 class FriendsChat:
     """A chat on one scenario.
@@ -81,6 +90,7 @@ class FriendsChat:
         heard: the same events as they reached each partner, who was given their plain words; those that nobody changed as said.
         agreed: whether both sides' last selections are the common friend.
         key: its name.
+        slips: of each side; None where it cannot make any.
     """
 
     scenario: FriendsScenario
@@ -88,6 +98,7 @@ class FriendsChat:
     heard: tuple[ChatEvent, ...]
     agreed: bool
     key: str = ""
+    slips: tuple[Slips | None, Slips | None] = (None, None)
 
     def num_selections(self, side: int) -> int:
         """How often a side selected a friend."""

@@ -9,10 +9,11 @@ What is said may be changed on its way by a `Channel`. Selections are not: they 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Literal, Protocol
 
 from envs.core.errors import ConfigError, ScenarioError
-from envs.friends.events import ChatEvent, FriendsChat
+from envs.friends.events import ChatEvent, FriendsChat, Slips
 from envs.friends.game import NOBODY, Act, FriendsGame, FriendsRules, FriendsView
 from envs.friends.scenario import FriendsScenario
 
@@ -24,7 +25,7 @@ what the partners hear. It may read both tables, draws from `FriendsGame.event_s
 
 
 class FriendsSession(Protocol):
-    """One agent's part in the rows of a game."""
+    """One agent's part in the rows of a game; one that moves by free text counts its `Slips` by a method `slips(row)`."""
 
     def enter(self, rows: list[int]) -> None:
         """New chats begin in these rows; what stood there is forgotten, and the view shows the new tables."""
@@ -109,9 +110,16 @@ def play_friends(
                 sessions[side].hear(going, words if remembers == "heard" else [said[i] for i in open_rows])
                 sessions[1 - side].hear(going, words)
             for row in over:
-                played[standing.pop(row)] = game.chat(row)
+                first, second = (slips_of(session, row) for session in sessions)
+                played[standing.pop(row)] = replace(game.chat(row), slips=(first, second))
             refill(over)
     return [played[number] for number in range(len(chats))]
+
+
+def slips_of(session: FriendsSession, row: int) -> Slips | None:
+    """How often a session did not keep to the form of a move in the chat of a row; None where it does not count that."""
+    count = getattr(session, "slips", None)
+    return None if count is None else count(row)
 
 
 def _events(game: FriendsGame, side: int, rows: list[int], acts: Sequence[Act], name: str) -> list[ChatEvent]:

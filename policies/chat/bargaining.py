@@ -56,13 +56,13 @@ def talk(view: SideView, row: int, tactic: str = "") -> Chat:
     turns = view.turns(row)
     messages = [Message("user", BEGINNING)] if not turns or turns[0][0] else []
     messages += [Message("assistant" if own else "user", words or SILENCE) for own, words in turns]
-    return Message("system", instructions(view, row, tactic)), *_alternating(messages)
+    return Message("system", instructions(view, row, tactic)), *alternating(messages)
 
 
 def choice(view: SideView, row: int, tactic: str = "") -> Chat:
     """The messages that a model answers with what it chooses."""
     head, *messages = talk(view, row, tactic)
-    return head, *_alternating([*messages, Message("user", f"The talk has ended. {_form(view, row)}")])
+    return head, *alternating([*messages, Message("user", f"The talk has ended. {_form(view, row)}")])
 
 
 def repair(asked: Chat, answer: str, view: SideView, row: int) -> Chat:
@@ -100,8 +100,8 @@ def _form(view: SideView, row: int) -> str:
     )
 
 
-def _alternating(messages: Iterable[Message]) -> list[Message]:
-    """The same with neighbours of one role joined, because templates want roles to take turns."""
+def alternating(messages: Iterable[Message]) -> list[Message]:
+    """Messages with neighbours of one role joined, because templates want roles to take turns."""
     joined: list[Message] = []
     for message in messages:
         if joined and joined[-1].role == message.role:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -146,7 +147,7 @@ def svm_neural(settings: JudgeSettings) -> Callable[[], Judge]:
     """
     likelihoods: list[Numbers] = []
     if settings.forward:
-        ranker = load_ranker(f"{RESPONSE_MODEL}{settings.forward}", device=settings.device)
+        ranker = load_ranker(f"{RESPONSE_MODEL}{settings.forward}", chat=replace(settings.chat, device=settings.device))
         likelihoods.append(Remembered(partial(ranked, ranker)))
     if settings.backward:
         model = load_backward(fetched_model(settings.backward))

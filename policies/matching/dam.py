@@ -113,7 +113,9 @@ class DAM(Matcher):
             real_BKNJ = (i_N1 < sides_M2[here_BK11, 0]) & (j_J < sides_M2[here_BK11, 1])
             places_BKNJ = np.where(real_BKNJ, starts_M[here_BK11] + i_N1 * widths_M[here_BK11] + j_J, len(alike_YC) - 1)
             volumes = at(alike_YC, block.tensor(places_BKNJ)).movedim(4, 1)
-            decided.append(self.decide(volumes, block.tensor(real_BKNJ).unsqueeze(1)))
+            # In float32 under autocast too: oneDNN's gradients of a three-dimensional convolution in bfloat16 may be NaN.
+            with torch.autocast(block.device.type, enabled=False):
+                decided.append(self.decide(volumes.float(), block.tensor(real_BKNJ).unsqueeze(1)))
             order.append(pairs)
         return torch.cat(decided)[block.tensor(np.argsort(np.concatenate(order)))]
 

@@ -28,6 +28,7 @@ from policies.matching.matcher import Matcher
 from policies.matching.ranker import MatcherRanker
 from policies.matching.settings import MatcherFitConfig
 from policies.ranker import Pair
+from policies.training import autocast
 
 _LEAST = 1e-12
 """Bounds the loss of a pair whose score is 0 or 1 in float64."""
@@ -155,7 +156,9 @@ class MatcherFit(FittingLoop[Matcher, MatcherFitConfig, MatcherFitness, MatcherE
         self._set_rate(len(self.history) * self._batches_per_epoch() + self.batches_done)
         device = self.model.embedding.weight.device
         labels_P = torch.tensor(labels, dtype=torch.float32, device=device)
-        log_odds_PV = self.model(self.model.reader.read(pairs, device))
+        block = self.model.reader.read(pairs, device)
+        with autocast(device, self.precision):
+            log_odds_PV = self.model(block).float()
         loss = self.model.loss(log_odds_PV, labels_P, self.config.loss_cap).mean()
         self.descend(loss)
         nats = float(loss.detach())

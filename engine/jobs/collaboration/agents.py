@@ -1,8 +1,11 @@
-"""Bots that look for common friends, by name: scripted ones, those that only select, or a trained model's checkpoint."""
+"""Bots that look for common friends, by name: scripted ones, those that only select, trained models and chat models."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 from engine.jobs.checkpoints import require_checkpoint
 from engine.jobs.weights import checkpoint_folder
@@ -14,6 +17,11 @@ from envs.friends.events import ChatEvent
 from envs.friends.game import Act, FriendsView
 from envs.friends.play import FriendsAgent, FriendsSession
 from envs.friends.scripted.bots import FriendsBot
+from policies.chat.addresses import is_chat_address
+from policies.chat.answers import kept_answers
+from policies.chat.friend import ChatFriend
+from policies.chat.own import OwnChatModel
+from policies.chat.seat import ChatSeat, chat_model, require_address
 from policies.dynonet.settings import FriendsDecoding
 
 SCRIPTED = "scripted"
@@ -28,23 +36,39 @@ friends_agents.register("blind-selector", "selects at random, whatever the other
 
 
 def make_friends_agent(
-    spec: str, corpus: FriendsCorpus, decoding: FriendsDecoding | None = None, device: str = "cpu"
+    spec: str,
+    corpus: FriendsCorpus,
+    decoding: FriendsDecoding | None = None,
+    device: str = "cpu",
+    seat: ChatSeat | None = None,
+    answers: Path | None = None,
 ) -> FriendsAgent:
     """The bot that a name stands for.
 
     Args:
-        spec: a run or checkpoint folder, a registered name, or `path/file.py:Name` of a class or function that is called with
-            the corpus, or with nothing, and gives a `FriendsAgent`.
+        spec: a run or checkpoint folder, a registered name, the address of a chat model, or `path/file.py:Name` of a class or
+            function that is called with the corpus, or with nothing, and gives a `FriendsAgent` or a chat model.
         corpus: whose names friends have.
         decoding: how a model chooses words; as released when not given.
         device: that a model computes on.
+        seat: how a chat model is loaded or asked; as by default when not given.
+        answers: folder in which a chat model's answers are kept; None keeps none.
 
     Raises:
         ConfigError: nothing is called that, or the file of a user's own makes no bot.
         CheckpointError: the checkpoint is damaged or of another kind, or what is called that holds none.
     """
+    temperature, seat = (decoding or FriendsDecoding()).temperature, seat or ChatSeat()
+    if is_chat_address(spec):
+        require_address(spec)
+        settings = replace(seat, device=device)
+        return ChatFriend(spec, partial(chat_model, spec, settings, answers=answers), temperature, seat.max_tokens)
     if ".py:" in spec:
-        return OwnFriendsAgent(spec, corpus)
+        own = OwnFriendsAgent(spec, corpus)
+        if own.chat_model is None:
+            return own
+        model = kept_answers(own.chat_model, answers)
+        return ChatFriend(spec, lambda: model, temperature, seat.max_tokens)
     if spec in friends_agents:
         agent: FriendsAgent = made_by(friends_agents.get(spec), corpus)
         return agent
@@ -57,7 +81,8 @@ def make_friends_agent(
 def corpus_of(specs: Sequence[str]) -> str:
     """The corpus that the first model among some bots was fitted to; empty where there is no model."""
     for spec in specs:
-        folder = None if ".py:" in spec or spec in friends_agents else checkpoint_folder(spec)
+        is_run = not (".py:" in spec or spec in friends_agents or is_chat_address(spec))
+        folder = checkpoint_folder(spec) if is_run else None
         if folder is not None:
             from policies.dynonet import checkpoints
 
@@ -77,6 +102,9 @@ class OwnFriendsAgent:
         spec: `path/file.py:Name`; also what reports call it.
         corpus: whose names friends have.
 
+    Attributes:
+        chat_model: what was made, where it is a chat model, which does not join by itself.
+
     Raises:
         ConfigError: the user's code raised, or made something that cannot play.
     """
@@ -88,7 +116,10 @@ class OwnFriendsAgent:
             raise ConfigError("this makes no bot", where=spec, got=repr(maker), fix="name a class or a function")
         with own_code(spec):
             self._agent = made_by(maker, corpus)
-        self._require(self._agent, ("join",))
+        is_chat_model = any(callable(getattr(self._agent, name, None)) for name in ("answer", "reply"))
+        self.chat_model = OwnChatModel(spec, self._agent) if is_chat_model else None
+        if self.chat_model is None:
+            self._require(self._agent, ("join",))
 
     def join(self, view: FriendsView) -> FriendsSession:
         """Takes a side."""

@@ -16,6 +16,8 @@ from envs.core.ranges import NumItems, PositiveInt
 from envs.friends.lies import LieRules
 from envs.friends.play import Remembers
 from envs.friends.scenario import ScenarioOptions
+from policies.chat.addresses import is_chat_address
+from policies.chat.seat import ChatSeat
 from policies.dynonet.settings import FriendsDecoding
 
 CONTROLS = (UNHEARD, STRANGE)
@@ -53,7 +55,8 @@ class CollaborationConfig(ShardedConfig):
     """Which bots look for the friend they share, and what they hear of each other."""
 
     model: str = SCRIPTED
-    """Bot on both sides: a run or checkpoint (parley train dynonet), a registered name (parley list), or path/file.py:Name."""
+    """Bot on both sides: a run or checkpoint (parley train dynonet), a registered name (parley list), a chat model (hf:FOLDER,
+    gguf:FILE, openai:URL#MODEL), or path/file.py:Name."""
     partner: str = ""
     """Bot on side 1 where it is another one."""
     strategies: str = "all"
@@ -78,7 +81,9 @@ class CollaborationConfig(ShardedConfig):
     tables: ScenarioOptions = field(default_factory=ScenarioOptions)
     """How scenarios are drawn."""
     decoding: FriendsDecoding = field(default_factory=FriendsDecoding)
-    """How models choose words."""
+    """How models choose words; of chat models the temperature."""
+    chat: ChatSeat = field(default_factory=ChatSeat)
+    """How chat models take part."""
     lies: LieRules = field(default_factory=LieRules)
     """What random-lies may do; a trained liar keeps to the rules of its training."""
     perturb: PerturbSettings = field(default_factory=PerturbSettings)
@@ -120,6 +125,11 @@ class CollaborationConfig(ShardedConfig):
         selecting = {SELECTORS: ("selector", "selector"), BLIND: ("blind-selector", "blind-selector")}
         known = {pair: who for pair, who in beside.items() if who not in (asked[MODEL], asked[MODEL][::-1])}
         return asked | known | selecting
+
+    @property
+    def chats(self) -> bool:
+        """Whether a chat model takes part that is known by its address."""
+        return any(map(is_chat_address, (self.model, self.partner)))
 
     @property
     def conditions(self) -> tuple[Condition, ...]:

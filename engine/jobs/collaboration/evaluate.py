@@ -21,7 +21,7 @@ from engine.jobs.job import Job, Reporter, Result, Summary
 from engine.jobs.sharded import RESUME_SAFE, work_off
 from engine.jobs.tables import TABLE_FILE
 from engine.metrics.collaboration.chats import MODEL, TRAINED, by_condition, chat_metrics, condition_names, describe
-from engine.metrics.collaboration.table import allowed_table, lies_table, table_8, trained_table
+from engine.metrics.collaboration.table import allowed_table, lies_table, slips_table, table_8, trained_table
 from engine.metrics.rows import finished
 from engine.metrics.tables import TextTable
 from engine.perturb.settings import PerturbSettings
@@ -31,6 +31,8 @@ from engine.store.run_folder import RunFolder
 from envs.data.root import data_root
 from envs.friends.corpora import EMBEDDED_FRIENDS
 from envs.friends.scenario import check_schema
+from policies.chat.addresses import is_chat_address, short_address
+from policies.chat.answers import ANSWERS_FOLDER
 
 CONDITIONS, PAIRS, ATTRIBUTES = "conditions", "pairs", "attributes"
 """Entries of the summary: pair and strategy of each line of the table, what pairs are called, and attributes by category."""
@@ -74,6 +76,7 @@ class EvaluateCollaboration(Job[CollaborationConfig, PlayedChats, PlayedChats]):
         return PlayedChats(found)
 
     def work(self, run: RunFolder, prepared: PlayedChats, reporter: Reporter) -> PlayedChats:
+        prepared = replace(prepared, answers=str(run.path / ANSWERS_FOLDER))
         work_off(run, prepared, asked_chats(prepared.config), prepared.config, reporter, "playing chats")
         reporter.say("computing metrics, their intervals and significances")
         return prepared
@@ -125,6 +128,7 @@ class EvaluateCollaboration(Job[CollaborationConfig, PlayedChats, PlayedChats]):
             **against,
             "Completion by selections allowed": allowed_table(metrics, conditions, pairs),
             **{heading: table for heading, table in lies.items() if table is not None},
+            **({"Moves that could not be read": slips} if (slips := slips_table(metrics, conditions, pairs)) else {}),
         }
 
     def present(self, result: Result, run: RunFolder) -> Result:
@@ -152,7 +156,7 @@ def located(config: CollaborationConfig) -> CollaborationConfig:
 
 def _pair_names(config: Mapping[str, object]) -> dict[str, str]:
     """What pairs are called, runs and files by the ends of their paths."""
-    model, partner = (str(config[name]).rstrip("/").rpartition("/")[2] for name in ("model", "partner"))
+    model, partner = (_short(str(config[name])) for name in ("model", "partner"))
     itself = model if not partner or partner == model else f"{model} with {partner}"
     runs = [run.strip().rstrip("/").rpartition("/")[2] for run in str(config["trained"]).split(",")]
     return {
@@ -163,6 +167,10 @@ def _pair_names(config: Mapping[str, object]) -> dict[str, str]:
         SELECTORS: "selectors",
         BLIND: "blind selectors",
     }
+
+
+def _short(spec: str) -> str:
+    return short_address(spec) if is_chat_address(spec) else spec.rstrip("/").rpartition("/")[2]
 
 
 EVALUATE_COLLABORATION = EvaluateCollaboration()

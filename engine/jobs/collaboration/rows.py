@@ -58,6 +58,10 @@ CHATS = with_base(
         pa.field("agreed", pa.bool_()),
         pa.field("num_selections", list_of(pa.int64())),
         pa.field("first_selection_right", pa.bool_()),
+        # Of each side, null of one that cannot: moves that were asked for once more because they could not be read as such,
+        # and those that could not be read then either.
+        pa.field("repairs", list_of(pa.int64())),
+        pa.field("unread", list_of(pa.int64())),
     ]
 )
 """One chat per row."""
@@ -90,6 +94,8 @@ def chat_row(
         "agreed": chat.agreed,
         "num_selections": [chat.num_selections(side) for side in (0, 1)],
         "first_selection_right": selections[0][1] == scenario.shared[selections[0][0]] if selections else None,
+        "repairs": [slips and slips.repairs for slips in chat.slips],
+        "unread": [slips and slips.unread for slips in chat.slips],
     }
 
 

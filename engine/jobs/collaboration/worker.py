@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from engine.jobs.collaboration.agents import make_friends_agent
@@ -21,9 +22,10 @@ from envs.friends.game import FriendsRules
 from envs.friends.play import Channel, FriendsAgent, play_friends
 from envs.friends.scenario import FriendsScenario, random_friends
 
-_LEAST, _MOST = 64, 256
+_SIDE_BY_SIDE, _CHATS_SIDE_BY_SIDE = (64, 256), (8, 32)
+"""Chats of a shard at least and at most; the same where a chat model takes part, whose chats take long."""
 _SHARDS = 32
-"""Chats of a shard at least and at most, and shards of a run at least, where they are not too small."""
+"""Shards of a run at least, where they are not too small."""
 
 
 class AskedChat(NamedTuple):
@@ -54,12 +56,14 @@ class PlayedChats(Sharded[AskedChat]):
 
     Args:
         config: what is asked for, its corpus named and its models by absolute names.
+        answers: folder in which answers of chat models are kept.
     """
 
     unit = "chats"
     event = "chatted"
 
     config: CollaborationConfig
+    answers: str = ""
 
     @property
     def computes(self) -> bool:
@@ -71,11 +75,12 @@ class PlayedChats(Sharded[AskedChat]):
         return chat_seed(self.config, int(key.rpartition("-")[2]))
 
     def worker(self) -> ChatWorker:
-        return ChatWorker(self.config)
+        return ChatWorker(self.config, Path(self.answers) if self.answers else None)
 
     def shard_size(self, num_items: int, num_workers: int) -> int:
         """The same for any number of workers that find two shards each."""
-        alike = max(_LEAST, min(_MOST, num_items // _SHARDS))
+        least, most = _CHATS_SIDE_BY_SIDE if self.config.chats else _SIDE_BY_SIDE
+        alike = max(least, min(most, num_items // _SHARDS))
         return alike if num_workers <= max(1, num_items // (2 * alike)) else spread(num_items, num_workers, alike)
 
     def digest(self, rows: Rows) -> Counts:
@@ -87,6 +92,7 @@ class ChatWorker:
 
     Args:
         config: as in `PlayedChats`.
+        answers: as there; None keeps none.
 
     Raises:
         ConfigError: a bot or a strategy is not there.
@@ -94,13 +100,13 @@ class ChatWorker:
         DataError: the corpus cannot be read.
     """
 
-    def __init__(self, config: CollaborationConfig) -> None:
+    def __init__(self, config: CollaborationConfig, answers: Path | None = None) -> None:
         self.config = config
         self.corpus: FriendsCorpus = load_friends(config.corpus, config.data_root)
         channels = Channels(self.corpus, config.perturb, config.data_root, config.lies, config.device)
         self.knowledge = channels.knowledge
         self.agents: dict[str, FriendsAgent] = {
-            spec: make_friends_agent(spec, self.corpus, config.decoding, config.device)
+            spec: make_friends_agent(spec, self.corpus, config.decoding, config.device, config.chat, answers)
             for spec in dict.fromkeys(spec for pair in config.pairs.values() for spec in pair)
         }
         names = dict.fromkeys(condition.hearing for condition in config.conditions)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from engine.jobs.retrieval.config import RankersConfig
@@ -16,6 +17,7 @@ from engine.jobs.weights import checkpoint_folder
 from envs.candidates.groups import Context
 from envs.storage.places import display_path, is_uri
 from policies.chat.addresses import absolute_address, is_chat_address, short_address, weights_of
+from policies.chat.settings import DEFAULT, ChatModelSettings
 from policies.ranker import Ranker
 from policies.rankers import LANGUAGE_MODEL, RESPONSE_MODEL, RESPONSE_ONLY, load_ranker, rankers
 from policies.stored import CONFIG, reading
@@ -84,13 +86,16 @@ def _asked(name: str, label: str, bases: Mapping[Path | None, str]) -> AskedRank
     return AskedRanker(label, _absolute(name), kind=kind, against=against, base="" if base is None else bases.get(base, ""))
 
 
-def loaded(asked: Sequence[AskedRanker], contexts: Iterable[Context], device: str = "cpu") -> dict[str, Ranker]:
+def loaded(
+    asked: Sequence[AskedRanker], contexts: Iterable[Context], chat: ChatModelSettings = DEFAULT, answers: Path | None = None
+) -> dict[str, Ranker]:
     """The rankers by their labels; one without its context shares the other's model.
 
     Args:
         asked: which.
         contexts: of the training split, for those that are fitted.
-        device: torch device that networks compute on.
+        chat: where networks compute, and how a chat model is loaded or asked.
+        answers: folder in which answers of chat models are kept; None keeps none.
 
     Raises:
         ConfigError: no ranker is called so, or a file of one's own makes none.
@@ -99,12 +104,13 @@ def loaded(asked: Sequence[AskedRanker], contexts: Iterable[Context], device: st
     """
     from policies.ranking.controls import ResponseOnly
 
-    whole = {each.name: load_ranker(each.name, contexts, device) for each in asked if not each.name.startswith(RESPONSE_ONLY)}
+    load = partial(load_ranker, contexts=contexts, chat=chat, answers=answers)
+    whole = {each.name: load(each.name) for each in asked if not each.name.startswith(RESPONSE_ONLY)}
     found: dict[str, Ranker] = {}
     for each in asked:
         inner = each.name.removeprefix(RESPONSE_ONLY)
         if inner not in whole:
-            whole[inner] = load_ranker(inner, contexts, device)
+            whole[inner] = load(inner)
         found[each.label] = whole[inner] if inner == each.name else ResponseOnly(whole[inner])
     return found
 

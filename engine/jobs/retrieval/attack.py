@@ -39,6 +39,7 @@ from engine.retrieval.settings import POLICY
 from engine.store.run_folder import RunFolder
 from envs.core.errors import ConfigError, DataError
 from envs.storage.copies import CHECKPOINT
+from policies.chat.answers import ANSWERS_FOLDER
 from policies.ranker import SlopedRanker
 
 GOAL, BUDGET = "goal", "budget"
@@ -77,7 +78,7 @@ class AttackRanking(RankersJob[RankingAttackConfig]):
         return prepared
 
     def work(self, run: RunFolder, prepared: PreparedAttack, reporter: Reporter) -> PreparedAttack:
-        attacks = RankingAttacks(prepared.config, prepared.rankers)
+        attacks = RankingAttacks(prepared.config, prepared.rankers, answers=str(run.path / ANSWERS_FOLDER))
         work_off(run, attacks, prepared.groups, prepared.config, reporter, "attacking rankers")
         reporter.say("computing metrics, their intervals and significances")
         return prepared

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.jobs.retrieval.asked import label_of, loaded
+from engine.jobs.retrieval.asked import label_of
 from engine.jobs.retrieval.config import RankingAttackConfig
 from engine.jobs.retrieval.groups import Contexts, RankedGroup, built_rules, group_seed, opened, rule_resources, utterances_of
 from engine.jobs.retrieval.worker import AskingRankers, context_columns, reason_of
@@ -81,7 +81,7 @@ class RankAttackWorker:
         corpus = opened(self.config)
         resources = rule_resources(self.config, corpus)
         rules = [rule for rule in built_rules(self.config, resources) if suits(rule, self.config.goal)]
-        self.rankers = loaded(attacks.rankers, Contexts(corpus.splits["train"]), self.config.device)
+        self.rankers = attacks.loaded(Contexts(corpus.splits["train"]))
         self.goal = goal_of(self.config)
         judges = judges_of(self.config.attack, corpus.splits["train"], self.config.seed, known_words=self.config.known_words)
         self.attacks = {

@@ -82,7 +82,7 @@ class CandidateBoard:
         self._corpus = opened(config)
         self._split = ranked_split(config, self._corpus)
         contexts = Contexts(self._corpus.splits["train"])
-        self.rankers: Mapping[str, Ranker] = loaded(asked_rankers(config.model_names), contexts, device)
+        self.rankers: Mapping[str, Ranker] = loaded(asked_rankers(config.model_names), contexts, config.chat.on(device))
         order = stream(config.seed, "played", self._corpus.name).permutation(len(self._split)).tolist()
         self._rows = [self._row(key), *order] if key else order
         self._turn = 0

@@ -17,6 +17,7 @@ from envs.candidates.options import CandidateOptions
 from envs.core.config import shared
 from envs.core.errors import ConfigError
 from envs.core.ranges import Configuration, NonNegativeInt, NumItems, NumItemsOrAll
+from policies.chat.settings import ChatAsking
 
 DEFAULT_CORPUS = "helpdesk"
 """The corpus that needs no data, nor those of NLTK."""
@@ -45,8 +46,8 @@ class RankersConfig(ShardedConfig):
     """Which rankers choose among which candidates, and which rules change replies."""
 
     model: str = "tfidf,bm25"
-    """Rankers separated by commas: tfidf, bm25, a run of a matching model, hf:FOLDER, gguf:FILE, seq2seq:RUN, lm:RUN,
-    or path/file.py:Name."""
+    """Rankers separated by commas: tfidf, bm25, a run of a matching model, hf:FOLDER, gguf:FILE, openai:URL#MODEL, seq2seq:RUN,
+    lm:RUN, or path/file.py:Name."""
     rules: str = "all"
     """Rules on replies separated by commas: names, path/file.py:Name, all (the seven of Li et al. 2019), or none."""
     corpus: str = DEFAULT_CORPUS
@@ -63,6 +64,8 @@ class RankersConfig(ShardedConfig):
     """How groups of candidates are made."""
     replies: ReplySettings = field(default_factory=ReplySettings)
     """How the rules attack replies."""
+    chat: ChatAsking = field(default_factory=ChatAsking)
+    """How a chat model that ranks is loaded."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -148,6 +151,8 @@ class PlayRankingConfig:
     """How rules attack replies."""
     attack: AttackDetails = field(default_factory=AttackDetails)
     """What the edits of an attack keep to."""
+    chat: ChatAsking = field(default_factory=ChatAsking)
+    """How a chat model that ranks is loaded."""
 
 
 def listed_names(chosen: str) -> tuple[str, ...]:

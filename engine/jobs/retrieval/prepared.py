@@ -85,7 +85,7 @@ def found_ranking(
     found: RankersConfigT = replace(config, data_root=data_root(config.data_root))
     corpus = opened(found)
     groups = chosen_groups(found, corpus)
-    rankers = loaded(asked, Contexts(corpus.splits["train"], FEW))
+    rankers = loaded(asked, Contexts(corpus.splits["train"], FEW), config.chat.on("cpu"))
     first = next(iter(groups.values())).group
     with lexicon_setting():
         resources = rule_resources(found, corpus, FEW)

@@ -34,6 +34,7 @@ from engine.metrics.retrieval.table import Shown, overview, tables
 from engine.metrics.tables import TextTable
 from engine.store.run_folder import RunFolder
 from envs.core.config import shared
+from policies.chat.answers import ANSWERS_FOLDER
 
 RULES, SIZE, SEVERAL = "rules", "candidates", "several_right"
 """Entries of the summary: whether each rule keeps labels; candidates of every group; whether a group has several right ones."""
@@ -74,7 +75,8 @@ class EvaluateRanking(RankersJob[RankingConfig]):
         return replace(prepared, groups=groups)
 
     def work(self, run: RunFolder, prepared: EvaluatedRanking, reporter: Reporter) -> EvaluatedRanking:
-        work_off(run, Ranking(prepared.config, prepared.rankers), prepared.groups, prepared.config, reporter, "ranking replies")
+        ranking = Ranking(prepared.config, prepared.rankers, answers=str(run.path / ANSWERS_FOLDER))
+        work_off(run, ranking, prepared.groups, prepared.config, reporter, "ranking replies")
         reporter.say("computing metrics, their intervals and significances")
         return prepared
 

@@ -7,10 +7,11 @@ all texts that rules made of them, and a shard of contexts is one batch.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ from engine.perturb.replies.rule import Attacked, Rule
 from engine.runtime.record import Counts, Rows
 from engine.runtime.sharding import Shard
 from engine.store.schemas import OK, error_row, ok_row
-from envs.candidates.groups import CandidateGroup
+from envs.candidates.groups import CandidateGroup, Context
 from envs.core.errors import RankerError
 from envs.pairs.turns import Utterance
 from policies.ranker import Pair, Ranker, outcomes_of
@@ -54,15 +55,26 @@ class AskingRankers(Sharded[RankedGroup]):
     Args:
         config: what was asked for, its data root found.
         rankers: who is asked.
+        answers: folder in which answers of chat models are kept.
     """
 
     unit = "contexts"
 
     config: RankersConfig
     rankers: Sequence[AskedRanker]
+    answers: str = field(default="", kw_only=True)
 
     def seed(self, key: str) -> int:
         return group_seed(self.config.seed, key)
+
+    def loaded(self, contexts: Iterable[Context]) -> dict[str, Ranker]:
+        """The rankers by their labels.
+
+        Args:
+            contexts: of the training split, for those that are fitted.
+        """
+        chat, answers = self.config.chat.on(self.config.device), Path(self.answers) if self.answers else None
+        return loaded(self.rankers, contexts, chat, answers)
 
     def shard_size(self, num_items: int, num_workers: int) -> int:
         return spread(num_items, num_workers, BATCH)
@@ -100,7 +112,7 @@ class RankingWorker:
         self.config = ranking.config
         corpus = opened(self.config)
         self.rules: list[Rule] = built_rules(self.config, rule_resources(self.config, corpus))
-        self.rankers = loaded(ranking.rankers, Contexts(corpus.splits["train"]), self.config.device)
+        self.rankers = ranking.loaded(Contexts(corpus.splits["train"]))
         self.named = [each.label for each in ranking.rankers if not each.is_control]
 
     def run(self, shard: Shard[RankedGroup]) -> list[dict[str, Any]]:

@@ -21,10 +21,12 @@ from engine.metrics.collaboration.chats import (
     MODEL,
     NORMAL,
     P_VALUE,
+    REPAIRS,
     REPLACED,
     SELECTIONS,
     TOUCHED,
     TURNS,
+    UNREAD,
     WITHIN,
     of,
 )
@@ -69,6 +71,11 @@ _NOTE_LIES = (
     "names the new entity or selects an item that has it; asks again: whose listener next asks something or names an entity "
     "of that attribute, beside it the same of all mentions on normal inputs; intervals over chats. Completion: of the chats in "
     "which such a mention was replaced, and of the same scenarios on normal inputs."
+)
+_NOTE_SLIPS = (
+    "Moves of a chat, both sides together: those that a chat model was asked for once more, because they began as a selection "
+    "and named no friend or had no words, and those of which the second answer could not be read either and was said as it "
+    "stood. Means over chats; brackets: 95 % intervals."
 )
 _OF_LIES = {
     BELIEVED: "believed",
@@ -193,6 +200,16 @@ def lies_table(metrics: Metrics, pair: str, strategy: str, names: Mapping[str, s
     few = any(row[-1].endswith(FEW_MARK) for row in rows)
     columns = ("attribute", "replaced", "left", *_OF_LIES.values(), "chats")
     return TextTable(columns, tuple(rows), _NOTE_LIES + few_note("chats") * few)
+
+
+def slips_table(metrics: Metrics, conditions: Conditions, pairs: Mapping[str, str]) -> TextTable | None:
+    """Moves of chat models that could not be read; None where nobody moves by free text."""
+    rows = [
+        (_title(pair, strategy, pairs), *(number(_of(metrics, kind, (pair, strategy))) for kind in (REPAIRS, UNREAD)))
+        for pair, strategy in conditions
+        if of(REPAIRS, pair, strategy) in metrics
+    ]
+    return TextTable(("condition", "asked again", "unread"), tuple(rows), _NOTE_SLIPS) if rows else None
 
 
 def _title(pair: str, strategy: str, pairs: Mapping[str, str]) -> str:

@@ -14,7 +14,11 @@ from envs.core.errors import ConfigError
 from envs.pairs.replied import RepliedPair
 from envs.pairs.turns import parse_turns
 from policies.chat.model import Message
+from policies.chat.rating import REPAIR as RATE_AGAIN
+from policies.chat.rating import UNRATED
 from policies.chat.responder import ChatResponder, chat_of_turns
+from policies.chat.seat import chat_model
+from policies.chat.settings import DEFAULT
 from policies.decoders import DecoderSettings
 from policies.judges.asked import REPAIR, question_of, side_of
 from policies.judges.judge import JudgeSettings, Parsing, judge_maker, scores_by
@@ -96,9 +100,36 @@ def test_a_causal_folder_ranks_by_the_log_probability_of_a_reply(tmp_path: Path)
     assert scores[2] == scores[3]
 
 
-def test_a_server_shows_too_little_to_rank() -> None:
-    with pytest.raises(ConfigError, match=r"ranking by how likely replies are needs scores(.|\n)*it gives text"):
-        load_ranker("openai:http://127.0.0.1:9/v1#m")
+def test_runs_of_a_process_share_the_weights_and_not_the_answers(tmp_path: Path) -> None:
+    name = f"hf:{saved(tmp_path)}"
+    one, other = (chat_model(name, DEFAULT, answers=tmp_path / run) for run in ("one", "other"))
+    assert one.inner is other.inner is chat_model(name, DEFAULT, answers=None)  # type: ignore[attr-defined]
+    assert (tmp_path / "one").is_dir()
+    assert (tmp_path / "other").is_dir()
+
+
+def test_a_server_rates_replies_is_asked_once_more_and_remembers(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def says(number: int, body: dict[str, Any]) -> Said:
+        question = body["messages"][0]["content"]
+        repaired = body["messages"][-1]["content"] == RATE_AGAIN
+        if "mumble" in question:
+            return Said(completion("It fits rather well, 90."))
+        if "tidy" in question and not repaired:
+            return Said(completion("Rating: 80, I think"))
+        assert "- hello there\n- who?" in question
+        return Said(completion(" 101 " if "much" in question else "80." if repaired else "7"))
+
+    context = (("hello", "there"), ("who", "?"))
+    candidates = [("a", "fool"), ("tidy",), (), ("mumble",), ("a", "fool"), ("too", "much")]
+    with serving(says) as server, caplog.at_level(logging.WARNING):
+        ranker = load_ranker(server.name, answers=tmp_path)
+        assert scores_of(ranker, [(context, candidates)])[0].tolist() == [7, 80, UNRATED, UNRATED, 7, UNRATED]
+        assert "2 replies by no number" in caplog.text
+        asked = len(server.asked)
+        assert asked == 4 + 3
+        again = load_ranker(server.name, answers=tmp_path).score(context, candidates[::-1])
+        assert list(again) == [UNRATED, 7, UNRATED, UNRATED, 80, 7]
+        assert len(server.asked) == asked
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,27 @@ def test_a_killed_training_goes_on_exactly(kind: str, tmp_path: Path) -> None:
     assert goes_on(lambda name: fit(tmp_path / name, kind, save_every_s=0), batch=(2, 3)) == (1, 2)
 
 
+@pytest.mark.parametrize("kind", SIZES)
+def test_bfloat16_is_for_products_and_no_convolution_of_volumes(kind: str, tmp_path: Path) -> None:
+    seen: dict[type[torch.nn.Module], set[torch.dtype]] = {}
+
+    def note(module: torch.nn.Module, _: object, output: torch.Tensor) -> None:
+        seen.setdefault(type(module), set()).add(output.dtype)
+
+    losses = []
+    for precision in ("float32", "bfloat16"):
+        training = fit(tmp_path / precision, kind, replace(FAST, precision=precision))
+        if precision == "bfloat16":
+            for module in training.model.modules():
+                if isinstance(module, torch.nn.Linear | torch.nn.Conv3d):
+                    module.register_forward_hook(note)
+        losses.append(training.step(np.arange(4)).bounded)
+    assert losses[0] == pytest.approx(losses[1], abs=0.02)
+    assert all(torch.isfinite(value).all() for value in training.model.state_dict().values())
+    assert {torch.bfloat16} <= set().union(*seen.values())
+    assert seen.get(torch.nn.Conv3d, {torch.float32}) == {torch.float32}
+
+
 def test_a_batch_holds_about_as_many_pairs_as_asked_for(tmp_path: Path) -> None:
     training = fit(tmp_path, config=replace(FAST, batch_size=9))
     groups = training.groups(np.random.default_rng(0))

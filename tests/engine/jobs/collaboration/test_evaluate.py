@@ -17,7 +17,7 @@ from engine.jobs.collaboration.config import BLIND, MIXED, SCRIPTED, SELECTORS, 
 from engine.jobs.collaboration.evaluate import EVALUATE_COLLABORATION, demo, located
 from engine.jobs.collaboration.worker import AskedChat, ChatWorker, PlayedChats
 from engine.jobs.job import Silent
-from engine.metrics.collaboration.chats import COMPLETION, FIRST, GAIN, MODEL, NORMAL, TURNS, of
+from engine.metrics.collaboration.chats import COMPLETION, FIRST, GAIN, MODEL, NORMAL, REPAIRS, TURNS, of
 from engine.runtime.session import RaySession
 from engine.runtime.sharding import Shard
 from envs.core.errors import CheckpointError, ConfigError, RunError
@@ -57,6 +57,16 @@ class Deaf:
         return object()
 
 
+class Talker:
+    def reply(self, messages):
+        with open("ASKED", "a") as file:
+            file.write("asked\\n")
+        said = sum(message["role"] == "assistant" for message in messages)
+        if messages[-1]["content"].startswith("That cannot be read."):
+            return "hello"
+        return ("Know a gardener?", "SELECT 0", "select 1")[said % 3]
+
+
 NOBODY = 3
 """
 
@@ -66,7 +76,7 @@ SMALL = replace(demo(), scenarios=6, shard_size=5)
 
 @pytest.fixture
 def own(tmp_path: Path) -> str:
-    (tmp_path / "own.py").write_text(OWN)
+    (tmp_path / "own.py").write_text(OWN.replace("ASKED", str(tmp_path / "asked")))
     return str(tmp_path / "own.py")
 
 
@@ -111,6 +121,25 @@ def test_one_sided_changes_what_side_0_says_alone(own: str, tmp_path: Path) -> N
         for name in ("random-inputs", "one-sided-random-inputs", NORMAL, UNHEARD)
     }
     assert changed == {"random-inputs": {0, 1}, "one-sided-random-inputs": {0}, NORMAL: set(), UNHEARD: {0, 1}}
+
+
+def test_a_chat_model_takes_a_side_is_counted_and_asked_nothing_twice(own: str, tmp_path: Path) -> None:
+    config = replace(SMALL, model=f"{own}:Talker", partner=SCRIPTED, strategies="none", max_events=12)
+    result = run(config, tmp_path / "run", Silent())
+    found, asked = rows(tmp_path / "run"), (tmp_path / "asked").read_text().count("asked")
+    moves = [[event for event in row["events"] if event["side"] == 0] for row in found]
+    assert {event["said"] for events in moves for event in events} == {"know a gardener ?", "hello", None}
+    repairs = [sum(event["said"] == "hello" for event in events) for events in moves]
+    assert [row["repairs"] for row in found] == [[num, None] for num in repairs]
+    assert [row["unread"] for row in found] == [[0, None]] * len(found)
+    assert result.metrics[of(REPAIRS, MODEL, NORMAL)].value == pytest.approx(sum(repairs) / len(found))
+    assert "Moves that could not be read" in result.tables
+    shutil.rmtree(tmp_path / "run" / "rows")
+    again = run(config, tmp_path / "run", Silent())
+    # What is tried before a run begins is asked anew.
+    assert (tmp_path / "asked").read_text().count("asked") - asked < asked / 2
+    assert rows(tmp_path / "run") == found
+    assert again.metrics == result.metrics
 
 
 @pytest.mark.parametrize("changes", [{"shard_size": 3}, {"side_by_side": 2}, {"shard_size": 100, "side_by_side": 1}])

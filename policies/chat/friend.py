@@ -1,0 +1,162 @@
+"""A chat model that looks for the friend both have (MutualFriends): it talks by text, and selects by one strict line.
+
+The system message holds the rules and the table of its side. What the partner says and selects are messages of the user, its
+own words those of the assistant. An answer `SELECT` with the number of a friend selects; any other line is said, unless it
+begins as a selection and names no friend, or holds no words. Then the model is asked once more, and what it says in vain is
+said as it stands; both are counted (`Slips`).
+
+The seed of an answer follows from the chat's seed, the side and the events so far, so that chats do not depend on what is
+played side by side.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
+from envs.friends.events import ChatEvent, Slips
+from envs.friends.game import Act, FriendsView
+from envs.friends.schema import chat_words
+from policies.chat.addresses import short_address
+from policies.chat.bargaining import SILENCE, alternating
+from policies.chat.model import Chat, ChatDecoding, ChatModel, Message
+
+SELECT = "SELECT"
+BEGINNING = "You begin."
+_SELECTION = re.compile(r"\W*select\W*(\d+)\W*", re.IGNORECASE)
+_SEEMS = re.compile(r"\W*select\b", re.IGNORECASE)
+_SEEDS = 2**31
+"""Seeds are below it: servers take no larger ones."""
+
+
+class ChatFriend:
+    """A chat model as a `FriendsAgent`.
+
+    Args:
+        name: the model's address.
+        load: gives the model; called when it is first needed.
+        temperature: of its answers; 0 takes the likeliest.
+        max_tokens: tokens of an answer at most.
+    """
+
+    def __init__(self, name: str, load: Callable[[], ChatModel], temperature: float, max_tokens: int) -> None:
+        self.name = short_address(name)
+        self.decoding = ChatDecoding(temperature=temperature, max_tokens=max_tokens)
+        self._load = load
+
+    @cached_property
+    def model(self) -> ChatModel:
+        """Who answers.
+
+        Raises:
+            ConfigError: it cannot be loaded.
+        """
+        return self._load()
+
+    def join(self, view: FriendsView) -> ChatFriendSession:
+        """Takes a side."""
+        return ChatFriendSession(self.model, self.decoding, view)
+
+
+class ChatFriendSession:
+    """A chat model's part in the rows of a game.
+
+    Args:
+        model: who answers.
+        decoding: how.
+        view: what its side sees.
+    """
+
+    def __init__(self, model: ChatModel, decoding: ChatDecoding, view: FriendsView) -> None:
+        self._model, self._decoding, self._view = model, decoding, view
+        self._said: dict[int, list[Message]] = {}
+        self._slips: dict[int, Slips] = {}
+
+    def enter(self, rows: list[int]) -> None:
+        """Looks at new tables."""
+        for row in rows:
+            self._said[row], self._slips[row] = [], Slips()
+
+    def hear(self, rows: list[int], events: list[ChatEvent]) -> None:
+        """Notes one event for each row."""
+        for row, event in zip(rows, events, strict=True):
+            own = event.side == self._view.side
+            self._said[row].append(Message("assistant" if own else "user", _written(event, own)))
+
+    def act(self, rows: list[int]) -> list[Act]:
+        """What the model says or selects in each of the rows, in one call.
+
+        Raises:
+            ModelError: the model failed.
+            ConfigError: messages do not fit.
+        """
+        chats = [self._chat(row) for row in rows]
+        seeds = [int(self._view.generator(row).integers(_SEEDS)) for row in rows]
+        said = self._answers(chats, seeds)
+        acts = [self._read(row, text) for row, text in zip(rows, said, strict=True)]
+        again = [place for place, act in enumerate(acts) if act is None]
+        if again:
+            asked = [self._repair(chats[place], said[place], rows[place]) for place in again]
+            for place, text in zip(again, self._answers(asked, [seeds[place] for place in again]), strict=True):
+                row, act = rows[place], self._read(rows[place], text)
+                slips = self._slips[row]
+                self._slips[row] = Slips(slips.repairs + 1, slips.unread + (act is None))
+                acts[place] = chat_words(text) or (SILENCE,) if act is None else act
+        return [act for act in acts if act is not None]
+
+    def slips(self, row: int) -> Slips:
+        """How often it did not keep to the form in the chat of a row."""
+        return self._slips[row]
+
+    def _answers(self, chats: Sequence[Chat], seeds: Sequence[int]) -> list[str]:
+        return [answer.text.strip() for answer in self._model.answer(chats, decoding=self._decoding, seeds=seeds)]
+
+    def _chat(self, row: int) -> Chat:
+        said = self._said[row]
+        first = [Message("user", BEGINNING)] if not said or said[0].role == "assistant" else []
+        return Message("system", instructions(self._view, row)), *alternating([*first, *said])
+
+    def _read(self, row: int, text: str) -> Act | None:
+        """What an answer comes to; None where it is no move."""
+        selected = _SELECTION.fullmatch(text)
+        if selected is None:
+            return None if _SEEMS.match(text) else chat_words(text) or None
+        number = int(selected[1][:9])
+        return number - 1 if 1 <= number <= len(self._view.table(row)) else None
+
+    def _repair(self, asked: Chat, answer: str, row: int) -> Chat:
+        more = f"That cannot be read. {_form(self._view, row)}"
+        return *asked, Message("assistant", answer or SILENCE), Message("user", more)
+
+
+def instructions(view: FriendsView, row: int) -> str:
+    """What a model is told before a chat: the game, its friends, how to speak and how to select."""
+    names = [attribute.name for attribute in view.attributes(row)]
+    friends = (
+        f"{number}. " + ", ".join(f"{name}: {value}" for name, value in zip(names, item, strict=True))
+        for number, item in enumerate(view.table(row), 1)
+    )
+    return "\n\n".join(
+        [
+            "You and a partner each have a list of friends. Exactly one friend is in both lists. Find out which one by "
+            "talking, then select that friend. You both win when both of you have selected the friend that you share; whoever "
+            "selected another one may select again. Your partner does not see your list.",
+            "Your friends:\n" + "\n".join(friends),
+            _form(view, row),
+        ]
+    )
+
+
+def _form(view: FriendsView, row: int) -> str:
+    num = len(view.table(row))
+    return (
+        f"Each time write one short line to say to your partner next, or select a friend by writing {SELECT} and the number "
+        f"(1 to {num}) in your list, such as {SELECT} {num}. Write nothing else."
+    )
+
+
+def _written(event: ChatEvent, own: bool) -> str:
+    if event.selected is None:
+        return " ".join(event.words)
+    return f"{SELECT} {event.selected + 1}" if own else f"(Your partner selects the friend: {', '.join(event.item)})"

@@ -1,0 +1,89 @@
+"""Chat models as rankers where texts are all that can be seen of them: each reply is rated by a number from 0 to 100.
+
+An answer that is no such number is asked about once more; what is none then is `UNRATED`, below every rating, and is counted
+and warned of. A reply without words is not asked about, and is `UNRATED` too.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from envs.candidates.groups import Context
+from envs.pairs.turns import Utterance
+from envs.pairs.written import detokenise
+from policies.chat.model import Chat, ChatDecoding, ChatModel, Message
+from policies.ranker import Pair
+
+logger = logging.getLogger(__name__)
+
+QUESTION = """Below is a conversation and a reply to it.
+
+Conversation:
+{context}
+
+Reply: {reply}
+
+How well does the reply fit as the next turn? Answer with one whole number from 0, not at all, to 100, as well as can be."""
+REPAIR = "Answer with one whole number from 0 to 100 and nothing else."
+"""What is asked where the first answer is no such number."""
+UNRATED = -1.0
+"""Score of a reply that was not rated."""
+_NUMBER = re.compile(r"\W*(\d{1,3})\W*")
+_DECODING = ChatDecoding(max_tokens=16)
+
+
+class RatingRanker:
+    """A chat model that rates replies, one question a reply.
+
+    Args:
+        chat_model: who is asked.
+
+    Attributes:
+        repaired: replies that took a second question.
+        unrated: replies to which neither answer was a rating.
+    """
+
+    def __init__(self, chat_model: ChatModel) -> None:
+        self.chat_model = chat_model
+        self.repaired = self.unrated = 0
+
+    def score(self, context: Context, candidates: Sequence[Utterance]) -> np.ndarray:
+        """Ratings from 0 to 100, or `UNRATED`."""
+        return self.score_all([(context, candidates)])[0]
+
+    def score_all(self, pairs: Sequence[Pair]) -> list[np.ndarray]:
+        """The same of many pairs; a reply that comes twice in a context is asked about once."""
+        asked = list(dict.fromkeys((context, reply) for context, candidates in pairs for reply in candidates if reply))
+        found = dict(zip(asked, self._rated([_question(*each) for each in asked]), strict=True))
+        return [np.array([found.get((context, reply), UNRATED) for reply in candidates]) for context, candidates in pairs]
+
+    def _rated(self, chats: Sequence[Chat]) -> list[float]:
+        said = [answer.text for answer in self.chat_model.answer(chats, decoding=_DECODING)] if chats else []
+        found = [rating_of(text) for text in said]
+        doubtful = [place for place, rating in enumerate(found) if rating is None]
+        if doubtful:
+            again = [(*chats[place], Message("assistant", said[place]), Message("user", REPAIR)) for place in doubtful]
+            for place, answer in zip(doubtful, self.chat_model.answer(again, decoding=_DECODING), strict=True):
+                found[place] = rating_of(answer.text)
+        unrated = sum(rating is None for rating in found)
+        self.repaired += len(doubtful) - unrated
+        self.unrated += unrated
+        if unrated:
+            what = "%s rates %d replies by no number, asked twice; %d so far"
+            logger.warning(what, self.chat_model.name, unrated, self.unrated)
+        return [UNRATED if rating is None else rating for rating in found]
+
+
+def rating_of(text: str) -> float | None:
+    """The number from 0 to 100 that an answer consists of; None for any other answer, such as a sentence that holds one."""
+    found = _NUMBER.fullmatch(text)
+    return float(found[1]) if found and int(found[1]) <= 100 else None
+
+
+def _question(context: Context, reply: Utterance) -> Chat:
+    said = "\n".join(f"- {detokenise(turn)}" for turn in context)
+    return (Message("user", QUESTION.format(context=said, reply=detokenise(reply))),)

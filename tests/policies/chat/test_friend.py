@@ -1,0 +1,103 @@
+"""A chat model that looks for a common friend: what it is told, what is read of its answers, and what is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from envs.core.seeds import stream
+from envs.friends.compiled import load_friends
+from envs.friends.corpora import EMBEDDED_FRIENDS
+from envs.friends.events import FriendsChat, Slips
+from envs.friends.play import play_friends
+from envs.friends.scenario import FriendsScenario, random_friends
+from envs.friends.scripted.bots import FriendsBot
+from policies.chat.friend import SELECT, ChatFriend
+from policies.chat.model import Access, Answer, Chat, ChatDecoding
+
+CORPUS = load_friends(EMBEDDED_FRIENDS)
+NUM = 6
+
+
+def scenario(number: int) -> FriendsScenario:
+    return random_friends(CORPUS.schema, stream(1, "scenario", str(number)), key=str(number))
+
+
+class Told:
+    """Says what a function of a chat says."""
+
+    name, access = "fake", Access.TEXT
+
+    def __init__(self, say: Callable[[Chat], str]) -> None:
+        self._say, self.asked = say, list[Chat]()
+        self.seeds: list[int] = []
+
+    def answer(self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()) -> list[Answer]:
+        assert decoding == ChatDecoding(temperature=0.3, max_tokens=20)
+        self.asked += chats
+        self.seeds += seeds
+        return [Answer(self._say(chat)) for chat in chats]
+
+
+def agent(model: Told) -> ChatFriend:
+    return ChatFriend("openai:http://here/v1#talker", lambda: model, 0.3, 20)
+
+
+def played(model: Told, side: int = 0, num_rows: int = NUM) -> list[FriendsChat]:
+    agents = (agent(model), FriendsBot(CORPUS.linker))
+    return play_friends([(scenario(i), i) for i in range(NUM)], agents if side == 0 else agents[::-1], num_rows=num_rows)
+
+
+def follows(chat: Chat) -> str:
+    """Speaks once, then selects what the partner selects, where it has that friend, else one after the other."""
+    friends = [line.partition(". ")[2] for line in chat[0].content.splitlines() if line[:1].isdigit()]
+    values = [tuple(part.partition(": ")[2].lower() for part in friend.split(", ")) for friend in friends]
+    for message in chat[::-1]:
+        _, mark, item = message.content.rpartition("(Your partner selects the friend: ")
+        wanted = tuple(item.rstrip(")").lower().split(", "))
+        if message.role == "user" and mark and wanted in values:
+            return f"{SELECT.lower()} {values.index(wanted) + 1}."
+    own = [message for message in chat if message.role == "assistant"]
+    return f"{SELECT} {(len(own) - 1) % len(friends) + 1}" if own else "Do you know someone?"
+
+
+def test_it_talks_selects_and_finds_the_friend() -> None:
+    model = Told(follows)
+    chats = played(model)
+    assert sum(chat.agreed for chat in chats) >= NUM - 1
+    assert all(chat.slips == (Slips(0, 0), None) for chat in chats)
+    first = chats[0].scenario
+    told = [chat for chat in model.asked if chat[0].content.count("\n") and first.tables[0][0][0] in chat[0].content]
+    assert told
+    assert all(value in told[0][0].content for item in first.tables[0] for value in item)
+    own, other = (set(map(str, table)) for table in first.tables)
+    assert not any(", ".join(item) in told[0][0].content for item in first.tables[1] if str(item) in other - own)
+    assert [message.role for message in told[-1]][:2] == ["system", "user"]
+    assert all(a.role != b.role for a, b in zip(told[-1][1:], told[-1][2:], strict=False))
+    said = {event.words for chat in chats for event in chat.events if event.side == 0 and event.selected is None}
+    assert said == {("do", "you", "know", "someone", "?")}
+
+
+def test_a_chat_depends_neither_on_its_company_nor_on_the_side() -> None:
+    one, all_of_them = Told(follows), Told(follows)
+    assert played(one, num_rows=1) == played(all_of_them)
+    assert sorted(one.seeds) == sorted(all_of_them.seeds)
+    assert len(set(one.seeds)) > 2 * NUM
+    assert all(chat.slips == (None, Slips(0, 0)) for chat in played(Told(follows), side=1))
+
+
+def test_what_is_no_move_is_asked_for_once_more_and_then_said_as_it_stands() -> None:
+    def mends(chat: Chat) -> str:
+        return "hello" if "cannot be read" in chat[-1].content else f"{SELECT} 99"
+
+    def never(chat: Chat) -> str:
+        return "" if len(chat) % 2 else "Select the second one"
+
+    mended, vain = played(Told(mends)), played(Told(never))
+    for chat in mended:
+        own = [event for event in chat.events if event.side == 0]
+        assert {event.words for event in own} == {("hello",)}
+        assert chat.slips[0] == Slips(len(own), 0)
+    for chat in vain:
+        own = [event for event in chat.events if event.side == 0]
+        assert all(event.words in (("...",), (".", ".", "."), ("select", "the", "second", "one")) for event in own)
+        assert chat.slips[0] == Slips(len(own), len(own))
