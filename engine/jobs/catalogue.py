@@ -62,6 +62,17 @@ ENTRIES = (
         ),
     ),
     Entry(
+        ("attack", "tactic"),
+        "let a chat model write tactics for a player, and refine them from transcripts, beside controls",
+        "engine.jobs.negotiation.tactic:ATTACK_TACTIC",
+        (
+            "parley attack tactic quick --attacker gguf:SmolLM2-135M-Instruct.gguf --target scripted-tough",
+            "parley attack tactic --attacker openai:http://127.0.0.1:8000/v1#llama --target runs/negotiator --workers 2",
+            "parley attack tactic --attacker mine.py:Writer --speaker hf:models/chat --set search.rounds=10 --held-out 500",
+        ),
+        reports=True,
+    ),
+    Entry(
         ("attack", "reactive"),
         "replace words so that the target ends the talk and chooses badly",
         "engine.jobs.negotiation.whitebox:ATTACK_REACTIVE",
@@ -142,6 +153,28 @@ ENTRIES = (
             "parley search table --model runs/seq2seq --lm runs/lm --published ubuntu --workers 2",
             "parley search table quick --model runs/attention,runs/last-h --lm runs/lm --lists normal,mal",
             "parley search table demo --run runs/demo-search",
+        ),
+        reports=True,
+    ),
+    Entry(
+        ("search", "universal"),
+        "one input for many prompts of a chat model, tried behind held-out ones, beside random inputs and none",
+        "engine.jobs.triggers.universal:SEARCH_UNIVERSAL",
+        (
+            "parley search universal --model hf:models/chat --targets pairs.csv --set hugging_face.end=false",
+            "parley search universal gibbs --model gguf:chat.gguf --targets pairs.jsonl --held-out 0.3 --workers 2",
+            "parley search universal quick --model hf:models/chat --targets pairs.csv --set success.by=no-refusal",
+        ),
+        reports=True,
+    ),
+    Entry(
+        ("search", "transfer"),
+        "type triggers that searches found to other chat models, whose text is all that is seen of them",
+        "engine.jobs.triggers.transfer:SEARCH_TRANSFER",
+        (
+            "parley search transfer --searches runs/search --model hf:models/chat,gguf:other.gguf",
+            "parley search transfer --searches runs/search --model openai:http://127.0.0.1:8000/v1#served --found all",
+            "parley search transfer --searches runs/search-universal --model mine.py:reply --set success.by=no-refusal",
         ),
         reports=True,
     ),

@@ -25,7 +25,7 @@ from envs.core.errors import CheckpointError
 from policies.choosing_settings import ChoiceLearning
 from policies.matching.settings import MatcherFitConfig, SmnSizes
 from policies.stored import WEIGHTS, read_header
-from tests.engine.jobs.made_up import Notes
+from tests.engine.jobs.made_up import Notes, interrupt
 from tests.engine.report.negotiation.dialogues import page_of
 
 NOUNS = ("disk", "cable", "screen", "mouse", "printer", "battery", "router")
@@ -60,14 +60,7 @@ def campaign(config: HardenRankingConfig, tmp_path_factory: pytest.TempPathFacto
     """A campaign that was interrupted before its last stages."""
     path = tmp_path_factory.mktemp("minmax") / "run"
 
-    class Interrupted(Notes):
-        def say(self, text: str) -> None:
-            super().say(text)
-            if text.endswith("control-ranker"):
-                raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        MINMAX_RANKING.run(config, path, Interrupted())
+    interrupt(MINMAX_RANKING, config, path, r"stage \d of \d: control-ranker")
     assert RunFolder.load(path).summary() is None
     notes = Notes()
     MINMAX_RANKING.run(config, path, notes)
