@@ -168,6 +168,7 @@ def test_what_does_not_fit_is_said_before_a_run_is_made(tmp_path: Path, folder: 
     for changes, kind, message in (
         ({"targets": str(tmp_path / "none.csv")}, ConfigError, "no list of targets"),
         ({"model": "runs/seq2seq"}, ConfigError, "need a model that reads prompts"),
+        ({"model": "openai:http://127.0.0.1:1#none", "targets": "mal"}, ConfigError, "gives replies alone"),
         ({"model": f"gguf:{tmp_path}/none.gguf"}, Exception, "none.gguf"),
         ({"hugging_face": HuggingFaceSettings(length=4, template="user")}, ConfigError, "no place for them"),
         ({"hugging_face": HuggingFaceSettings(length=4, start="hello you are a fool")}, ConfigError, "another length"),
