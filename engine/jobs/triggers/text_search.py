@@ -140,7 +140,7 @@ class TextSearchWorker:
 
     def run(self, shard: Shard[Target]) -> list[dict[str, Any]]:
         """One row per target."""
-        searches = [_Search(self, target) for target in shard.items]
+        searches = [_TextSearch(self, target) for target in shard.items]
         while going := [search for search in searches if not search.finished]:
             asked = [search.ask() for search in going]
             answers = iter(self.answer([chat for chats in asked for chat in chats]))
@@ -174,7 +174,7 @@ class TextSearchWorker:
         return self._success.verdict(answer.text, answer.ended, " ".join(target.words), target.prompt)
 
 
-class _Search:
+class _TextSearch:
     """The search for one target: first what the model replies to no input, then the evolution."""
 
     def __init__(self, worker: TextSearchWorker, target: Target) -> None:
