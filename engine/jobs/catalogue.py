@@ -62,6 +62,17 @@ ENTRIES = (
         ),
     ),
     Entry(
+        ("attack", "tactic"),
+        "let a chat model write tactics for a player, and refine them from transcripts, beside controls",
+        "engine.jobs.negotiation.tactic:ATTACK_TACTIC",
+        (
+            "parley attack tactic quick --attacker gguf:SmolLM2-135M-Instruct.gguf --target scripted-tough",
+            "parley attack tactic --attacker openai:http://127.0.0.1:8000/v1#llama --target runs/negotiator --workers 2",
+            "parley attack tactic --attacker mine.py:Writer --speaker hf:models/chat --set search.rounds=10 --held-out 500",
+        ),
+        reports=True,
+    ),
+    Entry(
         ("attack", "reactive"),
         "replace words so that the target ends the talk and chooses badly",
         "engine.jobs.negotiation.whitebox:ATTACK_REACTIVE",
