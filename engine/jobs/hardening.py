@@ -4,8 +4,8 @@ Every phase and every measurement is a run of its own below the campaign's folde
 finished. Rounds end when the loss has stopped falling, and the model of the best round is the result (`checkpoint`). Start,
 controls and result are measured once more, by attacks and on examples that chose no round.
 
-Each system says which runs its campaign is made of, and what these come to (`HardeningCampaign`). Not here: hardening of negotiators,
-which is repeated from several seeds and trains its control beside the rounds (`engine/jobs/negotiation/campaign.py`).
+Each system says which runs its campaign is made of, and what these come to (`HardeningCampaign`). Not here: hardening of
+negotiators, which is repeated from several seeds and trains its control beside the rounds (`negotiation/campaign.py`).
 """
 
 from __future__ import annotations
