@@ -4,8 +4,8 @@ Every phase and every measurement is a run of its own below the campaign's folde
 finished. Rounds end when the loss has stopped falling, and the model of the best round is the result (`checkpoint`). Start,
 controls and result are measured once more, by attacks and on examples that chose no round.
 
-Each system says which runs its campaign is made of, and what these come to (`Campaign`). Not here: hardening of negotiators,
-which is repeated from several seeds and trains its control beside the rounds (`engine/jobs/negotiation/campaign.py`).
+Each system says which runs its campaign is made of, and what these come to (`HardeningCampaign`). Not here: hardening of
+negotiators, which is repeated from several seeds and trains its control beside the rounds (`negotiation/campaign.py`).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ HardeningConfigT = TypeVar("HardeningConfigT", bound=HardeningConfig)
 
 
 @dataclass(frozen=True)
-class Campaign(ABC, Generic[HardeningConfigT]):
+class HardeningCampaign(ABC, Generic[HardeningConfigT]):
     """The stages of a hardening, where they lie, and what they come to.
 
     Args:
@@ -117,7 +117,7 @@ class HardeningJob(Job[HardeningConfigT, HardeningConfigT, Summary]):
         unhelped: what is said when the start is the result.
     """
 
-    campaign: type[Campaign[Any]]
+    campaign: type[HardeningCampaign[Any]]
     measures: HardeningMetrics
     maker: str
     measured_on: str = ""

@@ -14,7 +14,7 @@ from engine.jobs.collaboration.channels import LIAR, NONE, RANDOM_LIES
 from engine.jobs.collaboration.dynonet import TRAIN_DYNONET, TrainDynoNetConfig
 from engine.jobs.collaboration.liar import MEASURED, RATE, TRAIN_LIAR, TrainLiarConfig, liar_learning
 from engine.jobs.composite import Stage
-from engine.jobs.hardening import RESULT, START, Campaign, HardeningConfig
+from engine.jobs.hardening import RESULT, START, HardeningCampaign, HardeningConfig
 from engine.metrics.collaboration.hardening import AS_CONTROL, BEFORE_HARDENING, BY_CHANCE, ENDINGS, GAINS, ROUND_METRICS
 from engine.metrics.collaboration.hardening import RESULT as AFTER_HARDENING
 from engine.metrics.collaboration.lying import HARM
@@ -86,7 +86,7 @@ class HardenFriendsConfig(HardeningConfig):
         check(self.hardening, "keep", self.hardening.keep == "last", "last: a round and its controls make as many steps")
 
 
-class FriendsCampaign(Campaign[HardenFriendsConfig]):
+class FriendsCampaign(HardeningCampaign[HardenFriendsConfig]):
     """Bots are trained on chats with the liars so far; a fresh liar measures each."""
 
     def begin(self) -> dict[str, Stage]:

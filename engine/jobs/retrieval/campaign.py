@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from engine.jobs.checkpoints import require_checkpoint
 from engine.jobs.composite import Stage
-from engine.jobs.hardening import CONTROL, RESULT, START, Campaign, HardeningConfig
+from engine.jobs.hardening import CONTROL, RESULT, START, HardeningCampaign, HardeningConfig
 from engine.jobs.retrieval.asked import label_of
 from engine.jobs.retrieval.attack import ATTACK_RANKING
 from engine.jobs.retrieval.config import DEFAULT_CORPUS, RankingAttackConfig
@@ -101,7 +101,7 @@ class HardenRankingConfig(HardeningConfig):
     """The recipe of a round; all of its epochs are made."""
 
 
-class RankingCampaign(Campaign[HardenRankingConfig]):
+class RankingCampaign(HardeningCampaign[HardenRankingConfig]):
     """Rankers learn from what policies find against those before them; a fresh policy and a search measure each."""
 
     what = "ranker"
