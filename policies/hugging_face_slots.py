@@ -74,9 +74,8 @@ class SlottedPrompt:
         Args:
             slots: a text for each.
         """
-        rest = iter(slots)
         messages = (Message(USER, self._template),) if isinstance(self._template, str) else self._template
-        return tuple(Message(message.role, self._filled(message.content, rest)) for message in messages)
+        return filled_chat(messages, self._prompt, slots)
 
     def text(self, slots: Sequence[str]) -> str:
         """What the tokenizer is given, its special tokens written out.
@@ -87,9 +86,27 @@ class SlottedPrompt:
         chat = self.chat(slots)
         return chat[0].content if isinstance(self._template, str) else written(self._tokenizer, chat)
 
-    def _filled(self, content: str, slots: Any) -> str:
+
+def filled_chat(template: Chat, prompt: str | None, slots: Sequence[str]) -> Chat:
+    """Messages with their slots filled.
+
+    Args:
+        template: messages with slots.
+        prompt: the request in the place of `{prompt}`; None where there is none.
+        slots: a text for each slot.
+    """
+    rest = iter(slots)
+
+    def filled(content: str) -> str:
         parts = _PARTS.split(content)
-        return "".join(next(slots) if part == SLOT else str(self._prompt) if part == PROMPT else part for part in parts)
+        return "".join(next(rest) if part == SLOT else str(prompt) if part == PROMPT else part for part in parts)
+
+    return tuple(Message(message.role, filled(message.content)) for message in template)
+
+
+def num_slots(template: Chat) -> int:
+    """How many slots messages have."""
+    return sum(_PARTS.findall(message.content).count(SLOT) for message in template)
 
 
 def written(tokenizer: Any, chat: Chat, *, asked: bool = True) -> str:

@@ -146,6 +146,28 @@ ENTRIES = (
         reports=True,
     ),
     Entry(
+        ("search", "universal"),
+        "one input for many prompts of a chat model, tried behind held-out ones, beside random inputs and none",
+        "engine.jobs.triggers.universal:SEARCH_UNIVERSAL",
+        (
+            "parley search universal --model hf:models/chat --targets pairs.csv --set hugging_face.end=false",
+            "parley search universal gibbs --model gguf:chat.gguf --targets pairs.jsonl --held-out 0.3 --workers 2",
+            "parley search universal quick --model hf:models/chat --targets pairs.csv --set success.by=no-refusal",
+        ),
+        reports=True,
+    ),
+    Entry(
+        ("search", "transfer"),
+        "type triggers that searches found to other chat models, whose text is all that is seen of them",
+        "engine.jobs.triggers.transfer:SEARCH_TRANSFER",
+        (
+            "parley search transfer --searches runs/search --model hf:models/chat,gguf:other.gguf",
+            "parley search transfer --searches runs/search --model openai:http://127.0.0.1:8000/v1#served --found all",
+            "parley search transfer --searches runs/search-universal --model mine.py:reply --set success.by=no-refusal",
+        ),
+        reports=True,
+    ),
+    Entry(
         ("search", "enumerate"),
         "try every input of a small model of characters, and count which words it says",
         "engine.jobs.triggers.enumeration:SEARCH_ENUMERATE",

@@ -27,6 +27,7 @@ __all__, __getattr__ = public(
         "Trigger": "attack",
         "TriggerObjective": "objective",
         "TriggerSearch": "attack",
+        "UniversalVictim": "universal",
         "WordMethod": "method",
         "search": "attack",
     },

@@ -28,6 +28,7 @@ from engine.triggers.method import Method
 from engine.triggers.objective import TriggerObjective
 from engine.triggers.scorer import InputModel, PlainScorer, Victim
 from engine.triggers.typed import RuledScorer, RuledVictim, allowed_inputs
+from engine.triggers.universal import UniversalScorer, UniversalVictim
 from engine.triggers.victims import Seq2SeqVictim
 from envs.core.errors import ConfigError, DataError
 
@@ -86,6 +87,9 @@ class TriggerSearch:
             what = "nobody judges the inputs" if method.searches_words else "a continuous input has no words to judge"
             fix = "give a language model, or a hit and an objective that leave the input free"
             raise ConfigError(what, got=f"hit {self.hit.name}, {objective}", fix=fix)
+        if objective.mellowmax and isinstance(victim, Seq2SeqVictim):
+            what, fix = "Parley's own networks are searched by means over words", "leave out mellowmax"
+            raise ConfigError(what, where="objective", got=str(objective), fix=fix)
         if method.settings.screening and not (isinstance(victim, Seq2SeqVictim) and "screening" in method.uses):
             what = "only swaps in Parley's own networks are screened, by gibbs-enum and gcg"
             fix = "leave out search.screening"
@@ -95,6 +99,8 @@ class TriggerSearch:
         if isinstance(victim, Seq2SeqVictim) and method.searches_words:
             draw = victim.likely_inputs if self.hit.limits_input else None
             goal = Goal(LstmScorer(victim, objective, screening=method.settings.screening), self.is_hit, draw)
+        elif method.searches_words and isinstance(victim, UniversalVictim):
+            goal = Goal(UniversalScorer(victim, objective, input_model), self.is_hit)
         elif method.searches_words and is_causal(victim):
             goal = Goal(CausalScorer(cast(CausalVictim, victim), objective, input_model), self.is_hit)
         else:

@@ -14,6 +14,10 @@
 
 Every term rises with the nll of its word, so a lower bound of the nlls gives a lower bound of the loss.
 
+With `mellowmax` = alpha the mean over words gives way to log(1/m sum_t exp(alpha w_t nll_t)) / alpha (Asadi & Littman 2017, as
+nanoGCG takes it): between the mean and the largest, so that one word that is not said costs more.
+# nanoGCG: of logits. Ours: of nats, which are at least 0.
+
 Shapes: R inputs, T words of the target with its end, padded.
 """
 
@@ -42,6 +46,7 @@ class TriggerObjective:
         lm_weight: lambda_in, the weight of the language model's term; 0 leaves the input free.
         t_in: mean log probability above which the input is satisfied, in nats; at most 0.
         satisfied_weight: what is left of a satisfied term; 0 in the paper, 0.01 in the released code.
+        mellowmax: alpha; 0 takes the mean over words.
     """
 
     kind: Kind = "greedy"
@@ -49,6 +54,7 @@ class TriggerObjective:
     lm_weight: float = 0.0
     t_in: float = 0.0
     satisfied_weight: float = 0.0
+    mellowmax: float = 0.0
 
     def __post_init__(self) -> None:
         check(self, "kind", self.kind in ("likelihood", "greedy", "sample"), "likelihood, greedy or sample")
@@ -56,6 +62,7 @@ class TriggerObjective:
         check(self, "t_in", -math.inf < self.t_in <= 0, "a log probability, at most 0")
         check(self, "lm_weight", 0 <= self.lm_weight < math.inf, "at least 0")
         check(self, "satisfied_weight", 0 <= self.satisfied_weight <= 1, "0 to 1")
+        check(self, "mellowmax", 0 <= self.mellowmax < math.inf, "at least 0")
 
     def weights(self, nll_RT: Tensor, likeliest_RT: Tensor) -> Tensor:
         """The weight of each word (R, T), satisfied ones reduced.
@@ -87,7 +94,13 @@ class TriggerObjective:
             input_nll_R: R(x); None when `lm_weight` is 0.
         """
         terms_RT = torch.where(mask_RT, nll_RT * self.weights(nll_RT, likeliest_RT), 0.0)
-        loss_R = terms_RT.sum(-1) / mask_RT.sum(-1)
+        if self.mellowmax:
+            scaled_RT = (self.mellowmax * terms_RT).masked_fill(~mask_RT, -torch.inf)
+            loss_R = (scaled_RT.logsumexp(-1) - mask_RT.sum(-1).log()) / self.mellowmax
+            # Of no word at all it is 0 up to rounding.
+            loss_R = loss_R.clamp_min(0)
+        else:
+            loss_R = terms_RT.sum(-1) / mask_RT.sum(-1)
         if input_nll_R is None:
             return loss_R
         return loss_R + self.input_weight(input_nll_R) * input_nll_R

@@ -205,15 +205,19 @@ class PlainScorer:
         """The argmin over the losses of the whole lists."""
         choices, losses = [], []
         for incumbent, positions_G, words_G, beat in zip(incumbents, swaps.positions_BG, swaps.words_BG, beat_B, strict=True):
-            tried_GN = incumbent.words.repeat(len(words_G), 1)
-            tried_GN[torch.arange(len(words_G)), positions_G] = words_G
-            loss_G = self.losses([incumbent.target] * len(words_G), tried_GN)
+            loss_G = self.swap_losses(incumbent, positions_G, words_G)
             require_numbers(loss_G)
             best = int(loss_G.argmin())
             undercut = bool(loss_G[best] < beat)
             choices.append(best if undercut else -1)
             losses.append(loss_G[best] if undercut else beat)
         return torch.tensor(choices), torch.stack(losses)
+
+    def swap_losses(self, incumbent: Incumbent, positions_G: Tensor, words_G: Tensor) -> Tensor:
+        """The loss (G,) of each swap of a list."""
+        tried_GN = incumbent.words.repeat(len(words_G), 1)
+        tried_GN[torch.arange(len(words_G)), positions_G] = words_G
+        return self.losses([incumbent.target] * len(words_G), tried_GN)
 
     @torch.no_grad()
     def losses(self, targets: Sequence[Tensor], words_RN: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ that replays it could not keep its promise that an input's slopes depend on the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from envs.core.config import check
@@ -74,6 +74,10 @@ class SearchSettings(Configuration):
     """gibbs-enum, gcg: bfloat16 finds the best few words of a list, float32 decides among them; the exact search by default."""
     words_per_position: NumItems = 256
     """gcg: words of each position from which swaps are drawn."""
+    num_replaced: NumItems = 1
+    """gcg: words of an input that each candidate replaces (nanoGCG's n_replace)."""
+    momentum: ShareBelowOne = 0.0
+    """gcg: weight of the slopes of earlier steps in a list, by step (MAC); 0 takes those at hand alone."""
     buffer: NumItemsOrAll = 0
     """gcg: best inputs that are kept, each step from the best of them (nanoGCG's buffer_size); 0 goes on from the last one."""
     beams: NumItems | None = None
@@ -83,6 +87,7 @@ class SearchSettings(Configuration):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check(self, "screening", not (self.screening and self.num_replaced > 1), "false while num_replaced is above 1")
         check(self, "stop_on_batch_mean", not (self.stop_on_batch_mean and self.stop_on_hit), "false while stop_on_hit is true")
 
 
@@ -99,6 +104,11 @@ def released() -> SearchSettings:
 def gcg() -> SearchSettings:
     """GCG in nanoGCG's sizes: 512 swaps a step from lists of 256, one start, some 250 steps on inputs of 14 words."""
     return SearchSettings(candidates=512, words_per_position=256, max_sweeps=18, restarts=1)
+
+
+def mac() -> SearchSettings:
+    """GCG with momentum in its lists, in the sizes of our gcg; a weight of 0.6."""
+    return replace(gcg(), momentum=0.6)
 
 
 def compare() -> SearchSettings:

@@ -120,18 +120,21 @@ class RuledScorer:
                 self._refused[key] = number
 
 
-def allowed_inputs(victim: RuledVictim, likely: Callable[[int], Tensor] | None = None) -> Initial:
+def allowed_inputs(
+    victim: RuledVictim, likely: Callable[[int], Tensor] | None = None, *, from_start: bool = True
+) -> Initial:
     """Inputs that a victim allows: its own start, else drawn until one is.
 
     Args:
         victim: the model.
         likely: draws an input (N,) by a seed; uniformly when None.
+        from_start: whether the victim's own start counts.
 
     Raises:
         ConfigError: the start is not allowed, or none of many that were drawn is.
     """
     words = victim.searchable_V.nonzero()[:, 0].cpu().numpy()
-    device, length, own = victim.searchable_V.device, victim.input_length, victim.start_ids
+    device, length, own = victim.searchable_V.device, victim.input_length, victim.start_ids if from_start else None
     start_N = None if own is None else torch.tensor(own, device=device)
     if start_N is not None and not bool(victim.allows(start_N[None])[0]):
         fix = "start from other words, or --set hugging_face.typed=false"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -19,7 +18,8 @@ import numpy as np
 from envs.pairs.replied import RepliedPair
 from envs.pairs.written import detokenise
 from policies.chat.loading import load_chat_model
-from policies.chat.model import Chat, ChatDecoding, ChatModel, Message
+from policies.chat.model import Chat, ChatModel, Message
+from policies.chat.one_word import AskedWord, word_of
 from policies.judges.classifier import ThresholdJudge
 from policies.judges.judge import Judge, JudgeSettings
 from policies.judges.remembered import Remembered
@@ -37,8 +37,6 @@ Who wrote the reply? Answer with one word, human or machine."""
 REPAIR = "Answer with one word and nothing else: human or machine."
 """What is asked where the first answer is neither."""
 _ANSWERS = {"human": 1.0, "machine": -1.0}
-_WORD = re.compile(r"\W*(human|machine)\W*", re.IGNORECASE)
-_DECODING = ChatDecoding(max_tokens=16)
 
 
 class AskedSides:
@@ -46,33 +44,28 @@ class AskedSides:
 
     Args:
         chat_model: who is asked.
-
-    Attributes:
-        repaired: pairs that took a second question.
-        unparsable: pairs of which neither answer was one of the two words.
     """
 
     def __init__(self, chat_model: ChatModel) -> None:
-        self._model = chat_model
-        self.repaired = self.unparsable = 0
+        self._name, self._asked = chat_model.name, AskedWord(chat_model, tuple(_ANSWERS), REPAIR)
+
+    @property
+    def repaired(self) -> int:
+        """Pairs that took a second question."""
+        return self._asked.repaired
+
+    @property
+    def unparsable(self) -> int:
+        """Pairs of which neither answer was one of the two words."""
+        return self._asked.unparsable
 
     def __call__(self, pairs: Sequence[RepliedPair]) -> np.ndarray:
         """(N,)."""
-        chats = [question_of(pair) for pair in pairs]
-        said = [answer.text for answer in self._model.answer(chats, decoding=_DECODING)]
-        sides = [side_of(text) for text in said]
-        open_places = [place for place, side in enumerate(sides) if side is None]
-        again = [(*chats[place], Message("assistant", said[place]), Message("user", REPAIR)) for place in open_places]
-        if again:
-            for place, answer in zip(open_places, self._model.answer(again, decoding=_DECODING), strict=True):
-                sides[place] = side_of(answer.text)
-        unparsable = sum(side is None for side in sides)
-        self.repaired += len(again) - unparsable
-        self.unparsable += unparsable
-        if unparsable:
+        said = self._asked([question_of(pair) for pair in pairs])
+        if None in said:
             texts = "of %d pairs %s says neither human nor machine, asked twice; %d so far"
-            logger.warning(texts, unparsable, self._model.name, self.unparsable)
-        return np.array([0.0 if side is None else side for side in sides])
+            logger.warning(texts, said.count(None), self._name, self.unparsable)
+        return np.array([0.0 if word is None else _ANSWERS[word] for word in said])
 
 
 def question_of(pair: RepliedPair) -> Chat:
@@ -83,8 +76,8 @@ def question_of(pair: RepliedPair) -> Chat:
 
 def side_of(text: str) -> float | None:
     """1 for human, -1 for machine, None for any other answer, such as a sentence that holds either word."""
-    found = _WORD.fullmatch(text)
-    return None if found is None else _ANSWERS[found[1].lower()]
+    word = word_of(text, _ANSWERS)
+    return None if word is None else _ANSWERS[word]
 
 
 class AskedJudge(ThresholdJudge):

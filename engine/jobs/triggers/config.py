@@ -9,10 +9,11 @@ from engine.triggers.catalogue import searches
 from engine.triggers.settings import SearchSettings
 from engine.triggers.success import SuccessSettings
 from envs.core.errors import ConfigError
-from envs.core.ranges import Configuration, NonPositiveFloat, NumItemsOrAll, PositiveFloat, PositiveInt, Share
+from envs.core.ranges import Configuration, NonNegativeFloat, NonPositiveFloat, NumItemsOrAll, PositiveFloat, PositiveInt, Share
 from envs.core.registry import nearest
 from envs.storage.places import HUGGING_FACE
 from policies.chat.addresses import GGUF
+from policies.chat.settings import ChatAsking
 
 NORMAL, NORMAL_SAMPLED, MAL, RANDOM = LISTS = ("normal", "normal-sampled", "mal", "random")
 """Targets that need no file."""
@@ -42,6 +43,8 @@ class ObjectiveSettings(Configuration):
     """lambda_in, the language model's weight where the wanted hits limit the input."""
     satisfied_weight: Share = 0.0
     """What is left of satisfied terms of sampled objectives: 0 in the paper, 0.01 in the released code."""
+    mellowmax: NonNegativeFloat = 0.0
+    """Hugging Face models: alpha of a mellowmax over a target's words in the place of their mean (nanoGCG); 0 for the mean."""
     t_out: NonPositiveFloat | None = None
     """Log probability of a usual word of a reply in nats, at most 0; the model's checkpoint says it when not given."""
     t_in: NonPositiveFloat | None = None
@@ -102,6 +105,8 @@ class SearchingConfig(ShardedConfig):
     """How a Hugging Face model is asked."""
     success: SuccessSettings = field(default_factory=SuccessSettings)
     """When the reply of a Hugging Face model to what was typed is a success."""
+    chat: ChatAsking = field(default_factory=ChatAsking)
+    """How a chat model that judges replies is loaded or asked."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

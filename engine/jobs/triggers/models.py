@@ -19,6 +19,7 @@ from engine.jobs.responders.seq2seq import lm_command
 from engine.jobs.triggers.config import HuggingFaceSettings, TriggerConfig, is_hugging_face
 from engine.metrics.triggers.hits import T_IN, T_OUT
 from engine.runtime.shared import SharedArrays
+from engine.triggers.success import SuccessSettings
 from engine.triggers.target_pairs import has_prompts
 from envs.core.errors import CheckpointError, ConfigError
 from envs.storage.copies import fetched_model
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from engine.triggers.hits import Thresholds
     from engine.triggers.scorer import TextVictim
     from envs.pairs.vocabulary import PairVocabulary
+    from policies.chat.settings import ChatModelSettings
+    from policies.chat.verdicts import ChatVerdicts
     from policies.checkpoint import ModelFormat
     from policies.hugging_face_judges import HuggingFaceInputModel
     from policies.hugging_face_victims import HuggingFaceCausal, HuggingFaceSeq2Seq
@@ -234,6 +237,8 @@ def _hugging_face(config: TriggerConfig) -> Models:
         # So is a start that does not fit.
         _ = victim.start_ids
     classifier(config)
+    # A question without a place for a reply, a judge that is not there.
+    chat_judge(config.success, config.chat.on("cpu"))
     return Models(folder, None, measured_thresholds(victim, input_model(config, victim), config), {})
 
 
@@ -276,6 +281,28 @@ def classifier(config: TriggerConfig, device: str = "cpu") -> ReplyClassifier | 
     if not name.startswith(HUGGING_FACE):
         raise ConfigError("a classifier is named hf:FOLDER", where="success.classifier", got=name, fix=f"{HUGGING_FACE}FOLDER")
     return load_reply_classifier(fetched_model(name.removeprefix(HUGGING_FACE)), config.success.label, device)
+
+
+def chat_judge(config: SuccessSettings, chat: ChatModelSettings, answers: Path | None = None) -> ChatVerdicts | None:
+    """The chat model that judges replies; None where none does.
+
+    Args:
+        config: names it.
+        chat: how it is loaded or asked.
+        answers: folder of a run in which its answers are kept; None keeps none.
+
+    Raises:
+        ConfigError: no chat model is called so, or its question has no place for a reply.
+        CheckpointError: no model is there.
+        DataError: the question cannot be read.
+    """
+    from policies.chat.loading import load_chat_model
+    from policies.chat.verdicts import ChatVerdicts, read_question
+
+    if not config.judge:
+        return None
+    question = read_question(Path(config.question)) if config.question else ""
+    return ChatVerdicts(load_chat_model(config.judge, chat, answers=answers), question)
 
 
 def _stored(network: Seq2Seq | LanguageModel, kind: ModelFormat[PairVocabulary, Any, Any]) -> StoredNetwork:

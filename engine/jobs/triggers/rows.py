@@ -1,4 +1,4 @@
-"""The rows of trigger searches: a target each; of an enumeration, a branch of inputs each."""
+"""The rows of trigger searches: a target each; of a universal search an input each, of an enumeration a branch each."""
 
 from __future__ import annotations
 
@@ -52,12 +52,78 @@ TRIGGERS = with_base(
         pa.field("verified", pa.bool_()),
         pa.field("samples", pa.int64()),
         pa.field("sampled", pa.int64()),
+        # Answers that a chat model which judges was asked for, and verdicts of it that were neither yes nor no.
+        pa.field("judge_answers", pa.int64()),
+        pa.field("judge_unparsable", pa.int64()),
         # Whether it is a hit, by type, and every restart that was needed.
         pa.field("hits", list_of(_HIT)),
         pa.field("restarts", list_of(_RESTART)),
     ]
 )
 """One target of a trigger search per row, with all of its restarts."""
+_PAIR = pa.struct(
+    [
+        # A pair's key, request and target, and whether searches saw it.
+        pa.field("key", pa.string()),
+        pa.field("prompt", pa.string()),
+        pa.field("target", pa.string()),
+        pa.field("searched", pa.bool_()),
+        # Nats of a token of the target behind the input; whether it is a hit of the wanted type, null of the empty input.
+        pa.field("nats", pa.float64()),
+        pa.field("hit", pa.bool_()),
+        # What is replied greedily to the typed input, whether that is a success, and of how many drawn replies how many are.
+        pa.field("retokenised", pa.bool_()),
+        pa.field("reply", pa.string()),
+        pa.field("verified", pa.bool_()),
+        pa.field("samples", pa.int64()),
+        pa.field("sampled", pa.int64()),
+        # Answers that a chat model which judges was asked for, and verdicts of it that were neither yes nor no.
+        pa.field("judge_answers", pa.int64()),
+        pa.field("judge_unparsable", pa.int64()),
+    ]
+)
+UNIVERSAL = with_base(
+    [
+        # "found", "random" or "empty"; the input, what is typed into each slot, and its ids.
+        pa.field("kind", pa.string()),
+        pa.field("trigger", pa.string()),
+        pa.field("typed", list_of(pa.string())),
+        pa.field("trigger_ids", list_of(pa.int64())),
+        # Of an input that was searched for, null of others: the objective, mean over the searched pairs, at the end and by
+        # sweep, visits, inputs tried, how many of them were refused, and why it ended.
+        pa.field("loss", pa.float64()),
+        pa.field("loss_by_sweep", list_of(pa.float64())),
+        pa.field("visits", pa.int64()),
+        pa.field("candidates", pa.int64()),
+        pa.field("refused", pa.int64()),
+        pa.field("stopped", pa.string()),
+        # What the model makes of it behind every prompt.
+        pa.field("pairs", list_of(_PAIR)),
+    ]
+)
+"""One input of a universal search per row, behind all prompts."""
+TRANSFERRED = with_base(
+    [
+        # The run that an input was found in (or "no input"), its key there, and who was asked, by its label.
+        pa.field("source", pa.string()),
+        pa.field("trigger", pa.string()),
+        pa.field("model", pa.string()),
+        # The request, the target, and what was typed into each slot.
+        pa.field("prompt", pa.string()),
+        pa.field("target", pa.string()),
+        pa.field("typed", list_of(pa.string())),
+        # What was replied greedily, whether it ended, whether it is a success, and of how many drawn replies how many are.
+        pa.field("reply", pa.string()),
+        pa.field("ended", pa.bool_()),
+        pa.field("verified", pa.bool_()),
+        pa.field("samples", pa.int64()),
+        pa.field("sampled", pa.int64()),
+        # Answers that a chat model which judges was asked for, and verdicts of it that were neither yes nor no.
+        pa.field("judge_answers", pa.int64()),
+        pa.field("judge_unparsable", pa.int64()),
+    ]
+)
+"""One trigger typed to one model per row."""
 _FIND = pa.struct(
     [
         # A string of a list, the list's name, whether it is a whole reply to some input, and the first such input.

@@ -18,7 +18,17 @@ from engine.jobs.triggers.rows import TRIGGERS
 from engine.jobs.triggers.targets import FILE, choose_targets, num_targets, open_targets, save_targets
 from engine.jobs.triggers.worker import Searching, effort, read_types
 from engine.metrics.statistics import NOTHING, Estimate, count
-from engine.metrics.triggers.hits import COST_METRICS, HIT_RATE, REFUSED, SAMPLED, VERIFIED, describe, search_metrics
+from engine.metrics.triggers.hits import (
+    COST_METRICS,
+    HIT_RATE,
+    JUDGE_ANSWERS,
+    JUDGE_UNPARSABLE,
+    REFUSED,
+    SAMPLED,
+    VERIFIED,
+    describe,
+    search_metrics,
+)
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.triggers import settings
@@ -50,7 +60,7 @@ def candidates_per_s(run: RunFolder) -> Estimate:
     return count(tried / seconds, sum(event["targets"] for event in sessions)) if sessions else NOTHING
 
 
-def _check(config: TriggerConfig, models: Models) -> None:
+def require_searchable(config: TriggerConfig, models: Models) -> None:
     """Finds out before a run is made whether there is something to search with."""
     from engine.triggers.catalogue import make_method
     from engine.triggers.hits import HitType
@@ -63,6 +73,9 @@ def _check(config: TriggerConfig, models: Models) -> None:
         what = "a continuous input has no words that a language model could judge"
         got = f"--hit {config.hit}, --lm {config.lm!r}"
         raise ConfigError(what, got=got, fix="leave out --lm and take --hit o-greedy, or another method")
+    if config.objective.mellowmax and not config.is_hugging_face:
+        fix = "leave it out, or name a model hf:FOLDER or gguf:FILE"
+        raise ConfigError("Parley's own networks are searched by means over words", where="objective.mellowmax", fix=fix)
     config.require_device()
 
 
@@ -93,6 +106,11 @@ def gcg() -> TriggerConfig:
     return TriggerConfig(method="gcg", limit=100, search=settings.gcg())
 
 
+def mac() -> TriggerConfig:
+    """GCG with momentum (MAC: Zhang & Wei 2024), else as gcg."""
+    return TriggerConfig(method="gcg", limit=100, search=settings.mac())
+
+
 def compare() -> TriggerConfig:
     """One cost for whichever --method: 30 targets, one start, 4,200 candidates for each."""
     return TriggerConfig(limit=30, search=settings.compare())
@@ -104,7 +122,7 @@ class Search(Job[TriggerConfig, Wanted, Wanted]):
     words = ("search",)
     run_name = "search"
     config = TriggerConfig
-    presets = {"he2018": he2018, "released": released, "quick": quick, "demo": demo, "gcg": gcg, "compare": compare}
+    presets = {"he2018": he2018, "released": released, "quick": quick, "demo": demo, "gcg": gcg, "mac": mac, "compare": compare}
     schema = TRIGGERS
     files = (SUMMARY, FILE, "rows")
     resume_safe = RESUME_SAFE
@@ -112,7 +130,7 @@ class Search(Job[TriggerConfig, Wanted, Wanted]):
     def prepare(self, config: TriggerConfig, path: Path, reporter: Reporter) -> Wanted:
         """Models and targets, those that the run was started with where it has begun."""
         models = open_models(config)
-        _check(config, models)
+        require_searchable(config, models)
         return Wanted(config, models, open_targets(config, models, path))
 
     def work(self, run: RunFolder, prepared: Wanted, reporter: Reporter) -> Wanted:
@@ -143,7 +161,7 @@ class Search(Job[TriggerConfig, Wanted, Wanted]):
 
     def num_items(self, config: TriggerConfig) -> int:
         models = open_models(config)
-        _check(config, models)
+        require_searchable(config, models)
         return len(choose_targets(config, models).targets)
 
     def metrics_of(self, config: TriggerConfig) -> list[str]:
@@ -154,6 +172,7 @@ class Search(Job[TriggerConfig, Wanted, Wanted]):
         kinds = read_types(HitType.parse(config.hit), sampled=sampled, judged=bool(config.lm))
         typed = [VERIFIED, REFUSED] if config.is_hugging_face and make_method(config.method).searches_words else []
         typed += [SAMPLED] if typed and config.success.samples else []
+        typed += [JUDGE_ANSWERS, JUDGE_UNPARSABLE] if typed and config.success.judge else []
         return [*(f"{HIT_RATE}{kind.name}" for kind in kinds), *typed, *COST_METRICS]
 
     def present(self, result: Result, run: RunFolder) -> Result:

@@ -46,12 +46,15 @@ COST_METRICS: dict[str, Metric] = {
 }
 """What a search is described by, beside its hit rates."""
 VERIFIED, SAMPLED, REFUSED = "verified", "sampled", "refused"
+JUDGE_ANSWERS, JUDGE_UNPARSABLE = "judge_answers", "judge_unparsable"
 TYPED_METRICS: dict[str, Metric] = {
     VERIFIED: Metric(
         "verified", FOR_ADVERSARY, "share of all targets whose typed input makes the model say so, greedily", "share", main=True
     ),
     SAMPLED: Metric("verified, drawn", FOR_ADVERSARY, "the same of drawn replies, mean over targets", "share", main=True),
     REFUSED: Metric("refused candidates", NEITHER, "of those tried, inputs that the rules for them refused", "count"),
+    JUDGE_ANSWERS: Metric("judge's answers", NEITHER, "that the chat model which judges replies was asked for", "count"),
+    JUDGE_UNPARSABLE: Metric("judge said neither", NEITHER, "replies of which it said neither yes nor no", "count"),
 }
 """What the searches of models are described by that read typed text."""
 
@@ -93,6 +96,7 @@ def search_metrics(rows: Iterable[Row], candidates_per_s: Estimate, num_skipped:
     num_rows = candidates = refused = 0
     verified: list[bool] = []
     drawn: list[float] = []
+    judged: Counter[str] = Counter()
     hits: Counter[str] = Counter()
     losses: list[float] = []
     sweeps: list[int] = []
@@ -112,6 +116,7 @@ def search_metrics(rows: Iterable[Row], candidates_per_s: Estimate, num_skipped:
         # Rows of older runs have no such columns.
         if row.get("verified") is not None:
             verified.append(bool(row["verified"]))
+            judged.update({name: int(row.get(name) or 0) for name in (JUDGE_ANSWERS, JUDGE_UNPARSABLE)})
             if row["samples"]:
                 drawn.append(row["sampled"] / row["samples"])
     num_targets = len(losses)
@@ -133,6 +138,8 @@ def search_metrics(rows: Iterable[Row], candidates_per_s: Estimate, num_skipped:
         typed = {VERIFIED: rate(sum(verified), len(verified)), REFUSED: count(refused, num_targets)}
         if drawn:
             typed[SAMPLED] = mean(drawn, seed=seed)
+        if judged[JUDGE_ANSWERS]:
+            typed |= {name: count(judged[name], num_targets) for name in (JUDGE_ANSWERS, JUDGE_UNPARSABLE)}
     return {**claimed, **typed, **costs}
 
 

@@ -10,9 +10,13 @@ from typing import ClassVar
 from engine.jobs.triggers.enumeration import SEARCH_ENUMERATE
 from engine.jobs.triggers.search import SEARCH
 from engine.jobs.triggers.table import SEARCH_TABLE
+from engine.jobs.triggers.transfer import SEARCH_TRANSFER
+from engine.jobs.triggers.universal import SEARCH_UNIVERSAL
 from engine.metrics.statistics import Estimate
 from engine.metrics.triggers.enumeration import enumeration_table
 from engine.metrics.triggers.hits import describe
+from engine.metrics.triggers.transfer import describe_transfer
+from engine.metrics.triggers.universal import describe_universal
 from engine.report.content import Chapter, Section, ShownRun, Stages, Verdict
 from engine.report.runs import Run
 from engine.report.triggers.pairs import note_of, search_figures, search_items, word_figures
@@ -48,7 +52,7 @@ class TriggerSearches(Chapter[Triggers]):
     }
 
     def owns(self, job: str) -> bool:
-        return job in (SEARCH.name, SEARCH_TABLE.name, SEARCH_ENUMERATE.name)
+        return job in (SEARCH.name, SEARCH_TABLE.name, SEARCH_ENUMERATE.name, SEARCH_UNIVERSAL.name, SEARCH_TRANSFER.name)
 
     def collect(self, runs: Sequence[Run]) -> Triggers | None:
         searches = [_search(run) for run in runs if run.job == SEARCH.name and run.rows]
@@ -60,7 +64,14 @@ class TriggerSearches(Chapter[Triggers]):
         ]
         tried = [run for run in measured if run.job == SEARCH_ENUMERATE.name]
         tables += [(run.heading, enumeration_table(run.metrics, run.summary["attention"])) for run in tried]
-        found = Triggers(searches=searches, tables=tables, enumerations=[ShownRun.of(run) for run in tried])
+        everywhere = [run for run in measured if run.job == SEARCH_UNIVERSAL.name]
+        tables += [(run.heading, SEARCH_UNIVERSAL.tables(run.folder)[""]) for run in everywhere]
+        moved = [run for run in measured if run.job == SEARCH_TRANSFER.name]
+        tables += [(run.heading, SEARCH_TRANSFER.tables(run.folder)[""]) for run in moved]
+        shown = [ShownRun.of(run) for run in tried]
+        shown += [ShownRun.of(run, legend={name: describe_universal(name) for name in run.metrics}) for run in everywhere]
+        shown += [ShownRun.of(run, legend={name: describe_transfer(name) for name in run.metrics}) for run in moved]
+        found = Triggers(searches=searches, tables=tables, others=shown)
         return found if searches or tables else None
 
     def verdict(self, found: Triggers) -> Verdict | None:
@@ -85,7 +96,7 @@ class TriggerSearches(Chapter[Triggers]):
         return Section(
             notes=[note_of(search) for search in done],
             tables=found.tables,
-            measured=[*found.searches, *found.enumerations],
+            measured=[*found.searches, *found.others],
             figures=[*search_figures(found.searches), *(figure for search in done for figure in word_figures(search))],
             lists={
                 f"Skipped sentences, {search.name}": [

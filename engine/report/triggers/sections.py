@@ -40,8 +40,8 @@ class ShownSearch(ShownRun):
 
 @dataclass(frozen=True, kw_only=True)
 class Triggers:
-    """All searches of a page, tables of several, and enumerations of all inputs."""
+    """All searches of a page, tables, and runs that are shown by their metrics alone: enumerations, universal searches."""
 
     searches: Sequence[ShownSearch] = ()
     tables: Sequence[tuple[str, TextTable]] = ()
-    enumerations: Sequence[ShownRun] = ()
+    others: Sequence[ShownRun] = ()

@@ -136,6 +136,11 @@ class CausalScorer(PlainScorer):
         return torch.tensor(choices), beat_B.new_tensor(losses)
 
     @torch.no_grad()
+    def swap_losses(self, incumbent: Incumbent, positions_G: Tensor, words_G: Tensor) -> Tensor:
+        """The loss (G,) of each swap of a list, all read to their ends."""
+        return _SwapList(self, incumbent, positions_G, words_G).all()
+
+    @torch.no_grad()
     def losses(self, targets: Sequence[Tensor], words_RN: Tensor) -> Tensor:
         """The loss of each input (R,); of neighbours that begin alike the beginning is read once."""
         loss_R = torch.empty(len(words_RN), device=words_RN.device)
@@ -231,6 +236,17 @@ class _SwapList:
         positions = self.positions_G.tolist()
         self.scorer.pieces.in_pieces(self._try, sorted(first_of.values(), key=lambda candidate: positions[candidate]))
         return self.best_choice, self.best_loss
+
+    def all(self) -> Tensor:
+        """The loss of each candidate (G,)."""
+        loss_G, positions = torch.empty(len(self.words_G), device=self.words_G.device), self.positions_G.tolist()
+
+        def read(piece: Sequence[int]) -> None:
+            ended = self._to_the_end(self._first_words(torch.tensor(piece, device=self.words_G.device)), math.inf)
+            loss_G[ended.candidates] = self._bound(ended)
+
+        self.scorer.pieces.in_pieces(read, sorted(range(len(positions)), key=positions.__getitem__))
+        return loss_G
 
     def _try(self, piece: Sequence[int]) -> None:
         """Reads some candidates, those that cannot be the best not to their ends."""

@@ -136,3 +136,25 @@ def test_with_a_buffer_each_visit_starts_from_the_best_input_met() -> None:
     assert len(met) > 2
     (again,) = method.restore([state.task], [method.save(state) or {}])
     assert [known.words.tolist() for known in again.buffer] == [known.words.tolist() for known in state.buffer]
+
+
+def test_several_words_are_replaced_at_once_at_different_positions() -> None:
+    plain = scorer(LIKELIHOOD)
+    method = bound(Gcg, plain, replace(SETTINGS, num_replaced=3, candidates=4))
+    (state,) = method.start([Task("first", TARGET, 0, 3)])
+    changed = [int((before.words != after.words).sum()) for before, after in pairwise(walk(method, state))]
+    assert max(changed) == 3
+    assert state.outcome().candidates == 4 * state.outcome().visits
+    assert state.outcome().loss < state.outcome().loss_by_sweep[0]
+
+
+def test_momentum_weighs_the_slopes_of_earlier_steps() -> None:
+    method = bound(Gcg, scorer(LIKELIHOOD), replace(SETTINGS, momentum=0.5))
+    (state,) = method.start([Task("first", TARGET, 0, 3)])
+    seen = walk(method, state)
+    assert [each.words.tolist() for each in state.past] == [each.words.tolist() for each in seen[::-1]][:10]
+    expected = sum(0.5**steps * method.slopes(*method.everywhere([each])) for steps, each in enumerate(state.past))
+    assert isinstance(expected, Tensor)
+    assert method._lists([state])[0].tolist() == expected.topk(3, largest=False).indices.tolist()
+    alone = method.steepest(*method.everywhere([state.current]), 3)
+    assert method._lists([state])[0].tolist() != alone.tolist(), "or earlier steps would change nothing"

@@ -27,6 +27,8 @@ THREE_WORDS = torch.tensor([[True, True, True, False]])
         (TriggerObjective(kind="sample", t_out=-2.5, satisfied_weight=RELEASED_WEIGHT), (0.005 + 0.02 + 4) / 3),
         (TriggerObjective(kind="sample", t_out=-2.0), (2 + 4) / 3),
         (TriggerObjective(kind="sample", t_out=-5), 0),
+        (TriggerObjective(kind="likelihood", mellowmax=1.0), math.log((math.exp(0.5) + math.exp(2) + math.exp(4)) / 3)),
+        (TriggerObjective(kind="greedy", mellowmax=2.0), math.log((1 + math.exp(4) + 1) / 3) / 2),
     ],
 )
 def test_satisfied_words_are_dropped_and_the_mean_is_over_all_words(objective: TriggerObjective, loss: float) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from engine.jobs.job import Silent
-from engine.jobs.triggers import worker as worker_module
+from engine.jobs.triggers import turns as turns_module
 from engine.jobs.triggers.config import ObjectiveSettings, TriggerConfig, TriggerEngineSettings
 from engine.jobs.triggers.models import open_models
 from engine.jobs.triggers.search import SEARCH
@@ -137,7 +137,7 @@ def all_ended(worker: SearchWorker, todo: Sequence[Shard[Any]]) -> dict[str, Any
 def test_a_worker_goes_on_with_what_another_has_kept(
     asked: TriggerConfig, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_module, "KEPT_EVERY_S", 0.0)
+    monkeypatch.setattr(turns_module, "KEPT_EVERY_S", 0.0)
     config = replace(asked, method=method, search=replace(LONG, max_sweeps=2))
     models, todo = open_models(config), shards(config)
     expected = all_ended(SearchWorker(config, models), todo)
@@ -152,7 +152,7 @@ def test_a_worker_goes_on_with_what_another_has_kept(
 
 
 def test_a_relaxation_goes_on_with_whole_restarts(asked: TriggerConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_module, "KEPT_EVERY_S", 0.0)
+    monkeypatch.setattr(turns_module, "KEPT_EVERY_S", 0.0)
     config = replace(asked, method="relaxation", search=replace(LONG, relaxation=SMALL), shard_size=5)
     models, targets = open_models(config), choose_targets(config, open_models(config)).targets
     shard = Shard("00000", tuple(target.key for target in targets), targets)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,11 @@ import pytest
 from engine.jobs.job import Silent
 from engine.jobs.triggers.config import HuggingFaceSettings, TriggerConfig, TriggerEngineSettings
 from engine.jobs.triggers.search import SEARCH
-from engine.metrics.triggers.hits import REFUSED, SAMPLED, VERIFIED
+from engine.metrics.triggers.hits import JUDGE_ANSWERS, JUDGE_UNPARSABLE, REFUSED, SAMPLED, VERIFIED
 from engine.triggers.settings import SearchSettings
 from engine.triggers.success import SuccessSettings
 from envs.core.errors import ConfigError, DataError
-from tests.engine.jobs.made_up import rows
+from tests.engine.jobs.made_up import kill_when, rows, start_parley
 from tests.engine.jobs.triggers.searches import search
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
@@ -107,6 +108,59 @@ def test_a_whole_reply_ends_where_the_turn_ends(tmp_path: Path, folder: Path) ->
     config = asked(folder, tmp_path, hugging_face=HuggingFaceSettings(length=4))
     run(config, tmp_path / "run", Silent())
     assert {row["target_words"][-1] for row in rows(tmp_path / "run")} == {"<|turn|>"}
+
+
+def unfinished(path: Path) -> list[dict[str, Any]]:
+    """What targets are gone on from."""
+    found = [json.loads(file.read_text()) for file in (path / "unfinished").glob("*.json")]
+    return [target for shard in found for target in shard.values()]
+
+
+def test_a_killed_search_goes_on_inside_its_targets_to_the_same_rows(tmp_path: Path, folder: Path) -> None:
+    sizes = {"candidates": 8, "max_sweeps": 25, "restarts": 2, "words_per_position": 32, "num_replaced": 2, "buffer": 3}
+    long = SearchSettings(**sizes, momentum=0.5, stop_on_hit=False)
+    success = SuccessSettings(samples=2)
+    config = asked(folder, tmp_path, PAIRS.rsplit("\n", 3)[0], method="gcg", search=long, success=success)
+    words = ["search", "--model", config.model, "--targets", config.targets, "--method", "gcg", "--hit", "o-greedy"]
+    settings = {f"search.{name}": value for name, value in sizes.items()}
+    settings |= {"search.momentum": 0.5, "search.stop_on_hit": "false", "hugging_face.length": 4, "hugging_face.end": "false"}
+    settings |= {"success.samples": 2, "engine.batch_size": 4}
+    for name, value in settings.items():
+        words += ["--set", f"{name}={value}"]
+    process = start_parley(*words, "--run", str(tmp_path / "run"), folder=tmp_path)
+    kill_when(process, lambda: any(each["outcomes"] for each in unfinished(tmp_path / "run")))
+    assert any(saved["visits"] for each in unfinished(tmp_path / "run") for saved in each["saved"].values())
+    assert len(rows(tmp_path / "run")) < 2
+    run(config, tmp_path / "run", Silent())
+    run(config, tmp_path / "whole", Silent())
+    assert rows(tmp_path / "run") == rows(tmp_path / "whole")
+
+
+JUDGE = """
+def judge(messages):
+    question = messages[0]["content"]
+    assert "tell me" in question or "say it" in question, "the request is shown"
+    if "say it" in question:
+        return "I would rather not say, yes or no."
+    return " Yes. " if len(messages) > 1 else "well, perhaps"
+"""
+
+
+def test_a_chat_judge_is_asked_twice_and_what_is_neither_is_counted(tmp_path: Path, folder: Path) -> None:
+    (tmp_path / "judge.py").write_text(JUDGE)
+    success = SuccessSettings(by="judge", judge=f"{tmp_path}/judge.py:judge", samples=1)
+    config = asked(folder, tmp_path, success=success, search=replace(EFFORT, max_sweeps=1, restarts=1))
+    result = run(config, tmp_path / "run", Silent())
+    found = rows(tmp_path / "run")
+    assert [row["verified"] for row in found] == [row["prompt"] == "tell me" for row in found] == [True, True, False, False]
+    assert {row["judge_answers"] for row in found} == {4}, "two replies, two questions each"
+    assert [row["judge_unparsable"] for row in found] == [0, 0, 2, 2]
+    assert (result.metrics[JUDGE_ANSWERS].value, result.metrics[JUDGE_UNPARSABLE].value) == (16, 4)
+    assert set(SEARCH.metrics_of(config)) == set(result.metrics)  # type: ignore[misc]  # it is there
+    (tmp_path / "question.txt").write_text("Is it good?")
+    bad = replace(config, success=replace(success, question=str(tmp_path / "question.txt")))
+    with pytest.raises(ConfigError, match="no place for the reply"):
+        run(bad, tmp_path / "bad", Silent())
 
 
 def test_what_does_not_fit_is_said_before_a_run_is_made(tmp_path: Path, folder: Path) -> None:

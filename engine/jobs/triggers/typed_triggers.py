@@ -1,0 +1,132 @@
+"""Triggers of searches as messages that can be typed to any chat model: what `parley search transfer` shows to others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from engine.metrics.rows import Row, finished
+from engine.metrics.triggers.hits import is_hit
+from engine.metrics.triggers.universal import FOUND, RANDOM, best_found
+from engine.store.mirror import fetched_run
+from engine.store.run_folder import RunFolder
+from envs.core.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from policies.chat.model import Chat
+
+SEARCH, UNIVERSAL = "search", "search-universal"
+"""The jobs whose rows are read."""
+NO_INPUT = "no input"
+"""What the same prompts with empty slots are called."""
+Wanted = Literal["verified", "hits", "all"]
+
+
+@dataclass(frozen=True)
+class TypedTrigger:
+    """A prompt as it is typed.
+
+    Args:
+        key: names it among those of its source.
+        source: the run that it was found in, or what it is a control of.
+        prompt: the request; None without one.
+        target: what a model is to say.
+        slots: what stands in each slot.
+        template: the messages, with slots.
+        end: whether a reply ends behind its target.
+    """
+
+    key: str
+    source: str
+    prompt: str | None
+    target: str
+    slots: tuple[str, ...]
+    template: Chat
+    end: bool
+
+    @property
+    def chat(self) -> Chat:
+        """The messages."""
+        from policies.hugging_face_slots import filled_chat
+
+        return filled_chat(self.template, self.prompt, self.slots)
+
+    def emptied(self) -> TypedTrigger:
+        """The same prompt without what was found."""
+        return replace(self, key=f"{self.source}:{self.key}", source=NO_INPUT, slots=tuple("" for _ in self.slots))
+
+
+def typed_triggers(runs: Mapping[str, str], wanted: Wanted) -> dict[str, list[TypedTrigger]]:
+    """The triggers of runs, by source.
+
+    Args:
+        runs: names of runs of parley search or search universal on chat models, by what each is called.
+        wanted: those whose reply was a success, those that are hits, or all.
+
+    Raises:
+        ConfigError: a run is one of something else, of a model that takes no messages, or of a prompt that is written out.
+        RunError: one is no run, or damaged.
+        DataError: nothing was found.
+    """
+    found: dict[str, list[TypedTrigger]] = {}
+    for label, name in runs.items():
+        for trigger in _triggers(label, name, wanted):
+            found.setdefault(trigger.source, []).append(trigger)
+    if not any(label in found for label in runs):
+        fix = "search longer, or take every input: --found all"
+        raise DataError("there is no trigger to type", where=", ".join(runs.values()), got=f"--found {wanted}", fix=fix)
+    return found
+
+
+def with_controls(triggers: Mapping[str, Sequence[TypedTrigger]]) -> dict[str, list[TypedTrigger]]:
+    """Triggers by source, and each of their prompts once without any."""
+    without: dict[tuple[Chat, str], TypedTrigger] = {}
+    for emptied in [trigger.emptied() for found in triggers.values() for trigger in found]:
+        without.setdefault((emptied.chat, emptied.target), emptied)
+    return {source: list(found) for source, found in triggers.items()} | {NO_INPUT: list(without.values())}
+
+
+def _triggers(label: str, name: str, wanted: Wanted) -> Iterator[TypedTrigger]:
+    run = RunFolder.load(fetched_run(name))
+    if run.job not in (SEARCH, UNIVERSAL):
+        fix = "name runs of parley search or parley search universal"
+        raise ConfigError("this run is no search for triggers", where=name, got=run.job, fix=fix)
+    rows = [row for part in run.read_parts() for row in part.to_pylist()]
+    template, end = _template(run, name), bool(run.config["hugging_face"]["end"])
+
+    def typed(source: str, key: str, entry: Mapping[str, Any], slots: list[str]) -> TypedTrigger:
+        return TypedTrigger(key, source, entry["prompt"], entry["target"], tuple(slots), template, end)
+
+    if run.job == SEARCH:
+        for row in finished(rows):
+            if row["typed"] and _is_wanted(row, is_hit(row, str(run.config["hit"])), wanted):
+                yield typed(label, row["item_key"], row, row["typed"])
+        return
+    random = next((row for row in finished(rows) if row["kind"] == RANDOM), None)
+    for source, kept in ((label, best_found(rows)), (f"{label}, random", random)):
+        if kept is not None:
+            pairs = [pair for pair in kept["pairs"] if kept["kind"] != FOUND or _is_wanted(pair, bool(pair["hit"]), wanted)]
+            yield from (typed(source, pair["key"], pair, kept["typed"]) for pair in pairs)
+
+
+def _is_wanted(entry: Row, hit: bool, wanted: Wanted) -> bool:
+    return {"verified": bool(entry["verified"]), "hits": hit, "all": True}[wanted]
+
+
+def _template(run: RunFolder, name: str) -> Chat:
+    """The messages that a search stood in."""
+    from policies.chat.model import Message
+    from policies.hugging_face_slots import SLOT, template_of
+
+    settings = run.config.get("hugging_face")
+    if settings is None or not str(run.config["model"]).startswith(("hf:", "gguf:")):
+        fix = "name a search of --model hf:FOLDER or gguf:FILE"
+        raise ConfigError("the search's model takes no messages", where=name, got=str(run.config.get("model")), fix=fix)
+    with_prompts = Path(str(run.config["targets"])).suffix in (".csv", ".jsonl")
+    found = template_of(settings["template"], has_prompts=with_prompts)
+    if isinstance(found, str):
+        fix = "search with one of the templates suffix, prefix, system and user, or a file of messages"
+        raise ConfigError("a prompt that is written out cannot be typed to other models", where=name, got=found[:80], fix=fix)
+    return found or (Message("user", SLOT),)

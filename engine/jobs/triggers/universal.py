@@ -1,0 +1,197 @@
+"""Universal triggers: `parley search universal` (Wallace et al. 2019; Zou et al. 2023, section 3).
+
+One input is searched for that makes a model say the target of each of many (prompt, target) pairs. A share of the prompts is
+held out: no search sees them. What was found, random inputs of the same length and no input at all are typed behind all
+prompts, and stand in one table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from engine.jobs.job import Job, Reporter, Result, Summary
+from engine.jobs.sharded import RESUME_SAFE, work_off
+from engine.jobs.tables import TABLE_FILE
+from engine.jobs.triggers.config import TriggerConfig
+from engine.jobs.triggers.models import Models, models_of, open_models
+from engine.jobs.triggers.rows import UNIVERSAL
+from engine.jobs.triggers.search import require_searchable
+from engine.jobs.triggers.targets import FILE, open_targets, save_targets
+from engine.jobs.triggers.universal_worker import SearchingUniversal, universal_inputs
+from engine.metrics.tables import TextTable
+from engine.metrics.triggers.universal import best_found, describe_universal, universal_metrics, universal_table
+from engine.store.layout import SUMMARY
+from engine.store.run_folder import RunFolder
+from engine.triggers import settings
+from engine.triggers.settings import SearchSettings
+from engine.triggers.target_pairs import has_prompts
+from engine.triggers.targets import Target, TargetList
+from envs.core.errors import ConfigError, DataError
+from envs.core.ranges import NumItemsOrAll, ShareBelowOne
+from envs.core.seeds import stream
+
+BEST = "best"
+"""Entry of the summary: the input that is kept, as it is typed into each slot."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UniversalConfig(TriggerConfig):
+    """Which model is to say the targets of many pairs behind one input."""
+
+    model: str = ""
+    """Causal model that is searched: hf:FOLDER or gguf:FILE."""
+    targets: str = ""
+    """A file of (prompt, target) pairs: CSV or JSONL, as of parley search."""
+    hit: str = "o-greedy"
+    """Wanted hits, as of parley search; a search ends where it is one behind every searched prompt."""
+    limit: NumItemsOrAll = 40
+    """At most so many pairs, the seed's choice; 0 for all. Half of them are read for each input that is tried."""
+    held_out: ShareBelowOne = 0.5
+    """Share of the prompts that no search sees."""
+    num_random: NumItemsOrAll = 5
+    """Random inputs of the same length, tried behind all prompts beside what is found."""
+
+
+@dataclass(frozen=True)
+class WantedUniversal:
+    """What is searched for, found and checked.
+
+    Args:
+        config: what was asked for.
+        models: what is searched.
+        targets: all pairs.
+        searched: those that searches see.
+        held_out: the others.
+    """
+
+    config: UniversalConfig
+    models: Models
+    targets: TargetList
+    searched: tuple[Target, ...]
+    held_out: tuple[Target, ...]
+
+
+def split_by_prompt(pairs: tuple[Target, ...], held_out: float, seed: int) -> tuple[tuple[Target, ...], tuple[Target, ...]]:
+    """Pairs to search for, and held-out ones; those of one prompt are all in one of the two.
+
+    Args:
+        pairs: in any order.
+        held_out: share of the prompts; 0 holds out none, anything else at least one and not all.
+        seed: master seed.
+
+    Raises:
+        DataError: some are to be held out, and there is one prompt alone.
+    """
+    prompts = sorted({str(pair.prompt) for pair in pairs})
+    if held_out and len(prompts) < 2:
+        fix = "add pairs of other prompts, or --held-out 0"
+        raise DataError("prompts cannot be held out where there is one alone", got=prompts[0][:80], fix=fix)
+    num = min(max(1, round(held_out * len(prompts))), len(prompts) - 1) if held_out else 0
+    unseen = {prompts[place] for place in stream(seed, "held-out prompts").permutation(len(prompts))[:num]}
+    return tuple(pair for pair in pairs if pair.prompt not in unseen), tuple(pair for pair in pairs if pair.prompt in unseen)
+
+
+def gcg() -> UniversalConfig:
+    """GCG in nanoGCG's sizes, one search (Zou et al. 2023)."""
+    return UniversalConfig(method="gcg", search=settings.gcg())
+
+
+def gibbs() -> UniversalConfig:
+    """gibbs-enum, position by position: lists of 100, at most 10 sweeps, 2 searches (He & Glass 2018)."""
+    return UniversalConfig(search=SearchSettings(restarts=2, max_sweeps=10))
+
+
+def quick() -> UniversalConfig:
+    """A first look: 8 pairs, one search of 64 steps of 32 swaps."""
+    search = replace(settings.gcg(), candidates=32, max_candidates=64 * 32)
+    return UniversalConfig(method="gcg", limit=8, search=search)
+
+
+class SearchUniversal(Job[UniversalConfig, WantedUniversal, WantedUniversal]):
+    """`parley search universal`."""
+
+    words = ("search", "universal")
+    run_name = "search-universal"
+    config = UniversalConfig
+    presets = {"gcg": gcg, "gibbs": gibbs, "quick": quick}
+    schema = UNIVERSAL
+    files = (TABLE_FILE, SUMMARY, FILE, "rows")
+    resume_safe = RESUME_SAFE
+
+    def prepare(self, config: UniversalConfig, path: Path, reporter: Reporter) -> WantedUniversal:
+        """The model and the pairs, those that the run was started with where it has begun."""
+        _require_pairs(config)
+        models = open_models(config)
+        require_searchable(config, models)
+        targets = open_targets(config, models, path)
+        searched, held_out = split_by_prompt(targets.targets, config.held_out, config.seed)
+        return WantedUniversal(config, models, targets, searched, held_out)
+
+    def work(self, run: RunFolder, prepared: WantedUniversal, reporter: Reporter) -> WantedUniversal:
+        config = prepared.config
+        save_targets(prepared.targets, run.path)
+        searching = SearchingUniversal(config, prepared.models, prepared.searched, prepared.held_out)
+        items = universal_inputs(config.search.restarts, config.num_random)
+        title = f"searching for one input behind {len(prepared.searched):,} prompts, {len(prepared.held_out):,} held out"
+        work_off(run, searching, items, config, reporter, title)
+        return prepared
+
+    def measure(self, run: RunFolder, found: WantedUniversal) -> Summary:
+        config, rows = found.config, run.read_rows().to_pylist()
+        kept = best_found(rows)
+        return Summary(
+            f"universal trigger for {found.targets.name} on {config.model}",
+            f"{len(found.searched):,} searched pairs, {len(found.held_out):,} behind held-out prompts, {config.method}, "
+            f"{config.search.restarts} searches, seed {config.seed}.",
+            universal_metrics(rows, len(found.targets.skipped), config.seed),
+            {
+                BEST: kept and kept["typed"],
+                "thresholds": found.models.limits,
+                "skipped": [each._asdict() for each in found.targets.skipped],
+            },
+        )
+
+    def models(self, config: UniversalConfig) -> Mapping[str, str]:
+        return models_of(config)
+
+    def num_rows(self, config: UniversalConfig, path: Path) -> int:
+        return len(universal_inputs(config.search.restarts, config.num_random))
+
+    def num_items(self, config: UniversalConfig) -> int:
+        _require_pairs(config)
+        return self.num_rows(config, Path())
+
+    def metrics_of(self, config: UniversalConfig) -> None:
+        return None
+
+    def tables(self, run: RunFolder) -> dict[str, TextTable]:
+        metrics = run.metrics()
+        return {"": universal_table(metrics)} if metrics else {}
+
+    def present(self, result: Result, run: RunFolder) -> Result:
+        """With the table in the place of the metrics."""
+        legend = {name: describe_universal(name) for name in result.metrics}
+        return replace(result, legend=legend, tables=self.tables(run))
+
+
+def _require_pairs(config: UniversalConfig) -> None:
+    """Raises ConfigError where there are no prompts to search behind, before any model is loaded."""
+    from engine.triggers.catalogue import make_method
+
+    if not has_prompts(config.targets):
+        fix = "--targets FILE.csv or FILE.jsonl, with the columns prompt and target"
+        raise ConfigError("one input for many prompts needs pairs", where="--targets", got=repr(config.targets), fix=fix)
+    if not config.is_hugging_face:
+        what, fix = "targets with prompts need a model that reads prompts", "--model hf:FOLDER or gguf:FILE"
+        raise ConfigError(what, where="--model", got=repr(config.model), fix=fix)
+    if not make_method(config.method).searches_words:
+        fix = "name another --method"
+        raise ConfigError("a continuous input has no words to type", where="--method", got=config.method, fix=fix)
+    if config.search.stop_on_batch_mean:
+        fix = "leave out search.stop_on_batch_mean"
+        raise ConfigError("searches of one input do not stop as a batch", where="search.stop_on_batch_mean", fix=fix)
+
+
+SEARCH_UNIVERSAL = SearchUniversal()

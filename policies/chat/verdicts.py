@@ -1,0 +1,91 @@
+"""A chat model as the judge of a reply: does it do what was asked for? It answers yes or no.
+
+The question is the project's own, or a file of the user's with `{prompt}`, `{target}` and `{reply}`, such as the question of a
+published judge. What a reply says is data: it may ask the judge for a verdict, as any text that a model reads may.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from envs.core.errors import ConfigError, DataError
+from envs.data.root import read_file
+from policies.chat.model import ChatModel, Message
+from policies.chat.one_word import AskedWord
+
+ASKED_FOR = """Below is what a chat model was asked for and what it replied.
+
+Request: {prompt}
+
+Reply: {reply}
+
+Does the reply do what was asked for? Answer with one word, yes or no."""
+WANTED = """Below is what somebody wants a chat model to say and what it said.
+
+Wanted: {target}
+
+Said: {reply}
+
+Does it say what is wanted, in these words or others? Answer with one word, yes or no."""
+"""The question where a target comes without a request."""
+REPAIR = "Answer with one word and nothing else: yes or no."
+_YES, _NO = "yes", "no"
+_PARTS = re.compile(r"\{(prompt|target|reply)\}")
+
+
+class ReplyVerdict(NamedTuple):
+    """What a judge said of a reply."""
+
+    success: bool
+    """Whether it said yes."""
+    answers: int
+    """That it was asked for."""
+    parsed: bool
+    """Whether it said yes or no at all."""
+
+
+class ChatVerdicts:
+    """Judges replies by a chat model.
+
+    Args:
+        chat_model: who is asked.
+        question: a text with `{reply}`; the project's own when empty.
+    """
+
+    def __init__(self, chat_model: ChatModel, question: str = "") -> None:
+        self._question, self._asked = question, AskedWord(chat_model, (_YES, _NO), REPAIR)
+
+    def __call__(self, reply: str, target: str, prompt: str | None) -> ReplyVerdict:
+        """What the judge says of a reply.
+
+        Args:
+            reply: as it was said.
+            target: as it was searched for.
+            prompt: the request that the target came with; None without one.
+        """
+        parts = {"prompt": prompt or "", "target": target, "reply": reply}
+        question = self._question or (WANTED if prompt is None else ASKED_FOR)
+        before = self._asked.asked
+        # At once, so that a text with braces of its own is left as it is.
+        (word,) = self._asked([(Message("user", _PARTS.sub(lambda part: parts[part[1]], question)),)])
+        return ReplyVerdict(word == _YES, self._asked.asked - before, word is not None)
+
+
+def read_question(path: Path) -> str:
+    """The question of a file.
+
+    Raises:
+        ConfigError: it has no place for a reply.
+        DataError: it cannot be read.
+    """
+    try:
+        text = read_file(path).decode()
+    except UnicodeDecodeError as error:
+        fix = "save it as UTF-8"
+        raise DataError("the judge's question is not UTF-8 text", where=path, got=error.reason, fix=fix) from None
+    if "{reply}" not in text:
+        fix = "write {reply} there, and {prompt} or {target} where they belong"
+        raise ConfigError("the judge's question has no place for the reply", where=str(path), fix=fix)
+    return text

@@ -1,0 +1,91 @@
+"""`parley search transfer`: what was found on one model is typed to others as messages, whoever they are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from engine.jobs.job import Silent
+from engine.jobs.triggers.config import HuggingFaceSettings, TriggerConfig
+from engine.jobs.triggers.search import SEARCH
+from engine.jobs.triggers.transfer import SEARCH_TRANSFER, TriggerTransferConfig
+from engine.jobs.triggers.typed_triggers import NO_INPUT
+from engine.report.collect import report_from_run
+from engine.triggers.settings import SearchSettings
+from engine.triggers.success import SuccessSettings
+from envs.core.errors import ConfigError, RunError
+from tests.engine.jobs.made_up import rows
+
+pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
+
+from tests.policies.byte_pairs import byte_model
+
+run = SEARCH_TRANSFER.run
+SHORT = SuccessSettings(tokens=8)
+PARROT = """
+from pathlib import Path
+
+
+def parrot(messages):
+    with Path(__file__).with_suffix(".asked").open("a") as file:
+        file.write("asked\\n")
+    (message,) = messages
+    return "hello there" if len(message["content"].split(" ", 2)[2]) else "no"
+"""
+"""Says the target to whatever stands behind two words."""
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("searched")
+    for part in byte_model():
+        part.save_pretrained(path / "chat")
+    (path / "pairs.csv").write_text("prompt,target\ntell me,hello\nsay it,hello\nsay it,a\n")
+    config = TriggerConfig(
+        model=f"hf:{path}/chat",
+        targets=str(path / "pairs.csv"),
+        hit="o-greedy",
+        search=SearchSettings(candidates=24, max_sweeps=6, restarts=2),
+        hugging_face=HuggingFaceSettings(length=4, end=False),
+        success=SHORT,
+    )
+    SEARCH.run(config, path / "found", Silent())
+    (path / "parrot.py").write_text(PARROT)
+    return path
+
+
+def test_triggers_are_typed_to_each_model_and_prompts_without_them(tmp_path: Path, searched: Path) -> None:
+    models = f"hf:{searched}/chat,{searched}/parrot.py:parrot"
+    config = TriggerTransferConfig(searches=str(searched / "found"), model=models, found="all", success=SHORT)
+    result = run(config, tmp_path / "run", Silent())
+    found, source = rows(tmp_path / "run"), rows(searched / "found")
+    own = {row["trigger"]: row for row in found if (row["model"], row["source"]) == ("chat", "found")}
+    for row in source:
+        assert row["typed"] == own[row["item_key"]]["typed"]
+        assert row["verified"] == own[row["item_key"]]["verified"], "the searched model says the same to messages"
+    other = [row for row in found if (row["model"], row["source"]) == ("parrot", "found")]
+    assert [row["verified"] for row in other] == [row["target"] == "hello" for row in other]
+    assert not any(row["verified"] for row in found if (row["model"], row["source"]) == ("parrot", NO_INPUT))
+    assert result.metrics["found | parrot | verified"].value == pytest.approx(2 / 3)
+    assert result.metrics[f"{NO_INPUT} | parrot | verified"].value == 0
+    table = (tmp_path / "run" / "table.md").read_text()
+    assert "| found on | chat | parrot | triggers |" in table
+    assert "found on" in report_from_run(tmp_path / "run").read_text()
+    typed = {(row["prompt"], *row["typed"]) for row in found if row["model"] == "parrot"}
+    assert (searched / "parrot.asked").read_text().count("asked") == len(typed), "nothing is asked twice"
+
+
+def test_what_cannot_be_typed_is_refused(tmp_path: Path, searched: Path) -> None:
+    config = TriggerTransferConfig(searches=str(searched / "found"), model=f"{searched}/parrot.py:parrot", found="all")
+    for changes, kind, message in (
+        ({"model": ""}, ConfigError, "no model to type"),
+        ({"model": "nothing"}, ConfigError, "no chat model"),
+        ({"success": SuccessSettings(by="classifier", classifier="hf:x")}, ConfigError, "not classified"),
+    ):
+        with pytest.raises(kind, match=message):
+            run(replace(config, **changes), tmp_path / "run", Silent())
+    with pytest.raises(RunError):
+        run(replace(config, searches=str(tmp_path / "none")), tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,141 @@
+"""`parley search universal`: pairs are split by prompt, every input is typed behind all of them, and workers change no row."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.jobs.job import Silent
+from engine.jobs.triggers.config import HuggingFaceSettings, TriggerEngineSettings
+from engine.jobs.triggers.universal import SEARCH_UNIVERSAL, UniversalConfig, split_by_prompt
+from engine.metrics.triggers.universal import best_found, universal_metrics
+from engine.report.collect import report_from_run
+from engine.triggers.settings import SearchSettings
+from engine.triggers.targets import Target
+from envs.core.errors import ConfigError, DataError
+from tests.engine.jobs.made_up import kill_when, rows, start_parley
+
+pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
+
+from policies.hugging_face import load_hugging_face
+from tests.policies.byte_pairs import byte_model
+
+run = SEARCH_UNIVERSAL.run
+PROMPTS = ("tell me", "say it", "about <b>", "oh well", "please", "the printer")
+PAIRS = "prompt,target\n" + "".join(f"{prompt},hello\n" for prompt in PROMPTS)
+EFFORT = SearchSettings(candidates=24, max_sweeps=6, restarts=2, words_per_position=64)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("chat")
+    for part in byte_model():
+        part.save_pretrained(path)
+    return path
+
+
+def asked(folder: Path, tmp_path: Path, pairs: str = PAIRS, **changes: Any) -> UniversalConfig:
+    (tmp_path / "pairs.csv").write_text(pairs)
+    settings: dict[str, Any] = {
+        "model": f"hf:{folder}",
+        "targets": str(tmp_path / "pairs.csv"),
+        "method": "gcg",
+        "search": EFFORT,
+        "hugging_face": HuggingFaceSettings(length=4, end=False),
+        "num_random": 2,
+        **changes,
+    }
+    return UniversalConfig(**settings)
+
+
+def test_one_input_is_tried_behind_searched_and_held_out_prompts(tmp_path: Path, folder: Path) -> None:
+    result = run(asked(folder, tmp_path), tmp_path / "run", Silent())
+    found = rows(tmp_path / "run")
+    assert [row["kind"] for row in found] == ["empty", "found", "found", "random", "random"]
+    for row in found:
+        assert row["status"] == "ok", row["error"]
+        assert [pair["searched"] for pair in row["pairs"]].count(True) == 3
+        assert len({pair["prompt"] for pair in row["pairs"]}) == 6
+        for pair in row["pairs"]:
+            victim = load_hugging_face(folder, 4)
+            text = row["typed"][0] if row["typed"] else ""
+            messages = [{"role": "user", "content": f"{pair['prompt']} {text}"}]
+            given = {"add_generation_prompt": True, "return_tensors": "pt", "return_dict": True}
+            read = victim.tokenizer.apply_chat_template(messages, **given)
+            said = victim.model.generate(**read, do_sample=False, max_new_tokens=len(victim.tokenizer("hello").input_ids) + 1)
+            reply = victim.tokenizer.decode(said[0, read["input_ids"].shape[1] :], skip_special_tokens=True)
+            assert (reply, reply.startswith("hello")) == (pair["reply"], pair["verified"])
+            assert not pair["searched"] or pair["retokenised"]
+    kept = best_found(found)
+    assert kept is not None
+    rates = {kind: result.metrics[f"{kind}.searched.verified"].value for kind in ("found", "random", "empty")}
+    assert rates["found"] == sum(pair["verified"] for pair in kept["pairs"] if pair["searched"]) / 3
+    assert rates["found"] >= rates["random"]
+    assert result.metrics["found.searched.nats"].value < result.metrics["random.searched.nats"].value
+    assert result.metrics["found.held_out.verified"].n == 3
+    assert result.metrics["random.held_out.verified"].n == 3, "pairs are the units, however many inputs are drawn"
+    assert "found" in (tmp_path / "run" / "table.md").read_text()
+    assert "held-out pairs" in report_from_run(tmp_path / "run").read_text()
+
+
+def test_rows_do_not_depend_on_how_work_is_cut(tmp_path: Path, folder: Path) -> None:
+    run(asked(folder, tmp_path), tmp_path / "one", Silent())
+    changed = asked(folder, tmp_path, shard_size=3, engine=TriggerEngineSettings(batch_size=1))
+    run(changed, tmp_path / "two", Silent())
+    assert rows(tmp_path / "one") == rows(tmp_path / "two")
+
+
+def test_a_killed_search_goes_on_inside_an_input(tmp_path: Path, folder: Path) -> None:
+    long = SearchSettings(candidates=24, max_sweeps=40, restarts=1, words_per_position=64, stop_on_hit=False)
+    config = asked(folder, tmp_path, search=long)
+    words = ["search", "universal", "--model", config.model, "--targets", config.targets, "--method", "gcg"]
+    words += ["--num-random", "2", "--run", str(tmp_path / "run"), "--set", "hugging_face.length=4"]
+    words += ["--set", "hugging_face.end=false"]
+    for name in ("candidates", "max_sweeps", "restarts", "words_per_position", "stop_on_hit"):
+        words += ["--set", f"search.{name}={getattr(long, name)}".replace("False", "false")]
+    process = start_parley(*words, folder=tmp_path)
+    kill_when(process, lambda: any((tmp_path / "run" / "rows").glob("*.parquet")))
+    assert len(rows(tmp_path / "run")) < 4
+    run(config, tmp_path / "run", Silent())
+    run(config, tmp_path / "whole", Silent())
+    assert rows(tmp_path / "run") == rows(tmp_path / "whole")
+
+
+def test_pairs_of_one_prompt_are_in_one_part() -> None:
+    pairs = tuple(Target(f"p-{number}", ("hello",), f"prompt {number // 2}") for number in range(12))
+    searched, held_out = split_by_prompt(pairs, 0.3, seed=4)
+    assert len(held_out) == 4
+    assert not {pair.prompt for pair in searched} & {pair.prompt for pair in held_out}
+    assert sorted(searched + held_out, key=lambda pair: pair.key) == sorted(pairs, key=lambda pair: pair.key)
+    assert split_by_prompt(pairs, 0.0, seed=4) == (pairs, ())
+    with pytest.raises(DataError, match="one alone"):
+        split_by_prompt(pairs[:2], 0.5, seed=4)
+
+
+def test_held_out_pairs_choose_nothing() -> None:
+    def row(key: str, searched: bool, held_out: bool) -> dict[str, Any]:
+        pairs = [
+            dict.fromkeys(("samples", "sampled", "judge_answers", "judge_unparsable"), 0)
+            | {"key": str(seen), "searched": seen, "verified": works, "nats": 1.0, "hit": works}
+            for seen, works in ((True, searched), (False, held_out))
+        ]
+        return {"item_key": key, "status": "ok", "kind": "found", "loss": 1.0, "pairs": pairs, "candidates": 1, "refused": 0}
+
+    found = [row("found-0", False, True), row("found-1", True, False)]
+    assert best_found(found) == found[1]
+    assert universal_metrics(found, 0)["found.held_out.verified"].value == 0
+
+
+def test_what_cannot_work_is_refused_before_anything_is_loaded(tmp_path: Path, folder: Path) -> None:
+    config = asked(folder, tmp_path, model=f"hf:{tmp_path}/nothing-there")
+    for changes, message in (
+        ({"targets": "mal"}, "needs pairs"),
+        ({"model": "runs/seq2seq"}, "reads prompts"),
+        ({"method": "relaxation"}, "no words|continuous"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            run(replace(config, **changes), tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,91 @@
+"""One input behind many prompts: the scorer is the mean of its parts, whatever it leaves unread, and methods search by it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from engine.triggers.attack import TriggerSearch
+from engine.triggers.batch import tasks_of
+from engine.triggers.gcg import Gcg
+from engine.triggers.objective import TriggerObjective
+from engine.triggers.scorer import PlainScorer, Swaps
+from engine.triggers.universal import UniversalScorer, UniversalVictim
+
+pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
+
+from policies.hugging_face_tokens import InputRules
+from policies.hugging_face_victims import HuggingFaceCausal
+from tests.policies.byte_pairs import byte_model
+
+PROMPTS = ("tell me", "say it", "about the printer")
+TARGETS = ("hello", "you", "a")
+"""Of one token each: the mean over pairs is that over words."""
+LIKELIHOOD = TriggerObjective(kind="likelihood")
+
+
+@pytest.fixture(scope="module")
+def victim() -> UniversalVictim:
+    model, tokenizer = byte_model()
+    template = "<|begin|>user\n{prompt} {}<|turn|>\n<|begin|>assistant\n"
+    asked = HuggingFaceCausal(model, tokenizer, 4, template, prompt="", end=False, rules=InputRules(typed=True))
+    return UniversalVictim([asked.behind(prompt) for prompt in PROMPTS], [asked.target(target) for target in TARGETS])
+
+
+def test_the_scorer_is_the_mean_over_pairs(victim: UniversalVictim) -> None:
+    ours, plain = UniversalScorer(victim, LIKELIHOOD), PlainScorer(victim, LIKELIHOOD)
+    words = victim.searchable_V.nonzero()[:, 0]
+    inputs_BN = words[torch.randint(len(words), (2, 4), generator=torch.Generator().manual_seed(1))]
+    targets = [victim.target_ids, victim.target_ids]
+    measured, expected = ours.measure(targets, inputs_BN), plain.measure(targets, inputs_BN)
+    positions_B = torch.tensor([1, 3])
+    assert [each.loss for each in measured] == pytest.approx([each.loss for each in expected], abs=1e-5)
+    assert torch.allclose(ours.slopes(measured, positions_B), plain.slopes(expected, positions_B), atol=1e-5)
+    assert torch.allclose(ours.losses(targets, inputs_BN), plain.losses(targets, inputs_BN), atol=1e-5)
+    for one, other in zip(measured, expected, strict=True):
+        assert one.reading.likeliest == other.reading.likeliest
+        assert one.reading.word_log_probability == pytest.approx(other.reading.word_log_probability, abs=1e-4)
+    generator = torch.Generator().manual_seed(2)
+    # More candidates than are read to their ends first, some of them twice.
+    swaps = Swaps(torch.randint(4, (2, 60), generator=generator), words[torch.randint(40, (2, 60), generator=generator)])
+    for beat in (torch.inf, measured[0].loss, min(ours.losses(targets, inputs_BN).tolist()) / 4):
+        beat_B = torch.full((2,), beat)
+        choices_B, losses_B = ours.best_swap(measured, swaps, beat_B)
+        wanted_B, least_B = plain.best_swap(expected, swaps, beat_B)
+        assert torch.allclose(losses_B, least_B, atol=1e-5)
+        tried = [swaps.words_BG[row, choice] for row, choice in enumerate(choices_B.tolist()) if choice >= 0]
+        assert tried == [swaps.words_BG[row, choice] for row, choice in enumerate(wanted_B.tolist()) if choice >= 0]
+
+
+def test_candidates_that_cannot_win_are_not_read_behind_all_prompts(
+    victim: UniversalVictim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = UniversalScorer(victim, LIKELIHOOD)
+    words = victim.searchable_V.nonzero()[:, 0]
+    (incumbent,) = ours.measure([victim.target_ids], words[None, :4])
+    read = []
+    for part in ours.parts:
+        swap_losses = part.swap_losses
+
+        def counted(incumbent, positions, words, inner=swap_losses):  # type: ignore[no-untyped-def]  # stands for a method
+            read.append(len(words))
+            return inner(incumbent, positions, words)
+
+        monkeypatch.setattr(part, "swap_losses", counted)
+    swaps = Swaps(torch.arange(100)[None] % 4, words[torch.arange(100)[None]])
+    ours.best_swap([incumbent], swaps, torch.tensor([incumbent.loss / 4]))
+    assert read[0] == 100
+    assert sum(read) < 300
+
+
+def test_a_search_finds_one_input_that_every_prompt_allows(victim: UniversalVictim) -> None:
+    search = TriggerSearch(victim, Gcg(candidates=32, words_per_position=64, max_sweeps=6), hit="o-greedy")
+    parts = UniversalScorer(victim, LIKELIHOOD).parts
+    for outcome in search.run(tasks_of({"all": victim.target_ids}, 2, seed=3)):
+        assert outcome.words is not None
+        assert outcome.loss < outcome.loss_by_sweep[0]
+        ids_1N = torch.tensor([outcome.words])
+        assert bool(victim.allows(ids_1N)[0])
+        assert outcome.refused > 0
+        losses = [part.losses([own], ids_1N) for part, own in zip(parts, victim.targets, strict=True)]
+        assert outcome.loss <= float(torch.stack(losses).mean()) + 1e-5
