@@ -62,6 +62,17 @@ ENTRIES = (
         ),
     ),
     Entry(
+        ("attack", "tactic"),
+        "let a chat model write tactics for a player, and refine them from transcripts, beside controls",
+        "engine.jobs.negotiation.tactic:ATTACK_TACTIC",
+        (
+            "parley attack tactic quick --attacker gguf:SmolLM2-135M-Instruct.gguf --target scripted-tough",
+            "parley attack tactic --attacker openai:http://127.0.0.1:8000/v1#llama --target runs/negotiator --workers 2",
+            "parley attack tactic --attacker mine.py:Writer --speaker hf:models/chat --set search.rounds=10 --held-out 500",
+        ),
+        reports=True,
+    ),
+    Entry(
         ("attack", "reactive"),
         "replace words so that the target ends the talk and chooses badly",
         "engine.jobs.negotiation.whitebox:ATTACK_REACTIVE",
@@ -153,6 +164,17 @@ ENTRIES = (
             "parley search universal --model hf:models/chat --targets pairs.csv --set hugging_face.end=false",
             "parley search universal gibbs --model gguf:chat.gguf --targets pairs.jsonl --held-out 0.3 --workers 2",
             "parley search universal quick --model hf:models/chat --targets pairs.csv --set success.by=no-refusal",
+        ),
+        reports=True,
+    ),
+    Entry(
+        ("search", "text"),
+        "evolve inputs of a chat model whose replies alone are seen, until it says given sentences",
+        "engine.jobs.triggers.text_search:SEARCH_TEXT",
+        (
+            "parley search text --model openai:http://127.0.0.1:8000/v1#served --targets pairs.csv",
+            "parley search text --model mine.py:reply --targets mal --set search.max_queries=500",
+            "parley search text quick --model gguf:chat.gguf --targets pairs.csv --set success.by=no-refusal",
         ),
         reports=True,
     ),

@@ -121,3 +121,25 @@ class SearchConfig(Configuration):
         check(self, "proposals", not (decided and self.proposals == "gradient"), "anything but gradient with the loss outcome")
         check(self, "constraint", not (decided and self.constraint == "soft"), "hard with the loss outcome")
         check(self, "end_margin", not (decided and self.end_margin > 0), "0 with the loss outcome")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TacticSettings(Configuration):
+    """How an attacker writes tactics for a chat model."""
+
+    rounds: PositiveInt = 5
+    """Times that each stream asks for a tactic; all but the first see what came of those before."""
+    streams: PositiveInt = 3
+    """Streams side by side, each with a history of its own."""
+    controls: str = "gains,blind"
+    """Attackers beside it, with as many tactics: gains sees no transcripts, blind sees nothing; between commas; or none."""
+    transcripts: PositiveInt = 3
+    """Dialogues of the last tactic that the attacker reads, from worst to best; fewer where its context holds no more."""
+    memory: PositiveInt = 4
+    """Earlier tactics with their gains that it is told, the best among them."""
+    temperature: NonNegativeFloat = 1.0
+    """Of the attacker's answers; at 0 all streams write the same."""
+    max_words: PositiveInt = 80
+    """Words of a tactic at most; a longer one is asked for once more, and then is none."""
+    max_tokens: PositiveInt = 200
+    """Tokens of an attacker's answer at most."""

@@ -31,6 +31,10 @@ class Access(IntEnum):
     """Its logits and their gradients, for its weights are in this process."""
 
 
+class ChatTooLongError(ConfigError):
+    """Messages are longer than a model reads."""
+
+
 @dataclass(frozen=True)
 class Message:
     """What somebody said.
@@ -108,7 +112,8 @@ class ChatModel(Protocol):
 
         Raises:
             ModelError: the model did not answer, after as many attempts as it allows.
-            ConfigError: messages do not fit: a role that the model's template lacks, more tokens than it reads.
+            ConfigError: messages do not fit: a role that the model's template lacks.
+            ChatTooLongError: they do not fit, for they are more tokens than it reads.
         """
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import cast
@@ -91,6 +92,12 @@ class ChatNegotiator:
             ConfigError: it cannot be loaded.
         """
         return self._load()
+
+    def told(self, tactic: str) -> ChatNegotiator:
+        """The same, told a tactic."""
+        other = copy(self)
+        other.tactic = tactic
+        return other
 
     def join(self, view: SideView) -> ChatSession:
         """Takes a seat on one side of a batch of dialogues."""

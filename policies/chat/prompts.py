@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from envs.core.errors import ConfigError
-from policies.chat.model import ROLES, Chat
+from policies.chat.model import ROLES, Chat, ChatTooLongError
 from policies.hugging_face import longest_input
 
 _PROBE = "where-the-user-speaks"
@@ -49,7 +49,8 @@ class ChatPrompts:
         """The tokens that the model reads before its answer to a chat; room for one more is left.
 
         Raises:
-            ConfigError: a role is unknown, the template refuses the messages, or they are longer than the model reads.
+            ConfigError: a role is unknown, or the template refuses the messages.
+            ChatTooLongError: they are longer than the model reads.
         """
         if not chat:
             raise ConfigError("a chat without messages cannot be answered", where=self._where, fix="ask something")
@@ -67,7 +68,7 @@ class ChatPrompts:
         if len(ids) >= self.longest:
             fix = "ask less, or take a model that reads more"
             got = f"{len(ids):,} tokens, and it reads {self.longest:,.0f} with its answer"
-            raise ConfigError("the messages are longer than the model reads", where=self._where, got=got, fix=fix)
+            raise ChatTooLongError("the messages are longer than the model reads", where=self._where, got=got, fix=fix)
         return ids
 
     def reply_ids(self, reply: str) -> list[int]:

@@ -11,6 +11,7 @@ from envs.core.ranges import PositiveInt
 from envs.negotiation.vocabulary import Vocabulary
 from envs.storage.places import HUGGING_FACE, is_uri
 from policies.chat.addresses import GGUF, OPENAI
+from policies.chat.answers import kept_answers
 from policies.chat.loading import load_chat_model
 from policies.chat.model import ChatModel
 from policies.chat.negotiator import MAX_TOKENS, ChatNegotiator
@@ -51,11 +52,16 @@ def load_negotiator(
     """
     require_address(name)
     settings = seat if device == "cpu" else replace(seat, device=device)
-    # A file of a user's own may change between two runs of a process.
-    load = load_chat_model if ".py:" in name else chat_model
     return ChatNegotiator(
-        name, lambda: load(name, settings, answers=answers), vocabulary, temperature, tactic, seat.max_tokens
+        name, lambda: chat_model(name, settings, answers=answers), vocabulary, temperature, tactic, seat.max_tokens
     )
+
+
+def chat_model(name: str, settings: ChatModelSettings, *, answers: Path | None) -> ChatModel:
+    """A chat model, as `load_chat_model`, of which every seat of a process shares one copy of the weights."""
+    # A file of a user's own may change between two runs of a process.
+    found = load_chat_model(name, settings) if ".py:" in name else _loaded(name, settings)
+    return kept_answers(found, answers)
 
 
 def require_address(name: str) -> None:
@@ -78,6 +84,5 @@ def require_address(name: str) -> None:
 
 
 @lru_cache(maxsize=4)
-def chat_model(name: str, settings: ChatModelSettings, *, answers: Path | None) -> ChatModel:
-    """The same model for every seat of a process: one copy of its weights."""
-    return load_chat_model(name, settings, answers=answers)
+def _loaded(name: str, settings: ChatModelSettings) -> ChatModel:
+    return load_chat_model(name, settings)

@@ -25,7 +25,7 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 from envs.core.errors import ConfigError, ModelError
 from policies.chat.addresses import OPENAI
 from policies.chat.completions import answer_of, excerpt, request_of
-from policies.chat.model import Access, Answer, Chat, ChatDecoding
+from policies.chat.model import Access, Answer, Chat, ChatDecoding, ChatTooLongError
 from policies.chat.settings import ChatModelSettings
 from policies.chat.usage import ChatUsage
 
@@ -198,6 +198,9 @@ class ServedChatModel:
         fix = "mend the address openai:URL#MODEL: the URL ends in /v1, the model is one that the server lists"
         if code == 400:
             fix = "ask less, or what the server's model takes"
+            # vLLM, llama.cpp and OpenAI each say so in other words.
+            if "context" in said.lower():
+                raise ChatTooLongError("the messages are longer than the model reads", where=self.name, got=got, fix=fix)
         raise ModelError("the server refuses the question", where=self.name, got=got, fix=fix)
 
     def _late(self) -> ModelError:

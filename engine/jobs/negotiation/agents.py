@@ -19,7 +19,7 @@ from policies.chat.addresses import is_chat_address
 from policies.negotiator.settings import KIND
 from policies.stored import read_words
 
-ANY_AGENT = "parley selfplay, play, attack rl, attack transfer, train adversary, evaluate exploitability and minmax"
+ANY_AGENT = "parley selfplay, play, attack rl, transfer and tactic, train adversary, evaluate exploitability and minmax"
 """Where an agent of any kind can be met."""
 
 

@@ -12,6 +12,7 @@ from engine.jobs.negotiation.minmax import AS_CONTROL, BEFORE_TRAINING, DROP, DR
 from engine.jobs.negotiation.population import EVALUATE_POPULATION
 from engine.jobs.negotiation.rows import DIALOGUES, OF_DEFENCES
 from engine.jobs.negotiation.table import ATTACK_TABLE, lines_of
+from engine.jobs.negotiation.tactic import ATTACK_TACTIC
 from engine.jobs.negotiation.whitebox import ATTACK_RA_PA_DA, ATTACK_RA_PA_TA
 from engine.jobs.rounds import rounds_of
 from engine.metrics.negotiation.attack import REACTIVE, budget_curves
@@ -25,6 +26,7 @@ from engine.report.figure import Figure, told_apart
 from engine.report.negotiation.dialogues import BEST_AND_WORST, dialogue_items
 from engine.report.negotiation.populations import populations
 from engine.report.negotiation.sections import PLAIN, Hardening, Match, Negotiation
+from engine.report.negotiation.tactics import shown_tactics
 from engine.report.negotiation.verdict import ATTACKERS, verdict_on
 from engine.report.runs import Run
 
@@ -54,7 +56,7 @@ _COMBINED = (ATTACK_RA_PA_DA.name, ATTACK_RA_PA_TA.name)
 _OF_DIALOGUES = set(DIALOGUES.names) - set(OF_DEFENCES)
 """Columns of a dialogue; runs of before there were defences have no more."""
 _ATTACK = "attack-"
-_IN_TABLES = (ATTACK_TABLE.name, MINMAX.name, EVALUATE_POPULATION.name)
+_IN_TABLES = (ATTACK_TABLE.name, ATTACK_TACTIC.name, MINMAX.name, EVALUATE_POPULATION.name)
 """Jobs whose figures stand in tables, and not beside those of matches."""
 _JOBS = (PLAIN, EVALUATE_EXPLOITABILITY.name, *_IN_TABLES, *ATTACKERS)
 _KEY = Markup(
@@ -90,6 +92,7 @@ class Negotiations(Chapter[Negotiation]):
         r"pareto": ("Pareto optimal", "no other deal gives one side more and the other no less."),
         r"reactive": ("Reactive", "the attack wants the target to end the talk at once and to choose badly."),
         r"preemptive": ("Preemptive", "the attack wants the target to ask for less in its next sentence."),
+        r"held.out": ("Held out", "dialogues that chose no tactic, and that no attacker has seen."),
         r"judge": ("Judge", "the model that says how likely, and so how usual, a sentence is."),
     }
 
@@ -97,16 +100,24 @@ class Negotiations(Chapter[Negotiation]):
         return job in _JOBS
 
     def collect(self, runs: Sequence[Run]) -> Negotiation | None:
+        tactics = shown_tactics(runs)
         matches = [match for run in runs if run.shown and (match := _match(run))]
+        matches += [match for one in tactics for match in one.matches]
         budgets = {run.heading: points for run in runs if len(points := _found_by_budget(run)) > 1}
         campaigns = [Hardening(name=run.heading, metrics=run.metrics, rounds=rounds_of(run.folder)) for run in _campaigns(runs)]
         curves = read_curves(CURVES, _campaigns(runs))
         tables = _tables(runs)
         matrices = populations(runs)
-        if not (matches or tables or curves or matrices):
+        if not (matches or tables or curves or matrices or tactics):
             return None
         return Negotiation(
-            matches=matches, campaigns=campaigns, tables=tables, curves=curves, budgets=budgets, populations=matrices
+            matches=matches,
+            campaigns=campaigns,
+            tables=tables,
+            curves=curves,
+            budgets=budgets,
+            populations=matrices,
+            tactics=tactics,
         )
 
     def verdict(self, found: Negotiation) -> Verdict | None:
@@ -129,9 +140,14 @@ class Negotiations(Chapter[Negotiation]):
                 chosen[f"{match.name}: worst for the adversary"] = shown[1]
         return Section(
             notes=[_NOTE_CHOSEN] if any(len(match.done) > len(shown) for match, shown in items) else [],
-            tables=[*found.tables, *(table for one in found.populations for table in one.tables.items())],
+            tables=[
+                *(table for one in found.tactics for table in one.tables),
+                *found.tables,
+                *(table for one in found.populations for table in one.tables.items()),
+            ],
             measured=[*found.matches, *found.populations],
             figures=[
+                *(drawn for one in found.tactics for drawn in one.figures),
                 *_learned(found.budgets),
                 *curves[:1],
                 *(drawn for one in found.populations for drawn in one.figures),
@@ -139,6 +155,7 @@ class Negotiations(Chapter[Negotiation]):
                 *_budgets(played),
                 *curves[1:],
             ],
+            lists={heading: pairs for one in found.tactics for heading, pairs in one.lists.items()},
             items=[item for _, shown in items for item in shown],
             chosen=chosen,
         )
@@ -181,7 +198,7 @@ def _tables(runs: Sequence[Run]) -> list[tuple[str, TextTable]]:
                 # The attacks below it are its rows, and the page bears its title.
                 return [("All attacks", table)]
             tables.append((run.heading, table))
-        elif run.job.startswith(_ATTACK) and run.metrics:
+        elif run.job.startswith(_ATTACK) and run.job != ATTACK_TACTIC.name and run.metrics:
             lines.append(AttackLine(run.heading, run.metrics))
     return [*tables, *([("Attacks side by side", attack_table(lines))] if len(lines) > 1 else [])]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from engine.metrics.negotiation.attack import ATTACK_METRICS
 from engine.metrics.negotiation.defences import DEFENCE_METRICS
@@ -16,6 +17,9 @@ from engine.report.content import ShownRun
 from engine.report.curves import Curve
 from engine.report.negotiation.populations import ShownPopulation
 from envs.negotiation.domain import DEAL_OR_NO_DEAL, Domain, domain_of, domain_recorded
+
+if TYPE_CHECKING:
+    from engine.report.negotiation.tactics import ShownTactics
 
 PLAIN = "selfplay"
 """The job of matches without an attack."""
@@ -98,3 +102,4 @@ class Negotiation:
     curves: Sequence[Curve] = ()
     budgets: Mapping[str, Points] = field(default_factory=dict)
     populations: Sequence[ShownPopulation] = ()
+    tactics: Sequence[ShownTactics] = ()

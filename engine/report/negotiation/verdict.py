@@ -17,6 +17,7 @@ _AHEAD = Metric("Points ahead", "higher: adversary", "the adversary's points les
 ATTACKERS = {
     "attack-rl": "a trained adversary",
     "attack-transfer": "a sentence that won elsewhere",
+    "attack-tactic": "a chat model with a tactic that a model wrote",
     "attack-reactive": "a search for the last word (reactive)",
     "attack-preemptive": "a search for words that make the target ask for less (preemptive)",
     "attack-ra-pa-da": "a combined search (RA+PA+DA)",
@@ -36,6 +37,7 @@ def verdict_on(found: Negotiation) -> Verdict | None:
         sentence, measured = _hardened(campaign)
         sentences.append(sentence)
         marks |= measured
+    sentences += [one.sentence for one in found.tactics]
     for matrix in found.populations:
         sentences.append(matrix.sentence)
         marks |= matrix.marks

@@ -17,6 +17,8 @@ from policies.chat.model import Message
 from policies.chat.rating import REPAIR as RATE_AGAIN
 from policies.chat.rating import UNRATED
 from policies.chat.responder import ChatResponder, chat_of_turns
+from policies.chat.seat import chat_model
+from policies.chat.settings import DEFAULT
 from policies.decoders import DecoderSettings
 from policies.judges.asked import REPAIR, question_of, side_of
 from policies.judges.judge import JudgeSettings, Parsing, judge_maker, scores_by
@@ -96,6 +98,14 @@ def test_a_causal_folder_ranks_by_the_log_probability_of_a_reply(tmp_path: Path)
     assert scores[[0, 2]] == pytest.approx([wanted[0].nats / 4, wanted[1].nats])
     assert scores[1] < scores[[0, 2, 3]].min()
     assert scores[2] == scores[3]
+
+
+def test_runs_of_a_process_share_the_weights_and_not_the_answers(tmp_path: Path) -> None:
+    name = f"hf:{saved(tmp_path)}"
+    one, other = (chat_model(name, DEFAULT, answers=tmp_path / run) for run in ("one", "other"))
+    assert one.inner is other.inner is chat_model(name, DEFAULT, answers=None)  # type: ignore[attr-defined]
+    assert (tmp_path / "one").is_dir()
+    assert (tmp_path / "other").is_dir()
 
 
 def test_a_server_rates_replies_is_asked_once_more_and_remembers(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

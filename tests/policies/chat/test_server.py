@@ -14,7 +14,7 @@ import pytest
 from envs.core.errors import ConfigError, ModelError
 from policies.chat.answers import ANSWERS
 from policies.chat.loading import load_chat_model
-from policies.chat.model import Access, Chat, ChatDecoding, ChatModel, Message
+from policies.chat.model import Access, Chat, ChatDecoding, ChatModel, ChatTooLongError, Message
 from policies.chat.settings import ChatModelSettings
 from tests.policies.chat.fake_server import Said, completion, serving
 
@@ -246,3 +246,12 @@ def test_half_a_line_of_a_killed_process_costs_that_answer_alone(tmp_path: Path)
 def test_errors_cross_processes() -> None:
     error = ModelError("the server fails", where="openai:http://host/v1#m", got="HTTP 500", fix="resume later")
     assert str(copy.copy(pickle.loads(pickle.dumps(error)))) == str(error)  # noqa: S301  # our own
+
+
+def test_a_question_that_is_longer_than_the_model_reads_is_told_apart() -> None:
+    said = b'{"error": {"message": "This model\'s maximum context length is 4096 tokens"}}'
+    with serving(lambda number, body: Said(said, 400)) as server:
+        model = load_chat_model(server.name, QUICK)
+        with pytest.raises(ChatTooLongError, match="maximum context length is 4096"):
+            model.answer(chats(), decoding=GREEDY)
+        assert len(server.asked) == 1, "asking again would not make it shorter"

@@ -1,0 +1,366 @@
+"""An attacker model that refines tactics for a chat model against any target: `parley attack tactic` (after PAIR).
+
+In every round each stream of each attacker writes a tactic (`engine/negotiation/tactics.py`); all of them are tried in the same
+development dialogues (`trying.py`). Then the best one of each attacker plays the held-out dialogues, and so does the player
+without a tactic. What an attacker wrote is noted as an event before it is tried: a run that goes on takes it from there.
+"""
+
+from __future__ import annotations
+
+import logging
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from engine.jobs.job import Job, Reporter, Result, Summary
+from engine.jobs.negotiation.agents import require_partner, split_names
+from engine.jobs.negotiation.attack import AttackConfig
+from engine.jobs.negotiation.dealt import RANDOM
+from engine.jobs.negotiation.judge import who_judges
+from engine.jobs.negotiation.match import SELFPLAY, MatchConfig, OneMatchConfig
+from engine.jobs.negotiation.trying import TACTICS, TacticTrials
+from engine.jobs.sharded import RESUME_SAFE, work_off
+from engine.jobs.tables import TABLE_FILE
+from engine.metrics.negotiation.tactics import LEGEND, TacticsPlayed, tactics_table
+from engine.metrics.tables import TextTable
+from engine.negotiation.settings import TacticSettings
+from engine.negotiation.tactics import (
+    ARMS,
+    ATTACKERS,
+    NONE,
+    REFINED,
+    TriedTactic,
+    WrittenTactic,
+    questions,
+    read_tactic,
+    repaired,
+    spread_out,
+    transcript,
+)
+from engine.store.layout import CONFIG, SUMMARY
+from engine.store.run_folder import RunFolder
+from envs.core.config import shared
+from envs.core.errors import ConfigError
+from envs.core.ranges import NumItems
+from envs.core.registry import nearest
+from envs.core.seeds import derive_seed
+from envs.negotiation.agents import is_chat_model
+from envs.negotiation.domain import domain_of
+from envs.storage.places import display_path
+from policies.chat.answers import ANSWERS_FOLDER
+from policies.chat.model import Answer, Chat, ChatDecoding, ChatModel, ChatTooLongError
+from policies.chat.seat import chat_model, require_address
+
+logger = logging.getLogger(__name__)
+
+Stream = tuple[str, int]
+"""An attacker and the number of its stream, from 1."""
+WRITTEN, CHOSEN = "tactic", "chosen"
+"""Kinds of events: a tactic that was written, and the tactics that the held-out dialogues are played with, by arm."""
+_KINDS: Mapping[str, type] = {"str": str, "int": int}
+_NEEDS: Mapping[str, Mapping[str, type]] = {
+    WRITTEN: {each.name: _KINDS[str(each.type)] for each in fields(WrittenTactic)},
+    CHOSEN: {"numbers": dict},
+}
+_SEEDS = 2**31
+"""Seeds of answers are below it: servers take no larger ones."""
+_SHOWN = 200
+"""Characters of an answer without a tactic that are kept."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TacticConfig(AttackConfig):
+    """Who is attacked, who writes the tactics, and who plays with them."""
+
+    attacker: str = ""
+    """Chat model that writes the tactics: hf:FOLDER, gguf:FILE, openai:URL#MODEL, or path/file.py:Name of your own."""
+    speaker: str = ""
+    """Chat model that plays with a tactic; the attacker when empty."""
+    dialogues: NumItems = 20
+    """Development dialogues, in which each tactic is tried; the same for all."""
+    held_out: NumItems = 200
+    """Held-out dialogues, in which the best tactic of each attacker is measured."""
+    search: TacticSettings = field(default_factory=TacticSettings)
+    """How tactics are written."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in split_names(self.search.controls):
+            if name not in self._controls:
+                fix = f"search.controls: {','.join(self._controls)}"
+                raise ConfigError(f"no control is called {name!r}{nearest(name, self._controls)}", fix=fix)
+        if self.shard_size and self.dialogues % self.shard_size:
+            what = "a shard holds dialogues of one tactic, so that its size divides their number"
+            got = f"shard_size={self.shard_size}, dialogues={self.dialogues}"
+            raise ConfigError(what, got=got, fix="leave out shard_size, or take a divisor")
+
+    _controls = tuple(name for name in ATTACKERS if name != REFINED)
+
+    @property
+    def arms(self) -> list[str]:
+        """The attackers that are wanted, in the order of the table."""
+        return [name for name in ATTACKERS if name == REFINED or name in split_names(self.search.controls)]
+
+    @property
+    def match(self) -> MatchConfig:
+        """The development dialogues as a match under the attacks' rule."""
+        sides: dict[str, Any] = {"adversary": self.speaker or self.attacker, "target": self.target, "complementary": True}
+        return MatchConfig(**sides, **shared(self, OneMatchConfig)).match
+
+
+@dataclass(frozen=True)
+class TacticAttack:
+    """An attack that can be made.
+
+    Args:
+        config: what was asked for.
+        answers: folder of the run in which answers are kept; None before there is one.
+    """
+
+    config: TacticConfig
+    answers: Path | None = None
+
+    @property
+    def trials(self) -> TacticTrials:
+        """Who plays."""
+        return TacticTrials(self.config.match, self.config.held_out, self.answers)
+
+    @cached_property
+    def attacker(self) -> ChatModel:
+        """Who writes the tactics: in this process, and on its device where no actor computes."""
+        seat, device = self.config.chat, "cpu" if self.config.workers else self.config.device
+        settings = seat if device == "cpu" else replace(seat, device=device)
+        return chat_model(self.config.attacker, settings, answers=self.answers)
+
+    def ask(self, streams: Mapping[Stream, Sequence[TriedTactic]], number: int) -> dict[Stream, WrittenTactic]:
+        """Asks for the tactics of a round, which have no numbers yet: -1 stands for those that can be used.
+
+        Args:
+            streams: what each stream of an attacker has tried, by attacker and stream.
+            number: of the round.
+
+        Raises:
+            ModelError: the attacker does not answer.
+            ConfigError: even the shortest question is longer than it reads.
+        """
+        settings = self.config.search
+        rules = domain_of(self.trials.roster.game).how_to_play
+        asked = {place: list(questions(place[0], rules, tried, settings)) for place, tried in streams.items()}
+        seeds = {place: derive_seed(self.config.seed, "attacker", place[1], number) % _SEEDS for place in streams}
+        first = self._answers([(forms, seeds[place]) for place, forms in asked.items()])
+        found = {}
+        for place, (chat, answer) in zip(asked, first, strict=True):
+            answers = [answer]
+            text, problem = read_tactic(answer, settings.max_words)
+            if problem:
+                again = repaired(chat, answer.text, problem, settings)
+                try:
+                    ((_, mended),) = self._answers([([again], seeds[place])])
+                except ChatTooLongError:
+                    logger.warning("the attacker's context holds no repair of an answer without a tactic")
+                else:
+                    answers.append(mended)
+                    text, problem = read_tactic(mended, settings.max_words)
+            found[place] = WrittenTactic(
+                *place,
+                number,
+                0 if problem else -1,
+                text[:_SHOWN] if problem else text,
+                problem,
+                len(answers),
+                sum(each.num_prompt_tokens or 0 for each in answers),
+                sum(each.num_tokens or 0 for each in answers),
+            )
+        return found
+
+    def _answers(self, asked: Sequence[tuple[Sequence[Chat], int]]) -> list[tuple[Chat, Answer]]:
+        """An answer to each question, in the longest of its forms that the attacker reads."""
+        settings = self.config.search
+        decoding = ChatDecoding(temperature=settings.temperature, max_tokens=settings.max_tokens)
+        try:
+            chats = [forms[0] for forms, _ in asked]
+            answers = self.attacker.answer(chats, decoding=decoding, seeds=[seed for _, seed in asked])
+        except ChatTooLongError:
+            if len(asked) > 1:
+                return [found for one in asked for found in self._answers([one])]
+            ((forms, seed),) = asked
+            if len(forms) == 1:
+                raise
+            return self._answers([(forms[1:], seed)])
+        return list(zip(chats, answers, strict=True))
+
+
+def pair() -> TacticConfig:
+    """Three streams of five rounds, and as many tactics of each control (after Chao et al. 2023)."""
+    return TacticConfig(target="scripted")
+
+
+def quick() -> TacticConfig:
+    """Two streams of two rounds over few dialogues: what a small model on this machine does in minutes."""
+    return TacticConfig(target="scripted", dialogues=4, held_out=12, search=TacticSettings(rounds=2, streams=2))
+
+
+class AttackTactic(Job[TacticConfig, TacticAttack, TacticAttack]):
+    """`parley attack tactic`."""
+
+    words = ("attack", "tactic")
+    run_name = "attack-tactic"
+    config = TacticConfig
+    presets = {"pair": pair, "quick": quick}
+    schema = TACTICS
+    legend = LEGEND
+    files = (TABLE_FILE, SUMMARY, "rows")
+    resume_safe = RESUME_SAFE
+
+    def prepare(self, config: TacticConfig, path: Path, reporter: Reporter) -> TacticAttack:
+        if not config.attacker:
+            fix = "name one with --attacker: hf:FOLDER, gguf:FILE, openai:URL#MODEL, or path/file.py:Name"
+            raise ConfigError("nobody is named who writes the tactics", where="--attacker", fix=fix)
+        require_partner(config.target, "--target")
+        require_address(config.attacker)
+        found = TacticAttack(config)
+        _ = found.attacker
+        if not is_chat_model(config.match.adversary):
+            fix = "name one with --speaker: hf:FOLDER, gguf:FILE, openai:URL#MODEL, or a class of your own that answers"
+            raise ConfigError("a tactic is told to a chat model", where=config.match.adversary, got="another agent", fix=fix)
+        found.trials.roster.check()
+        _require_held_out(found.trials)
+        return found
+
+    def work(self, run: RunFolder, prepared: TacticAttack, reporter: Reporter) -> TacticAttack:
+        config = prepared.config
+        attack = replace(prepared, answers=run.path / ANSWERS_FOLDER)
+        for number in range(1, config.search.rounds + 1):
+            wanted = [(arm, stream) for arm in config.arms for stream in range(1, config.search.streams + 1)]
+            written = written_tactics(run)
+            if any(each.round > number for each in written):
+                # It was played before that was asked for; what failed in it is tried again with the next ones.
+                continue
+            known = {(each.arm, each.stream) for each in written if each.round == number}
+            if left := [place for place in wanted if place not in known]:
+                reporter.say(f"round {number} of {config.search.rounds}: {len(left)} tactics are written")
+                _write(run, attack.ask(_histories(run, config, left), number))
+            tactics = {0: "", **_texts(run, number)}
+            title = f"round {number} of {config.search.rounds}"
+            work_off(run, attack.trials, attack.trials.development(tactics.items()), config, reporter, title)
+        played = played_tactics(run)
+        if not played.chosen:
+            run.event(CHOSEN, numbers={arm: played.best(arm) for arm in (NONE, *config.arms)})
+            played = played_tactics(run)
+        texts = {0: "", **_texts(run)}
+        best = {number: texts[number] for number in sorted(set(played.chosen.values()))}
+        items = attack.trials.development(texts.items()) | attack.trials.held_out(best)
+        work_off(run, attack.trials, items, config, reporter, "held-out dialogues")
+        return prepared
+
+    def measure(self, run: RunFolder, found: TacticAttack) -> Summary:
+        config, played = found.config, played_tactics(run)
+        metrics = {f"{arm}.{name}": each for arm in played.chosen for name, each in played.metrics(arm, config.seed).items()}
+        search = config.search
+        description = (
+            f"{search.streams} streams of {search.rounds} rounds by {config.attacker}, played by {config.match.adversary}: "
+            f"{config.dialogues:,} development dialogues a tactic, {config.held_out:,} held-out ones for each attacker's best, "
+            f"{config.scenarios} scenarios, seed {config.seed}; the target alone chooses; {who_judges(config.match.judge)}."
+        )
+        return Summary(f"tactics against {config.target}", description, metrics)
+
+    def models(self, config: TacticConfig) -> dict[str, str]:
+        match = config.match
+        return {"attacker": config.attacker, "speaker": match.adversary, "target": match.target, "judge": match.judge}
+
+    def num_rows(self, config: TacticConfig, path: Path) -> int:
+        run = RunFolder.load(path)
+        chosen = _chosen(run)
+        held_out = len(set(chosen.values())) * config.held_out
+        return (1 + len(_texts(run))) * config.dialogues + held_out if chosen else -1
+
+    def next_commands(self, config: TacticConfig, path: Path) -> tuple[str, ...]:
+        commands = (shlex.join(["parley", "report", display_path(path)]),)
+        if not (path / CONFIG).is_file():
+            return commands
+        run = RunFolder.load(path)
+        if not (number := _chosen(run).get(REFINED)):
+            return commands
+        told = replace(config.match, tactic=_texts(run)[number], dialogues=config.held_out)
+        return (*commands, SELFPLAY.command(told, Path("runs", "told")))
+
+    def tables(self, run: RunFolder) -> dict[str, TextTable]:
+        return {"": tactics_table(run.metrics())}
+
+    def present(self, result: Result, run: RunFolder) -> Result:
+        """With the table; a failure where no attacker wrote anything that could be tried."""
+        written = written_tactics(run)
+        failure = result.failure
+        if written and not any(each.number for each in written):
+            failure = f"the attacker wrote no tactic in {len(written)} answers, each repaired once: {written[0].problem}"
+        return replace(result, tables={"": tactics_table(run.metrics(), brief=True)}, failure=failure)
+
+
+def written_tactics(run: RunFolder) -> list[WrittenTactic]:
+    """What attackers wrote in a run so far, in the order in which it was noted."""
+    names = [each.name for each in fields(WrittenTactic)]
+    return [WrittenTactic(**{name: event[name] for name in names}) for event in run.events(_NEEDS) if event["kind"] == WRITTEN]
+
+
+def played_tactics(run: RunFolder) -> TacticsPlayed:
+    """The dialogues of a run, and what attackers wrote."""
+    return TacticsPlayed(run.read_rows().to_pylist(), written_tactics(run), _chosen(run))
+
+
+def _chosen(run: RunFolder) -> dict[str, int]:
+    found = [event["numbers"] for event in run.events(_NEEDS) if event["kind"] == CHOSEN]
+    return {arm: int(found[0][arm]) for arm in ARMS if arm in found[0]} if found else {}
+
+
+def _texts(run: RunFolder, last_round: int | None = None) -> dict[int, str]:
+    """The tactics that can be used, by number; those of the first rounds alone."""
+    wanted = [each for each in written_tactics(run) if each.number and (last_round is None or each.round <= last_round)]
+    return {each.number: each.text for each in sorted(wanted, key=lambda each: each.number)}
+
+
+def _write(run: RunFolder, found: Mapping[Stream, WrittenTactic]) -> None:
+    """Notes what was written; a text that is new gets the next number."""
+    numbers = {text: number for number, text in _texts(run).items()}
+    for each in found.values():
+        number = 0 if each.problem else numbers.setdefault(each.text, 1 + max(numbers.values(), default=0))
+        run.event(WRITTEN, **asdict(replace(each, number=number)))
+
+
+def _histories(run: RunFolder, config: TacticConfig, places: Sequence[Stream]) -> dict[Stream, list[TriedTactic]]:
+    """What each stream has tried so far, by attacker and stream."""
+    played, settings = played_tactics(run), config.search
+    found: dict[Stream, list[TriedTactic]] = {}
+    for arm, stream in places:
+        own = {each.number: each.text for each in played.written if (each.arm, each.stream) == (arm, stream) and each.number}
+        found[arm, stream] = [
+            TriedTactic(
+                text,
+                played.gain(number).value,
+                [transcript(row) for row in spread_out(played.tried.get(number, []), settings.transcripts)],
+            )
+            for number, text in own.items()
+        ]
+    return found
+
+
+def _require_held_out(trials: TacticTrials) -> None:
+    """Checks that no held-out dialogue has the scenario of a development dialogue; random ones are others.
+
+    Raises:
+        ConfigError: there are too few scenarios.
+    """
+    if trials.match.scenarios.startswith(RANDOM):
+        return
+    # A file with fewer is dealt in turn.
+    dealt = [id(scenario) for scenario in trials.scenarios().values()]
+    seen, unseen = set(dealt[: trials.match.dialogues]), set(dealt[trials.match.dialogues :])
+    if seen & unseen:
+        what = "there are too few scenarios for dialogues that are held out"
+        got = f"{len(seen | unseen)} scenarios, {trials.match.dialogues} + {trials.num_held_out} dialogues"
+        raise ConfigError(what, where=trials.match.scenarios, got=got, fix="lower --held-out or --dialogues, or name more")
+
+
+ATTACK_TACTIC = AttackTactic()
