@@ -261,8 +261,8 @@ class AttackTactic(Job[TacticConfig, TacticAttack, TacticAttack]):
         metrics = {f"{arm}.{name}": each for arm in played.chosen for name, each in played.metrics(arm, config.seed).items()}
         search = config.search
         description = (
-            f"Streams of {config.attacker}: {search.streams}, rounds: {search.rounds}; {config.match.adversary} plays; development "
-            f"dialogues of each tactic: {config.dialogues:,}, held-out ones of each attacker's best: {config.held_out:,}; "
+            f"Streams of {config.attacker}: {search.streams}, rounds: {search.rounds}; {config.match.adversary} plays; "
+            f"development dialogues of a tactic: {config.dialogues:,}, held-out ones of an attacker's best: {config.held_out:,}; "
             f"{config.scenarios} scenarios, seed {config.seed}; the target alone chooses; {who_judges(config.match.judge)}."
         )
         return Summary(f"tactics against {config.target}", description, metrics)
