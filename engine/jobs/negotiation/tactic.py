@@ -262,7 +262,7 @@ class AttackTactic(Job[TacticConfig, TacticAttack, TacticAttack]):
         search = config.search
         description = (
             f"Streams of {config.attacker}: {search.streams}, rounds: {search.rounds}; {config.match.adversary} plays; "
-            f"development dialogues of a tactic: {config.dialogues:,}, held-out ones of an attacker's best: {config.held_out:,}; "
+            f"development dialogues a tactic: {config.dialogues:,}, held-out ones an attacker's best: {config.held_out:,}; "
             f"{config.scenarios} scenarios, seed {config.seed}; the target alone chooses; {who_judges(config.match.judge)}."
         )
         return Summary(f"tactics against {config.target}", description, metrics)
