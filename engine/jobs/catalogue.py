@@ -168,6 +168,17 @@ ENTRIES = (
         reports=True,
     ),
     Entry(
+        ("search", "text"),
+        "evolve inputs of a chat model whose replies alone are seen, until it says given sentences",
+        "engine.jobs.triggers.text_search:SEARCH_TEXT",
+        (
+            "parley search text --model openai:http://127.0.0.1:8000/v1#served --targets pairs.csv",
+            "parley search text --model mine.py:reply --targets mal --set search.max_queries=500",
+            "parley search text quick --model gguf:chat.gguf --targets pairs.csv --set success.by=no-refusal",
+        ),
+        reports=True,
+    ),
+    Entry(
         ("search", "transfer"),
         "type triggers that searches found to other chat models, whose text is all that is seen of them",
         "engine.jobs.triggers.transfer:SEARCH_TRANSFER",

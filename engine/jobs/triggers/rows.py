@@ -124,6 +124,32 @@ TRANSFERRED = with_base(
     ]
 )
 """One trigger typed to one model per row."""
+TEXT_TRIGGERS = with_base(
+    [
+        # The request, the target, the input that is kept, and what is typed into each slot.
+        pa.field("prompt", pa.string()),
+        pa.field("target", pa.string()),
+        pa.field("trigger", pa.string()),
+        pa.field("typed", list_of(pa.string())),
+        # How close the reply is to the target (1 more for a success), then of the best input of each generation.
+        pa.field("fitness", pa.float64()),
+        pa.field("fitness_by_generation", list_of(pa.float64())),
+        # Replies that were asked for; the one to the input, whether it ended, and whether it is a success.
+        pa.field("queries", pa.int64()),
+        pa.field("reply", pa.string()),
+        pa.field("ended", pa.bool_()),
+        pa.field("verified", pa.bool_()),
+        # Whether the replies to no input and to the first random one are successes.
+        pa.field("empty_verified", pa.bool_()),
+        pa.field("random_verified", pa.bool_()),
+        pa.field("samples", pa.int64()),
+        pa.field("sampled", pa.int64()),
+        # Answers that a chat model which judges was asked for, and verdicts of it that were neither yes nor no.
+        pa.field("judge_answers", pa.int64()),
+        pa.field("judge_unparsable", pa.int64()),
+    ]
+)
+"""One target of a search by replies alone per row."""
 _FIND = pa.struct(
     [
         # A string of a list, the list's name, whether it is a whole reply to some input, and the first such input.

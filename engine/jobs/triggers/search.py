@@ -35,6 +35,7 @@ from engine.triggers import settings
 from engine.triggers.settings import SearchSettings
 from engine.triggers.targets import TargetList
 from envs.core.errors import ConfigError
+from policies.chat.addresses import OPENAI
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,13 @@ def candidates_per_s(run: RunFolder) -> Estimate:
     seconds = sum(event["seconds"] for event in sessions)
     tried = sum(event["candidates"] for event in sessions)
     return count(tried / seconds, sum(event["targets"] for event in sessions)) if sessions else NOTHING
+
+
+def _require_weights(config: TriggerConfig) -> None:
+    """Raises ConfigError where a model is named of which replies alone are seen, before anything is loaded."""
+    if config.model.startswith(OPENAI) or ".py:" in config.model:
+        what, fix = f"{config.method} reads losses of the model, which gives replies alone", "parley search text, or hf:FOLDER"
+        raise ConfigError(what, where="--model", got=config.model, fix=fix)
 
 
 def require_searchable(config: TriggerConfig, models: Models) -> None:
@@ -129,6 +137,7 @@ class Search(Job[TriggerConfig, Wanted, Wanted]):
 
     def prepare(self, config: TriggerConfig, path: Path, reporter: Reporter) -> Wanted:
         """Models and targets, those that the run was started with where it has begun."""
+        _require_weights(config)
         models = open_models(config)
         require_searchable(config, models)
         return Wanted(config, models, open_targets(config, models, path))

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
 
+from engine.jobs.job import Job
 from engine.jobs.triggers.enumeration import SEARCH_ENUMERATE
 from engine.jobs.triggers.search import SEARCH
 from engine.jobs.triggers.table import SEARCH_TABLE
+from engine.jobs.triggers.text_search import SEARCH_TEXT
 from engine.jobs.triggers.transfer import SEARCH_TRANSFER
 from engine.jobs.triggers.universal import SEARCH_UNIVERSAL
-from engine.metrics.statistics import Estimate
+from engine.metrics.statistics import Estimate, Metric
 from engine.metrics.triggers.enumeration import enumeration_table
 from engine.metrics.triggers.hits import describe
+from engine.metrics.triggers.text import TEXT_METRICS
 from engine.metrics.triggers.transfer import describe_transfer
 from engine.metrics.triggers.universal import describe_universal
 from engine.report.content import Chapter, Section, ShownRun, Stages, Verdict
@@ -29,6 +32,12 @@ from envs.core.visible import visible
 _LISTS = {"normal": "usual replies", "mal": "rude sentences", "random": "sentences of random words"}
 """What the built-in lists of targets hold."""
 _MOST_SAID, _MOST_MARKS = 3, 12
+_BY_TABLE: Mapping[Job[Any, Any, Any], Callable[[str], Metric]] = {
+    SEARCH_UNIVERSAL: describe_universal,
+    SEARCH_TRANSFER: describe_transfer,
+    SEARCH_TEXT: TEXT_METRICS.__getitem__,
+}
+"""Jobs whose runs are shown by their tables, with what their metrics mean."""
 
 
 class TriggerSearches(Chapter[Triggers]):
@@ -52,6 +61,12 @@ class TriggerSearches(Chapter[Triggers]):
         r"sweeps?\b": ("Sweep", "one pass over all places of the input."),
     }
 
+<<<<<<< HEAD
+=======
+    def owns(self, job: str) -> bool:
+        return job in {SEARCH.name, SEARCH_TABLE.name, SEARCH_ENUMERATE.name, *(each.name for each in _BY_TABLE)}
+
+>>>>>>> main
     def collect(self, runs: Sequence[Run]) -> Triggers | None:
         searches = [_search(run) for run in runs if run.job == SEARCH.name and run.rows]
         measured = [run for run in runs if run.summary]
@@ -62,13 +77,11 @@ class TriggerSearches(Chapter[Triggers]):
         ]
         tried = [run for run in measured if run.job == SEARCH_ENUMERATE.name]
         tables += [(run.heading, enumeration_table(run.metrics, run.summary["attention"])) for run in tried]
-        everywhere = [run for run in measured if run.job == SEARCH_UNIVERSAL.name]
-        tables += [(run.heading, SEARCH_UNIVERSAL.tables(run.folder)[""]) for run in everywhere]
-        moved = [run for run in measured if run.job == SEARCH_TRANSFER.name]
-        tables += [(run.heading, SEARCH_TRANSFER.tables(run.folder)[""]) for run in moved]
         shown = [ShownRun.of(run) for run in tried]
-        shown += [ShownRun.of(run, legend={name: describe_universal(name) for name in run.metrics}) for run in everywhere]
-        shown += [ShownRun.of(run, legend={name: describe_transfer(name) for name in run.metrics}) for run in moved]
+        for run in measured:
+            if job := next((job for job in _BY_TABLE if job.name == run.job), None):
+                tables.append((run.heading, job.tables(run.folder)[""]))
+                shown.append(ShownRun.of(run, legend={name: _BY_TABLE[job](name) for name in run.metrics}))
         found = Triggers(searches=searches, tables=tables, others=shown)
         return found if searches or tables else None
 

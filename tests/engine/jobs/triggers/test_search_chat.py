@@ -117,19 +117,23 @@ def unfinished(path: Path) -> list[dict[str, Any]]:
 
 
 def test_a_killed_search_goes_on_inside_its_targets_to_the_same_rows(tmp_path: Path, folder: Path) -> None:
-    sizes = {"candidates": 8, "max_sweeps": 25, "restarts": 2, "words_per_position": 32, "num_replaced": 2, "buffer": 3}
+    sizes = {"candidates": 8, "max_sweeps": 16, "restarts": 3, "words_per_position": 32, "num_replaced": 2, "buffer": 3}
     long = SearchSettings(**sizes, momentum=0.5, stop_on_hit=False)
-    success = SuccessSettings(samples=2)
-    config = asked(folder, tmp_path, PAIRS.rsplit("\n", 3)[0], method="gcg", search=long, success=success)
+    one_by_one = {"success": SuccessSettings(samples=2), "engine": TriggerEngineSettings(batch_size=1)}
+    config = asked(folder, tmp_path, PAIRS.rsplit("\n", 3)[0], method="gcg", search=long, **one_by_one)
     words = ["search", "--model", config.model, "--targets", config.targets, "--method", "gcg", "--hit", "o-greedy"]
     settings = {f"search.{name}": value for name, value in sizes.items()}
     settings |= {"search.momentum": 0.5, "search.stop_on_hit": "false", "hugging_face.length": 4, "hugging_face.end": "false"}
-    settings |= {"success.samples": 2, "engine.batch_size": 4}
+    settings |= {"success.samples": 2, "engine.batch_size": 1}
     for name, value in settings.items():
         words += ["--set", f"{name}={value}"]
     process = start_parley(*words, "--run", str(tmp_path / "run"), folder=tmp_path)
-    kill_when(process, lambda: any(each["outcomes"] for each in unfinished(tmp_path / "run")))
-    assert any(saved["visits"] for each in unfinished(tmp_path / "run") for saved in each["saved"].values())
+
+    def in_the_middle() -> bool:
+        found = [each for each in unfinished(tmp_path / "run") if each["outcomes"]]
+        return any(saved["visits"] for each in found for saved in each["saved"].values())
+
+    kill_when(process, in_the_middle)
     assert len(rows(tmp_path / "run")) < 2
     run(config, tmp_path / "run", Silent())
     run(config, tmp_path / "whole", Silent())
@@ -168,6 +172,7 @@ def test_what_does_not_fit_is_said_before_a_run_is_made(tmp_path: Path, folder: 
     for changes, kind, message in (
         ({"targets": str(tmp_path / "none.csv")}, ConfigError, "no list of targets"),
         ({"model": "runs/seq2seq"}, ConfigError, "need a model that reads prompts"),
+        ({"model": "openai:http://127.0.0.1:1#none", "targets": "mal"}, ConfigError, "gives replies alone"),
         ({"model": f"gguf:{tmp_path}/none.gguf"}, Exception, "none.gguf"),
         ({"hugging_face": HuggingFaceSettings(length=4, template="user")}, ConfigError, "no place for them"),
         ({"hugging_face": HuggingFaceSettings(length=4, start="hello you are a fool")}, ConfigError, "another length"),

@@ -1,0 +1,378 @@
+"""Search by replies alone: `parley search text`, for chat models whose weights and likelihoods nobody sees.
+
+Inputs of words evolve (`engine.triggers.evolution`) until the reply to one is a success. Each target is told beside what
+the model replies to no input and to the first random one. Answers are kept in the run: a resumed run asks nothing twice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from engine.jobs.job import Job, Reporter, Result, Summary
+from engine.jobs.sharded import RESUME_SAFE, Sharded, ShardedConfig, Tally, spread, work_off
+from engine.jobs.tables import TABLE_FILE
+from engine.jobs.triggers.config import MAL
+from engine.jobs.triggers.models import chat_judge
+from engine.jobs.triggers.rows import TEXT_TRIGGERS
+from engine.jobs.triggers.targets import FILE, num_targets, save_targets
+from engine.jobs.triggers.verification import verdict_columns
+from engine.metrics.rows import finished
+from engine.metrics.tables import TextTable
+from engine.metrics.triggers.hits import VERIFIED
+from engine.metrics.triggers.text import TEXT_METRICS, text_metrics, text_table
+from engine.runtime.record import Counts, Rows
+from engine.runtime.sharding import Shard
+from engine.store.layout import SUMMARY
+from engine.store.run_folder import RunFolder
+from engine.store.schemas import ok_row
+from engine.triggers.evolution import Evolution, EvolutionSettings, Words, closeness
+from engine.triggers.success import TOKENS, Success, SuccessSettings
+from engine.triggers.target_pairs import has_prompts, read_pairs
+from engine.triggers.targets import Target, TargetList, from_file, malicious, prototypes, target_seed
+from envs.core.errors import ConfigError
+from envs.core.ranges import NumItemsOrAll
+from envs.core.seeds import derive_seed, stream
+from envs.data.root import read_file
+from policies.chat.addresses import absolute_address
+from policies.chat.answers import ANSWERS_FOLDER
+from policies.chat.settings import ChatAsking
+
+if TYPE_CHECKING:
+    from policies.chat.model import Answer, Chat, ChatDecoding, ChatModel
+
+_TARGETS = 8
+"""Of a shard at most: what they ask for is asked at once."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextSearchConfig(ShardedConfig):
+    """Which model is to say what, and how inputs evolve."""
+
+    model: str = ""
+    """A chat model by its address: openai:URL#MODEL, hf:FOLDER, gguf:FILE, or path/file.py:Name."""
+    targets: str = MAL
+    """A file of (prompt, target) pairs (CSV, JSONL), a file of sentences, or mal."""
+    limit: NumItemsOrAll = 20
+    """At most so many targets, the seed's choice; 0 for all."""
+    template: str = ""
+    """user, prefix, suffix, system, or a JSON file of messages, with {} and {prompt}; suffix or user when empty."""
+    words: str = ""
+    """A file of words that inputs are made of; those of the targets, their prompts and the list mal when empty."""
+    end: bool = False
+    """Whether the model has to end its reply behind the target; else targets are what its replies begin with."""
+    search: EvolutionSettings = field(default_factory=EvolutionSettings)
+    """How inputs evolve."""
+    success: SuccessSettings = field(default_factory=SuccessSettings)
+    """When a reply is a success, which ends the search for its target."""
+    chat: ChatAsking = field(default_factory=ChatAsking)
+    """How the model, and one that judges, are loaded or asked."""
+
+
+@dataclass(frozen=True)
+class WantedTexts:
+    """What is searched for, found and checked.
+
+    Args:
+        config: what was asked for.
+        targets: what the model is to say.
+        words: that inputs are made of.
+    """
+
+    config: TextSearchConfig
+    targets: TargetList
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SearchingTexts(Sharded[Target]):
+    """A search for targets by replies alone.
+
+    Args:
+        wanted: what is searched for.
+        answers: the folder in which answers are kept.
+    """
+
+    unit = "targets"
+    event = "searched"
+
+    wanted: WantedTexts
+    answers: str
+
+    def seed(self, key: str) -> int:
+        return target_seed(self.wanted.config.seed, key)
+
+    def worker(self) -> TextSearchWorker:
+        return TextSearchWorker(self)
+
+    def shard_size(self, num_items: int, num_workers: int) -> int:
+        return spread(num_items, num_workers, _TARGETS)
+
+    def digest(self, rows: Rows) -> Counts:
+        """Targets, replies that were asked for, and targets that the model says."""
+        done = finished(rows)
+        asked = sum(row["queries"] for row in done)
+        return Counter({self.unit: len(done), "queries": asked, "said": sum(bool(row[VERIFIED]) for row in done)})
+
+    def describe(self, tally: Tally) -> str:
+        """Such as "said: 3, queries: 1,200"."""
+        return f"said: {tally.total['said']:,}, queries: {tally.total['queries']:,}"
+
+
+class TextSearchWorker:
+    """Holds the model, and searches for the targets of a shard side by side.
+
+    Args:
+        searching: what is searched for.
+    """
+
+    def __init__(self, searching: SearchingTexts) -> None:
+        from policies.chat.loading import load_chat_model
+
+        self.searching, self.config = searching, searching.wanted.config
+        chat, answers = self.config.chat.on(self.config.device), Path(searching.answers)
+        self._model: ChatModel = load_chat_model(absolute_address(self.config.model), chat, answers=answers)
+        self._template, self._success = messages_of(self.config), success_of(self.config, answers)
+
+    def run(self, shard: Shard[Target]) -> list[dict[str, Any]]:
+        """One row per target."""
+        searches = [_TextSearch(self, target) for target in shard.items]
+        while going := [search for search in searches if not search.finished]:
+            asked = [search.ask() for search in going]
+            answers = iter(self.answer([chat for chats in asked for chat in chats]))
+            for search, chats in zip(going, asked, strict=True):
+                search.tell([next(answers) for _ in chats])
+        return [search.row() for search in searches]
+
+    def answer(self, chats: Sequence[Chat], temperature: float = 0.0, seeds: Sequence[int] = ()) -> list[Answer]:
+        """What the model answers."""
+        from policies.chat.model import ChatDecoding
+
+        decoding: ChatDecoding = ChatDecoding(max_tokens=self.config.success.tokens or TOKENS, temperature=temperature)
+        return self._model.answer(chats, decoding=decoding, seeds=seeds)
+
+    def chat(self, target: Target, words: Words) -> Chat:
+        """The messages with an input in their slots, which share its words in order."""
+        from policies.hugging_face_slots import filled_chat
+
+        return filled_chat(self._template, target.prompt, self.slots(words))
+
+    def slots(self, words: Words) -> list[str]:
+        """What stands in each slot."""
+        from policies.hugging_face_slots import num_slots
+
+        num = num_slots(self._template)
+        ends = [len(words) * slot // num for slot in range(num + 1)]
+        return [" ".join(words[start:end]) for start, end in pairwise(ends)]
+
+    def judged(self, answer: Answer, target: Target) -> Any:
+        """The verdict on an answer."""
+        return self._success.verdict(answer.text, answer.ended, " ".join(target.words), target.prompt)
+
+
+class _TextSearch:
+    """The search for one target: first what the model replies to no input, then the evolution."""
+
+    def __init__(self, worker: TextSearchWorker, target: Target) -> None:
+        self.worker, self.target, self.seed = worker, target, worker.searching.seed(target.key)
+        self.evolution = Evolution(worker.config.search, worker.searching.wanted.words, self.seed)
+        self.asked: list[Words] = []
+        self.verdicts: dict[Words, Any] = {}
+        self.replies: dict[Words, Answer] = {}
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more is asked."""
+        return self.evolution.finished
+
+    def ask(self) -> list[Chat]:
+        """What is asked next."""
+        first = [] if self.replies else [()]
+        self.asked = [*first, *self.evolution.ask()]
+        return [self.worker.chat(self.target, words) for words in self.asked]
+
+    def tell(self, answers: Sequence[Answer]) -> None:
+        """What came of it."""
+        fitness = {}
+        for words, answer in zip(self.asked, answers, strict=True):
+            self.replies[words], self.verdicts[words] = answer, self.worker.judged(answer, self.target)
+            fitness[words] = closeness(answer.text, " ".join(self.target.words)) + self.verdicts[words].success
+        evolved = [words for words in self.asked if words]
+        if evolved:
+            success = any(self.verdicts[words].success for words in evolved)
+            self.evolution.tell([fitness[words] for words in evolved], success=success)
+
+    def row(self) -> dict[str, Any]:
+        """The row of the target; drawn replies are to the fittest input."""
+        best, settings = self.evolution.best, self.worker.config.success
+        verdicts = list(self.verdicts.values())
+        seeds = [derive_seed(self.seed, "sample", number) for number in range(settings.samples)]
+        chats = [self.worker.chat(self.target, best.words)] * len(seeds)
+        answers = self.worker.answer(chats, settings.temperature, seeds) if seeds else []
+        drawn = [self.worker.judged(answer, self.target) for answer in answers]
+        judged = verdict_columns(self.verdicts[best.words], drawn)
+        judged["judge_answers"] = sum(each.answers for each in (*verdicts, *drawn))
+        judged["judge_unparsable"] = sum(not each.parsed for each in (*verdicts, *drawn))
+        first = next(words for words in self.verdicts if words)
+        return ok_row(self.target.key, self.seed) | {
+            "prompt": self.target.prompt,
+            "target": " ".join(self.target.words),
+            "trigger": " ".join(best.words),
+            "typed": self.worker.slots(best.words),
+            "fitness": best.fitness,
+            "fitness_by_generation": list(self.evolution.best_by_generation),
+            "queries": len(verdicts) + len(drawn),
+            "reply": self.replies[best.words].text,
+            "ended": self.replies[best.words].ended,
+            "empty_verified": self.verdicts[()].success,
+            "random_verified": self.verdicts[first].success,
+            **judged,
+        }
+
+
+def messages_of(config: TextSearchConfig) -> Chat:
+    """The messages that inputs stand in.
+
+    Raises:
+        ConfigError: no template is called so, it is a prompt that is written out, or it does not fit the targets.
+        DataError: its file holds no messages.
+    """
+    from policies.chat.model import Message
+    from policies.hugging_face_slots import PROMPT, SLOT, num_slots, template_of
+
+    with_prompts = has_prompts(config.targets)
+    found = template_of(config.template or None, has_prompts=with_prompts) or (Message("user", SLOT),)
+    if isinstance(found, str) or not num_slots(found):
+        fix = "user, prefix, suffix, system, or a JSON file of messages with {}"
+        raise ConfigError("the model is asked by messages", where="--template", got=config.template, fix=fix)
+    if with_prompts != any(PROMPT in message.content for message in found):
+        fix = "write {prompt} into the template where targets have prompts, and only there"
+        raise ConfigError("the template does not fit the targets", where="--template", got=config.template, fix=fix)
+    return found
+
+
+def success_of(config: TextSearchConfig, answers: Path | None) -> Success:
+    """What judges replies.
+
+    Raises:
+        ConfigError: a chat model that judges is none, or a classifier is named.
+        CheckpointError: it is not there.
+        DataError: a file of the settings cannot be read.
+    """
+    if config.success.by == "classifier":
+        fix = "--set success.by=judge, pattern, no-refusal, prefix, exact or target"
+        raise ConfigError("replies of such models are not classified", where="success.by", got="classifier", fix=fix)
+    verdicts = chat_judge(config.success, config.chat.on(config.device), answers)
+    return Success(config.success, end=config.end, verdicts=verdicts)
+
+
+def evolution() -> TextSearchConfig:
+    """16 inputs of 8 words, 200 replies for each of 20 targets."""
+    return TextSearchConfig()
+
+
+def quick() -> TextSearchConfig:
+    """A first look: 5 targets, 40 replies for each."""
+    return TextSearchConfig(limit=5, search=EvolutionSettings(population=8, max_queries=40))
+
+
+class SearchText(Job[TextSearchConfig, WantedTexts, WantedTexts]):
+    """`parley search text`."""
+
+    words = ("search", "text")
+    run_name = "search-text"
+    config = TextSearchConfig
+    presets = {"evolution": evolution, "quick": quick}
+    schema = TEXT_TRIGGERS
+    legend = TEXT_METRICS
+    files = (TABLE_FILE, SUMMARY, FILE, "rows")
+    resume_safe = RESUME_SAFE
+
+    def prepare(self, config: TextSearchConfig, path: Path, reporter: Reporter) -> WantedTexts:
+        """The targets and words; that the model is there."""
+        from policies.chat.loading import load_chat_model
+
+        if not config.model:
+            fix = "--model openai:URL#MODEL, hf:FOLDER, gguf:FILE, or path/file.py:Name"
+            raise ConfigError("there is no model to search", where="--model", fix=fix)
+        config.require_device()
+        messages_of(config)
+        targets, words = _targets(config), _words(config)
+        success_of(config, None)
+        load_chat_model(config.model, config.chat.on("cpu"))
+        return WantedTexts(config, targets, words or _words_of(targets))
+
+    def work(self, run: RunFolder, prepared: WantedTexts, reporter: Reporter) -> WantedTexts:
+        save_targets(prepared.targets, run.path)
+        searching = SearchingTexts(prepared, str((run.path / ANSWERS_FOLDER).absolute()))
+        items = {target.key: target for target in prepared.targets.targets}
+        work_off(run, searching, items, prepared.config, reporter, f"searching for {prepared.targets.name} targets by replies")
+        return prepared
+
+    def measure(self, run: RunFolder, found: WantedTexts) -> Summary:
+        config = found.config
+        return Summary(
+            f"search by replies for {found.targets.name} targets on {config.model}",
+            f"{len(found.targets.targets):,} targets, at most {config.search.max_queries:,} replies each, "
+            f"{len(found.words):,} words, seed {config.seed}.",
+            text_metrics(run.read_rows().to_pylist(), config.seed),
+        )
+
+    def models(self, config: TextSearchConfig) -> Mapping[str, str]:
+        return {"model": config.model}
+
+    def num_rows(self, config: TextSearchConfig, path: Path) -> int:
+        return num_targets(path)
+
+    def num_items(self, config: TextSearchConfig) -> int:
+        return len(_targets(config).targets)
+
+    def tables(self, run: RunFolder) -> dict[str, TextTable]:
+        metrics = run.metrics()
+        return {"": text_table(metrics)} if metrics else {}
+
+    def present(self, result: Result, run: RunFolder) -> Result:
+        return replace(result, more=self.tables(run))
+
+
+def _targets(config: TextSearchConfig) -> TargetList:
+    """What the model is to say; any text can be said."""
+    path = Path(config.targets)
+    if config.targets == MAL:
+        found = malicious(lambda words: ())
+    elif not path.is_file():
+        fix = "a file of pairs (CSV, JSONL) or of sentences, or mal"
+        raise ConfigError("there is no such list of targets", where="--targets", got=config.targets, fix=fix)
+    elif has_prompts(config.targets):
+        found = read_pairs(path, lambda prompt, target: None)
+    else:
+        found = from_file(path, lambda words: (), words_of=lambda line: [line.strip()] if line.strip() else [])
+    targets = found.require_some().targets
+    if not config.limit or len(targets) <= config.limit:
+        return found
+    drawn = stream(config.seed, "targets", found.name).permutation(len(targets))[: config.limit]
+    return replace(found, targets=tuple(targets[place] for place in sorted(drawn.tolist())))
+
+
+def _words(config: TextSearchConfig) -> tuple[str, ...]:
+    """The words of a file; none where none is named."""
+    if not config.words:
+        return ()
+    words = tuple(dict.fromkeys(read_file(Path(config.words)).decode("utf-8", "replace").split()))
+    if not words:
+        raise ConfigError("the file of words is empty", where="--words", got=config.words, fix="write words there")
+    return words
+
+
+def _words_of(targets: TargetList) -> tuple[str, ...]:
+    """The words of targets, of their prompts, and of the list mal."""
+    texts = [text for target in targets.targets for text in (target.prompt or "", *target.words)]
+    texts += [" ".join(words) for words in prototypes()]
+    return tuple(dict.fromkeys(word for text in texts for word in text.split()))
+
+
+SEARCH_TEXT = SearchText()

@@ -1,0 +1,49 @@
+"""What searches by replies alone come to: shares of targets that are said, beside no input and a random one; queries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from engine.metrics.rows import Row, finished
+from engine.metrics.statistics import FOR_ADVERSARY, NEITHER, NOTHING, Estimate, Metric, count, mean, rate
+from engine.metrics.tables import TextTable, few_note, num_measured, with_interval
+from engine.metrics.triggers.hits import JUDGE_ANSWERS, JUDGE_UNPARSABLE, SAMPLED, TYPED_METRICS, VERIFIED
+
+EMPTY, RANDOM, QUERIES, NUM_QUERIES = "empty_verified", "random_verified", "queries", "num_queries"
+_SAID = "share of targets of which the reply, greedily, is a success"
+TEXT_METRICS: dict[str, Metric] = {
+    VERIFIED: Metric("said, evolved", FOR_ADVERSARY, f"{_SAID}, to the fittest input", "share", main=True),
+    RANDOM: Metric("said, random", FOR_ADVERSARY, f"{_SAID}, to the first random input", "share", main=True),
+    EMPTY: Metric("said, no input", FOR_ADVERSARY, f"{_SAID}, to the prompt alone", "share", main=True),
+    SAMPLED: TYPED_METRICS[SAMPLED],
+    QUERIES: Metric("queries", NEITHER, "replies that were asked for, mean over targets", main=True),
+    NUM_QUERIES: Metric("queries, all", NEITHER, "replies that were asked for, all targets together", "count"),
+    **{name: TYPED_METRICS[name] for name in (JUDGE_ANSWERS, JUDGE_UNPARSABLE)},
+}
+_LINES = {VERIFIED: "evolved", RANDOM: "random", EMPTY: "no input"}
+_NOTE = (
+    "Share of targets of which the model's greedy reply is a success. Random: the first random input. Brackets: 95 % intervals."
+)
+
+
+def text_metrics(rows: Sequence[Row], seed: int = 0) -> dict[str, Estimate]:
+    """All of `TEXT_METRICS`.
+
+    Args:
+        rows: of one run.
+        seed: names the bootstrap's resampling stream.
+    """
+    done = finished(rows)
+    found = {name: rate(sum(bool(row[name]) for row in done), len(done)) for name in (VERIFIED, RANDOM, EMPTY)}
+    drawn = [row[SAMPLED] / row["samples"] for row in done if row["samples"]]
+    found[SAMPLED] = mean(drawn, seed=seed) if drawn else NOTHING
+    found[QUERIES] = mean([row[QUERIES] for row in done], seed=seed)
+    found[NUM_QUERIES] = count(sum(row[QUERIES] for row in done), len(done))
+    return found | {name: count(sum(row[name] for row in done), len(done)) for name in (JUDGE_ANSWERS, JUDGE_UNPARSABLE)}
+
+
+def text_table(metrics: Mapping[str, Estimate]) -> TextTable:
+    """An input a line."""
+    rows = [(line, with_interval(metrics[name]), num_measured(metrics[name])) for name, line in _LINES.items()]
+    few = any(metrics[name].flagged for name in _LINES)
+    return TextTable(("input", "said", "targets"), tuple(rows), _NOTE + few * few_note("targets"))

@@ -1,0 +1,156 @@
+"""Evolution of inputs whose replies alone are seen: for models that give no likelihoods, such as those behind a server.
+
+    ask for the replies to `population` inputs of random words
+    until one succeeds, or `max_queries` replies were asked for:
+        parents <- two, each the fitter of two drawn members                 tournament
+        child   <- each word from either parent, then words exchanged with probability `mutation`, one at least
+        the fittest `population` of members and children stay                (mu + lambda)
+
+A genetic search over words in the manner of Alzantot et al. 2018 (arXiv 1804.07998) and Lapid et al. 2023 (arXiv 2309.01446).
+# Theirs: exp(fitness) selection, single elite; embeddings of replies. Ours: tournaments, members stay while fit; characters.
+
+What is fit: `closeness`, how alike the beginning of a reply and the target are. Nothing is asked twice. What is drawn follows
+from the seed and from what was answered, so a search whose answers are kept goes on by asking itself through them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from itertools import takewhile
+
+from numpy.random import Generator
+
+from envs.core.ranges import Configuration, NumItems, Share
+from envs.core.seeds import stream
+
+Words = tuple[str, ...]
+"""An input."""
+_TRIES = 64
+"""Children that are drawn until one is new."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvolutionSettings(Configuration):
+    """How inputs evolve."""
+
+    num_words: NumItems = 8
+    """Words of an input."""
+    population: NumItems = 16
+    """Inputs that are kept, and children of a generation."""
+    max_queries: NumItems = 200
+    """Replies that are asked for, for a target, before its search ends."""
+    mutation: Share = 0.15
+    """Probability that a word of a child is exchanged for one of the list; one at least is."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """An input that was asked about.
+
+    Args:
+        words: it.
+        fitness: the higher the better.
+    """
+
+    words: Words
+    fitness: float
+
+
+class Evolution:
+    """One search: `ask`, then `tell`, until it is `finished`.
+
+    Args:
+        settings: how inputs evolve.
+        words: that they are made of.
+        seed: of all draws.
+
+    Attributes:
+        members: the fittest first.
+        num_asked: replies that were asked for.
+        generations: after the first inputs.
+        best_by_generation: the best fitness after the first inputs, then after each generation.
+    """
+
+    def __init__(self, settings: EvolutionSettings, words: Sequence[str], seed: int) -> None:
+        assert words, "there is no word to begin with"
+        self.settings, self._list, self._seed = settings, tuple(dict.fromkeys(words)), seed
+        self.members: list[Member] = []
+        self.num_asked, self.generations = 0, -1
+        self.best_by_generation: list[float] = []
+        self._known: set[Words] = set()
+        self._waiting: list[Words] = []
+        self._stopped = False
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more is asked."""
+        return self._stopped or self.num_asked >= self.settings.max_queries
+
+    @property
+    def best(self) -> Member:
+        """The fittest so far."""
+        return self.members[0]
+
+    def ask(self) -> list[Words]:
+        """The inputs whose replies are wanted next, none of them asked about before."""
+        assert not self._waiting, "what was asked is told first"
+        rng = stream(self._seed, "generation", self.generations + 1)
+        num = min(self.settings.population, self.settings.max_queries - self.num_asked)
+        found: list[Words] = []
+        for _ in range(num):
+            for _ in range(_TRIES):
+                words = self._child(rng) if self.members else self._drawn(rng)
+                if words not in self._known:
+                    self._known.add(words)
+                    found.append(words)
+                    break
+        self._waiting, self._stopped = found, not found
+        return found
+
+    def tell(self, fitness: Sequence[float], *, success: bool) -> None:
+        """What came of the inputs that were asked about.
+
+        Args:
+            fitness: of each.
+            success: whether one of them is all that is wanted.
+        """
+        new = [Member(words, each) for words, each in zip(self._waiting, fitness, strict=True)]
+        # A tie goes to who was there before.
+        self.members = sorted([*self.members, *new], key=lambda member: -member.fitness)[: self.settings.population]
+        self.num_asked += len(new)
+        self.generations += 1
+        self.best_by_generation.append(self.best.fitness)
+        self._waiting, self._stopped = [], success
+
+    def _drawn(self, rng: Generator) -> Words:
+        return tuple(self._list[place] for place in rng.integers(len(self._list), size=self.settings.num_words))
+
+    def _child(self, rng: Generator) -> Words:
+        mother, father = self._parent(rng), self._parent(rng)
+        heads = rng.random(len(mother)) < 0.5
+        words = [one if head else other for one, other, head in zip(mother, father, heads, strict=True)]
+        exchanged = rng.random(len(words)) < self.settings.mutation
+        exchanged[rng.integers(len(words))] = True
+        drawn = self._drawn(rng)
+        return tuple(new if changes else word for word, new, changes in zip(words, drawn, exchanged, strict=True))
+
+    def _parent(self, rng: Generator) -> Words:
+        """The fitter of two members; they stand in that order."""
+        return self.members[min(rng.integers(len(self.members), size=2).tolist())].words
+
+
+def closeness(reply: str, target: str) -> float:
+    """How alike a reply's beginning and a target are, 0 to 1: the share of the target that is said, and of matching characters.
+
+    Args:
+        reply: as it was said.
+        target: as it is wanted; what stands behind as many characters of a reply does not count.
+    """
+    wanted = " ".join(target.lower().split())
+    said = " ".join(reply.lower().split())[: len(wanted)]
+    if not wanted:
+        return 0.0
+    alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(said, wanted, strict=False)))
+    return (alike / len(wanted) + SequenceMatcher(None, said, wanted, autojunk=False).ratio()) / 2

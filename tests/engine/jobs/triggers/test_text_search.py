@@ -1,0 +1,103 @@
+"""`parley search text`: a model of which nothing but replies is seen; queries are counted, and none is asked twice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.jobs.job import Silent
+from engine.jobs.triggers.text_search import SEARCH_TEXT, TextSearchConfig
+from engine.metrics.triggers.text import EMPTY, NUM_QUERIES, RANDOM
+from engine.report.collect import report_from_run
+from engine.triggers.evolution import EvolutionSettings
+from engine.triggers.success import SuccessSettings
+from envs.core.errors import ConfigError
+from tests.engine.jobs.made_up import kill_when, rows, start_parley
+
+run = SEARCH_TEXT.run
+MODEL = """
+import time
+from pathlib import Path
+
+TARGET = "hello there"
+
+
+def model(messages):
+    with Path(__file__).with_suffix(".asked").open("a") as file:
+        file.write("asked\\n")
+    time.sleep(SLOW)
+    words = messages[-1]["content"].split()
+    if "never" in words:
+        return "no"
+    return TARGET[: 2 + 3 * sum(words.count(word) for word in ("please", "kindly"))]
+"""
+"""Says the more of a sentence, the more often it is begged."""
+PAIRS = "prompt,target\ntell me,hello there\nnever,hello there\n"
+
+
+def asked(tmp_path: Path, slow: float = 0.0, **changes: Any) -> TextSearchConfig:
+    (tmp_path / "model.py").write_text(MODEL.replace("SLOW", str(slow)))
+    (tmp_path / "pairs.csv").write_text(PAIRS)
+    (tmp_path / "words.txt").write_text("please kindly " + " ".join(f"w{number}" for number in range(30)))
+    settings: dict[str, Any] = {
+        "model": f"{tmp_path}/model.py:model",
+        "targets": str(tmp_path / "pairs.csv"),
+        "words": str(tmp_path / "words.txt"),
+        "search": EvolutionSettings(num_words=5, population=8, max_queries=200),
+        **changes,
+    }
+    return TextSearchConfig(**settings)
+
+
+def num_asked(tmp_path: Path) -> int:
+    return (tmp_path / "model.asked").read_text().count("asked")
+
+
+def test_replies_alone_lead_to_an_input_that_works(tmp_path: Path) -> None:
+    result = run(asked(tmp_path, success=SuccessSettings(samples=2)), tmp_path / "run", Silent())
+    begged, never = rows(tmp_path / "run")
+    assert (begged["verified"], begged["reply"], begged["sampled"]) == (True, "hello there", 2)
+    assert begged["trigger"] == begged["typed"][0]
+    assert sum(map(begged["trigger"].split().count, ("please", "kindly"))) >= 3
+    assert (never["verified"], never["queries"]) == (False, 203), "the budget, no input, and two draws"
+    assert begged["queries"] < 203
+    assert result.metrics["verified"].value == 0.5
+    assert result.metrics[EMPTY].value == result.metrics[RANDOM].value == 0
+    assert result.metrics[NUM_QUERIES].value == begged["queries"] + never["queries"] == num_asked(tmp_path)
+    assert set(SEARCH_TEXT.legend) == set(result.metrics)
+    assert "evolved" in report_from_run(tmp_path / "run").read_text()
+
+
+def test_a_killed_search_asks_nothing_twice_and_comes_to_the_same_rows(tmp_path: Path) -> None:
+    config = asked(tmp_path, slow=0.02, search=EvolutionSettings(num_words=5, population=8, max_queries=60))
+    words = ["search", "text", "--model", config.model, "--targets", config.targets, "--words", config.words]
+    for name in ("num_words", "population", "max_queries"):
+        words += ["--set", f"search.{name}={getattr(config.search, name)}"]
+    answers = tmp_path / "run" / "answers" / "answers.jsonl"
+    process = start_parley(*words, "--run", str(tmp_path / "run"), folder=tmp_path)
+    kill_when(process, lambda: answers.is_file() and answers.read_text().count("\n") > 20)
+    known, before = answers.read_text().count("\n"), num_asked(tmp_path)
+    run(config, tmp_path / "run", Silent())
+    after = num_asked(tmp_path)
+    run(config, tmp_path / "whole", Silent())
+    assert rows(tmp_path / "run") == rows(tmp_path / "whole")
+    assert after - before == num_asked(tmp_path) - after - known
+
+
+def test_what_cannot_work_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
+    config = asked(tmp_path)
+    for changes, message in (
+        ({"model": ""}, "no model"),
+        ({"model": "nothing"}, "no chat model"),
+        ({"targets": "normal"}, "no such list"),
+        ({"template": "user"}, "does not fit"),
+        ({"template": "<s>{prompt} {}"}, "asked by messages"),
+        ({"success": SuccessSettings(by="classifier", classifier="hf:x")}, "not classified"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            run(replace(config, **changes), tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()
+    assert not (tmp_path / "model.asked").exists()
