@@ -22,7 +22,7 @@ from envs.pairs.vocabulary import PairVocabulary
 from policies.matching.checkpoints import build
 from policies.matching.fit import MatcherFit, evaluate
 from policies.matching.settings import MatcherFitConfig, dam_small, mrfn_small, smn_small
-from tests.policies.fitting.killed import Killed, goes_on, ignore
+from tests.policies.fitting.killed import Killed, goes_on, ignore, weights
 from tests.policies.matching.made_up import SIZES, VOCABULARY, pairs
 
 FAST = MatcherFitConfig(learning_rate=0.01, batch_size=8, max_epochs=3, patience=3)
@@ -143,11 +143,11 @@ def test_a_batch_holds_about_as_many_pairs_as_asked_for(tmp_path: Path) -> None:
 def test_which_epoch_is_kept_is_the_recipe_s(keep: Literal["best", "last"], tmp_path: Path) -> None:
     training = fit(tmp_path, config=replace(FAST, learning_rate=0.5, keep=keep))
     after: list[dict[str, torch.Tensor]] = []
-    training.run(lambda _: after.append(learned(training.model)))
+    training.run(lambda _: after.append(weights(training.model)))
     best = [row["best"] for row in training.history]
     assert best[-1] is False
     wanted = after[-1 if keep == "last" else len(best) - 1 - best[::-1].index(True)]
-    assert all(torch.equal(value, wanted[name]) for name, value in learned(training.model).items())
+    assert all(torch.equal(value, wanted[name]) for name, value in weights(training.model).items())
 
 
 def test_the_rate_falls_by_steps(tmp_path: Path) -> None:
