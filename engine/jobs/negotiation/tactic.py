@@ -261,8 +261,8 @@ class AttackTactic(Job[TacticConfig, TacticAttack, TacticAttack]):
         metrics = {f"{arm}.{name}": each for arm in played.chosen for name, each in played.metrics(arm, config.seed).items()}
         search = config.search
         description = (
-            f"{search.streams} streams of {search.rounds} rounds by {config.attacker}, played by {config.match.adversary}: "
-            f"{config.dialogues:,} development dialogues a tactic, {config.held_out:,} held-out ones for each attacker's best, "
+            f"Streams of {config.attacker}: {search.streams}, rounds: {search.rounds}; {config.match.adversary} plays; "
+            f"development dialogues a tactic: {config.dialogues:,}, held-out ones an attacker's best: {config.held_out:,}; "
             f"{config.scenarios} scenarios, seed {config.seed}; the target alone chooses; {who_judges(config.match.judge)}."
         )
         return Summary(f"tactics against {config.target}", description, metrics)

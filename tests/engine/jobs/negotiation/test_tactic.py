@@ -170,6 +170,17 @@ def test_the_page_shows_the_tactics_and_no_markup_of_theirs(tmp_path: Path) -> N
     assert next(at for at, _ in shown.played.curve("blind")) == 0
 
 
+def test_a_target_that_always_fails_is_told_with_its_reason(tmp_path: Path) -> None:
+    settings = config(tmp_path, search=replace(SEARCH, rounds=2))
+    path = tmp_path / "mine.py"
+    path.write_text(path.read_text().replace("        counts =", "        raise KeyError('no price')\n        counts ="))
+    result = ATTACK_TACTIC.run(settings, tmp_path / "run", Silent())
+    assert "every item failed" in result.failure
+    assert "no price" in result.failure
+    assert "gain unknown, no game came to its end" in asked(tmp_path)[-1][0] + asked(tmp_path)[-3][0]
+    assert "no price" in render(collect_run(tmp_path / "run"), CHAPTERS)
+
+
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "nobody writes": ({"attacker": ""}, "nobody is named who writes"),
     "no chat model writes": ({"attacker": "scripted"}, "no chat model is called so"),
