@@ -183,6 +183,10 @@ class MatcherFit(FittingLoop[Matcher, MatcherFitConfig, MatcherFitness, MatcherE
     def epoch(self, number: int, loss: float, figures: MatcherFitness, seconds: float, best: bool) -> MatcherEpoch:
         return MatcherEpoch(number, self._stage, self._rate, loss, figures, seconds, best)
 
+    def take_back(self, *, at_end: bool) -> None:
+        if self.config.keep == "best":
+            super().take_back(at_end=at_end)
+
     @property
     def falling_epochs(self) -> int:
         """None: the rate falls by steps."""

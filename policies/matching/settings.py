@@ -141,6 +141,8 @@ class MatcherFitConfig(Configuration):
     """Stop after this many epochs without a better one."""
     criterion: Literal["recall", "loss"] = "recall"
     """What decides which epoch is best on the validation groups: recall at 1, ties as chance decides them, or the loss."""
+    keep: Literal["best", "last"] = "best"
+    """Which model is stored: that of the best epoch, or of the last one."""
 
     precision: Literal["float32", "bfloat16", "auto"] = "auto"
     """Of matrix products in training; auto is bfloat16 where its steps are measured to be faster on this machine, and a resumed

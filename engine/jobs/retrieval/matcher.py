@@ -5,8 +5,8 @@ from a checkpoint (`--start`) against rules that change replies (`pool.py`).
 
 Choices:
   * # Paper: silent on which epoch is kept. Ours: the best by recall at 1 on the validation groups; in a training against rules
-    on those and on the same groups, attacked as in training; the search attacks them once, at the model that training began
-    with. If no epoch is better, the weights that it began with stay.
+    on those and on the same groups, attacked as evaluations attack them; the search attacks them once, at the model that
+    training began with. If no epoch is better, the weights that it began with stay; `fit.keep=last` keeps the last ones.
   * # Paper: silent on how long it trains against rules. Ours: all epochs of the recipe, and the control `--against none` as
     many steps on the same contexts, with replies as they are.
 """
@@ -47,6 +47,7 @@ from engine.jobs.retrieval.pool import (
     Adversaries,
     asked_name,
     drawn_pool,
+    evaluated_names,
     is_searched,
     training_names,
     training_rules,
@@ -98,6 +99,7 @@ class MatcherTraining:
         splits: its groups: train, val, test.
         replies: what fresh wrong replies are drawn from; None where those that are listed stay.
         rules: that it is trained against.
+        judged: the same as evaluations have them, for the splits that are held out.
         attack: the search that it is trained against, at the model as it is; None where it is against rules alone, or nothing.
         vectors: of a file (V, E), to begin with; None for others.
     """
@@ -109,6 +111,7 @@ class MatcherTraining:
     splits: Mapping[str, CandidateSplit]
     replies: ReplyPool | None
     rules: Sequence[Rule]
+    judged: Sequence[Rule]
     attack: RankAttack | None
     vectors: np.ndarray | None
 
@@ -149,8 +152,8 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
         said = list(utterances_of(splits["train"]))
         model = started[0] if started else build(PairVocabulary.build(said, config.vocabulary), config.sizes)
         vectors = None if started else _read_vectors(config, model)
-        rules, attack = _against(config, name, corpus, splits["train"][0], model.to(config.device))
-        return MatcherTraining(config, model, corpus, name, splits, replies, rules, attack, vectors)
+        rules, judged, attack = _against(config, name, corpus, splits["train"][0], model.to(config.device))
+        return MatcherTraining(config, model, corpus, name, splits, replies, rules, judged, attack, vectors)
 
     def work(self, run: RunFolder, prepared: MatcherTraining, reporter: Reporter) -> Summary:
         """Trains, resuming exactly where it was, measures and stores the model as `checkpoint`."""
@@ -188,7 +191,7 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
                 vectors=None if config.start or state.exists() else _vectors(prepared, reporter),
             )
             run_fit(fit, run, reporter, say=_told)
-            if config.start and not any(row["best"] for row in fit.history):
+            if config.start and config.fit.keep == "best" and not any(row["best"] for row in fit.history):
                 reporter.say("no epoch was better than the model that it began with, which is kept; try more fit.max_epochs")
             after = _figures(prepared, held)
             if search is not None:
@@ -284,22 +287,24 @@ def _vectors(prepared: MatcherTraining, reporter: Reporter) -> np.ndarray | None
 
 def _against(
     config: TrainMatcherConfig, name: str, corpus: CandidateCorpus, group: CandidateGroup, model: Matcher
-) -> tuple[list[Rule], RankAttack | None]:
-    """The rules and the search of a training, each tried once, because lexicons open when they are first asked.
+) -> tuple[list[Rule], list[Rule], RankAttack | None]:
+    """The rules of a training, those of its held-out splits, and its search; tried once: lexicons open when they are asked.
 
     Raises:
         ConfigError: there is none of a name, or one does not suit.
         DataError: what one of them leans on is not there.
     """
     if config.against in ("", NOTHING):
-        return [], None
+        return [], [], None
     shared = shared_resources(name, lexicon_of(name, config.lexicon), data_root(config.data_root))
     resources = RuleResources(config.replies, shared, corpus.language, {"training": Contexts(corpus.splits["train"])})
     with lexicon_setting():
-        rules = training_rules(training_names(config.against), resources, group)
+        names = training_names(config.against)
+        rules, judged = (training_rules(each, resources, group) for each in (names, evaluated_names(names)))
         if not is_searched(config.against):
-            return rules, None
-        return rules, composed_search(model, resources.language, config.search, corpus.splits["train"], config.seed)
+            return rules, judged, None
+        search = composed_search(model, resources.language, config.search, corpus.splits["train"], config.seed)
+        return rules, judged, search
 
 
 def _wrong_replies(split: CandidateSplit, replies: ReplyPool, groups: np.ndarray, seed: int) -> list[Utterance]:
@@ -309,8 +314,8 @@ def _wrong_replies(split: CandidateSplit, replies: ReplyPool, groups: np.ndarray
 def _attacked(
     run: RunFolder, prepared: MatcherTraining, name: str, search: PoolSearch | None, reporter: Reporter
 ) -> list[CandidateGroup]:
-    """Groups of a split changed as in training, with an event that says how many rules leave as they were."""
-    split, rules = prepared.splits[SPLITS[name]], prepared.rules
+    """Groups of a split changed as evaluations change them, with an event that says how many rules leave as they were."""
+    split, rules = prepared.splits[SPLITS[name]], prepared.judged
     found = {} if search is None else search.in_split(split, START)
     groups = list(split) if search is None else search.drawn(split)
     adversaries = Adversaries(rules, prepared.config.seed)

@@ -65,6 +65,12 @@ def training_names(against: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*(_IN_TRAINING.get(name, name) for name in fixed), *policies]))
 
 
+def evaluated_names(names: Sequence[str]) -> tuple[str, ...]:
+    """The rules that evaluations attack by where a training has these, some of which are variants for training."""
+    own = {variant: name for name, variant in _IN_TRAINING.items()}
+    return tuple(own.get(name, name) for name in names)
+
+
 def is_searched(against: str) -> bool:
     """Whether the attack search is part of a training."""
     return SEARCH in map(str.strip, against.split(","))
@@ -72,7 +78,7 @@ def is_searched(against: str) -> bool:
 
 def asked_name(rule: Rule) -> str:
     """What evaluations call a rule of a training."""
-    return next((name for name, own in _IN_TRAINING.items() if own == rule.name), rule.name)
+    return evaluated_names([rule.name])[0]
 
 
 def training_rules(names: Sequence[str], resources: RuleResources, group: CandidateGroup) -> list[Rule]:

@@ -26,7 +26,7 @@ _MEANINGS = {
 }
 _TIES = "mean over contexts, ties as chance decides them"
 ATTACKED = "_attacked"
-"""What the names of figures of groups end in that are changed as in training."""
+"""What the names of figures of groups end in that rules, or the search, have changed."""
 PROMOTED = "test_promoted"
 """Success of the attack search on the model itself, of trainings against it."""
 _OWN = {
@@ -37,7 +37,7 @@ _OWN = {
     f"test_{FIRST}{ATTACKED}": Metric(
         "test R@1, attacked",
         HIGHER,
-        "right replies ranked first where rules replace replies, or rules and the search add wrong ones, as in training",
+        "right replies ranked first where rules replace replies, or rules and the search add wrong ones",
         "rate",
         main=True,
     ),

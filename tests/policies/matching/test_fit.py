@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -163,6 +164,17 @@ def test_a_batch_holds_about_as_many_pairs_as_asked_for(tmp_path: Path) -> None:
     groups = training.groups(np.random.default_rng(0))
     assert sorted(np.concatenate(groups).tolist()) == list(range(20))
     assert [3 * len(each) for each in groups] == [9] * 6 + [6]
+
+
+@pytest.mark.parametrize("keep", ["best", "last"])
+def test_which_epoch_is_kept_is_the_recipe_s(keep: Literal["best", "last"], tmp_path: Path) -> None:
+    training = fit(tmp_path, config=replace(FAST, learning_rate=0.5, keep=keep))
+    after: list[dict[str, torch.Tensor]] = []
+    training.run(lambda _: after.append(learned(training.model)))
+    best = [row["best"] for row in training.history]
+    assert best[-1] is False
+    wanted = after[-1 if keep == "last" else len(best) - 1 - best[::-1].index(True)]
+    assert all(torch.equal(value, wanted[name]) for name, value in learned(training.model).items())
 
 
 def test_the_rate_falls_by_steps(tmp_path: Path) -> None:
