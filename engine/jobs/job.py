@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Generic, Protocol, TypeVar
@@ -31,6 +31,11 @@ from engine.store.summary import reading_summary
 from envs.core.config import difference, to_dict
 from envs.core.errors import RunError
 from envs.storage.places import display_path
+from policies.chat.answers import ANSWERS_FOLDER, usage_of
+from policies.chat.settings import DEFAULT
+
+USAGE = "chat_usage"
+"""Entry of the summary: what the answers of chat models took, `ChatUsage` and its cost."""
 
 ConfigT = TypeVar("ConfigT")
 PreparedT = TypeVar("PreparedT")
@@ -209,10 +214,12 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
             path, config, job=self.name, schema=self.schema, resume_safe=self.resume_safe, weights=weights
         ) as run:
             self.conclude(run, config, self.measure(run, self.work(run, prepared, reporter)))
+            if usage := usage_of(run.path / ANSWERS_FOLDER):
+                reporter.say(usage.told(getattr(config, "chat", DEFAULT)))
         return self.result(config, path)
 
     def conclude(self, run: RunFolder, config: ConfigT, summary: Summary) -> None:
-        """Writes what a run has come to: its summary, and its tables where the job has some.
+        """Writes what a run has come to: its summary, with what answers of chat models took, and its tables if there are some.
 
         Args:
             run: opened for writing.
@@ -222,8 +229,13 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
         Raises:
             RunError: the disk refuses.
         """
-        about = {"title": summary.title, "description": summary.description, "command": self.command(config, run.path)}
-        run.write_summary(summary.metrics, {**about, **summary.extra})
+        description, extra = summary.description, dict(summary.extra)
+        if usage := usage_of(run.path / ANSWERS_FOLDER):
+            asking = getattr(config, "chat", DEFAULT)
+            description = f"{description} {usage.told(asking)}"
+            extra[USAGE] = {**asdict(usage), "cost": usage.cost(asking)}
+        about = {"title": summary.title, "description": description, "command": self.command(config, run.path)}
+        run.write_summary(summary.metrics, {**about, **extra})
         if TABLE_FILE in self.files:
             write_tables(run.path / TABLE_FILE, self.tables(run), about, self.note(run))
 

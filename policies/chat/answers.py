@@ -83,6 +83,13 @@ class ChatAnswers:
                 raise self._broken(error) from error
             self._known[key] = replace(answer, known=True)
 
+    def usage(self) -> ChatUsage:
+        """What they took when they were given."""
+        self.find(())
+        found = ChatUsage()
+        found.count(replace(answer, known=False) for answer in self._known.values())
+        return found
+
     def _read_on(self) -> None:
         with self._path.open("rb") as file:
             file.seek(self._read_to)
@@ -145,6 +152,18 @@ class RememberedChatModel:
         if isinstance(self.inner, ArrivingChatModel):
             return self.inner.arriving(chats, **asked)
         return iter(enumerate(self.inner.answer(chats, **asked)))
+
+
+def usage_of(folder: Path) -> ChatUsage | None:
+    """What the answers of a folder took when they were given; None where there are none.
+
+    Raises:
+        RunError: it cannot be read.
+    """
+    if not folder.is_dir():
+        return None
+    usage = ChatAnswers(folder).usage()
+    return usage if usage.asked else None
 
 
 def kept_answers(model: ChatModel, folder: Path | None) -> ChatModel:

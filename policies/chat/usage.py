@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from policies.chat.model import Answer
-from policies.chat.settings import ChatModelSettings
+from policies.chat.settings import ChatAsking
 
 
 @dataclass
@@ -37,6 +37,13 @@ class ChatUsage:
             self.tokens_in += answer.num_prompt_tokens or 0
             self.tokens_out += answer.num_tokens or 0
 
-    def cost(self, settings: ChatModelSettings) -> float:
+    def told(self, settings: ChatAsking) -> str:
+        """In a sentence, with the cost where the settings name prices."""
+        tokens = f"{self.tokens_in:,} tokens read, {self.tokens_out:,} written"
+        uncounted = f", tokens of {self.uncounted:,} answers unknown" if self.uncounted else ""
+        cost = f", cost {self.cost(settings):,.4g}" if self.cost(settings) else ""
+        return f"Chat models gave {self.asked:,} answers: {tokens}{uncounted}{cost}."
+
+    def cost(self, settings: ChatAsking) -> float:
         """What the counted tokens cost at the prices of the settings."""
         return (self.tokens_in * settings.price_per_1k_in + self.tokens_out * settings.price_per_1k_out) / 1000

@@ -15,7 +15,8 @@ from envs.core.errors import ConfigError, ModelError
 from policies.chat.answers import ANSWERS
 from policies.chat.loading import load_chat_model
 from policies.chat.model import Access, Chat, ChatDecoding, ChatModel, ChatTooLongError, Message
-from policies.chat.settings import ChatModelSettings
+from policies.chat.settings import ChatAsking, ChatModelSettings
+from policies.chat.usage import ChatUsage
 from tests.policies.chat.fake_server import Said, completion, serving
 
 KEY = "sk-verysecretkey0123456789"
@@ -255,3 +256,10 @@ def test_a_question_that_is_longer_than_the_model_reads_is_told_apart() -> None:
         with pytest.raises(ChatTooLongError, match="maximum context length is 4096"):
             model.answer(chats(), decoding=GREEDY)
         assert len(server.asked) == 1, "asking again would not make it shorter"
+
+
+def test_what_answers_took_is_told_with_their_cost() -> None:
+    usage = ChatUsage(asked=2_000, tokens_in=1_500, tokens_out=500, uncounted=3)
+    free = "Chat models gave 2,000 answers: 1,500 tokens read, 500 written, tokens of 3 answers unknown"
+    assert usage.told(ChatAsking()) == f"{free}."
+    assert usage.told(ChatAsking(price_per_1k_in=0.5, price_per_1k_out=1.5)) == f"{free}, cost 1.5."

@@ -16,10 +16,11 @@ from engine.jobs.collaboration import worker
 from engine.jobs.collaboration.config import BLIND, MIXED, SCRIPTED, SELECTORS, CollaborationConfig
 from engine.jobs.collaboration.evaluate import EVALUATE_COLLABORATION, demo, located
 from engine.jobs.collaboration.worker import AskedChat, ChatWorker, PlayedChats
-from engine.jobs.job import Silent
+from engine.jobs.job import USAGE, Silent
 from engine.metrics.collaboration.chats import COMPLETION, FIRST, GAIN, MODEL, NORMAL, REPAIRS, TURNS, of
 from engine.runtime.session import RaySession
 from engine.runtime.sharding import Shard
+from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError, RunError
 from envs.friends.compiled import load_friends
 from envs.friends.corpora import EMBEDDED_FRIENDS
@@ -134,6 +135,9 @@ def test_a_chat_model_takes_a_side_is_counted_and_asked_nothing_twice(own: str, 
     assert [row["unread"] for row in found] == [[0, None]] * len(found)
     assert result.metrics[of(REPAIRS, MODEL, NORMAL)].value == pytest.approx(sum(repairs) / len(found))
     assert "Moves that could not be read" in result.tables
+    summary = RunFolder.load(tmp_path / "run").summary() or {}
+    assert 0 < summary[USAGE]["asked"] == summary[USAGE]["uncounted"] <= asked
+    assert f"gave {summary[USAGE]['asked']} answers" in summary["description"]
     shutil.rmtree(tmp_path / "run" / "rows")
     again = run(config, tmp_path / "run", Silent())
     # What is tried before a run begins is asked anew.
