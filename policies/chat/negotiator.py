@@ -94,7 +94,8 @@ class ChatNegotiator:
         return self._load()
 
     def told(self, tactic: str) -> ChatNegotiator:
-        """The same, told a tactic."""
+        """The same, told a tactic; the model is loaded once for both."""
+        _ = self.model
         other = copy(self)
         other.tactic = tactic
         return other

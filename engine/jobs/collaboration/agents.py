@@ -61,7 +61,7 @@ def make_friends_agent(
     temperature, seat = (decoding or FriendsDecoding()).temperature, seat or ChatSeat()
     if is_chat_address(spec):
         require_address(spec)
-        settings = replace(seat, device=device)
+        settings = seat if device == "cpu" else replace(seat, device=device)
         return ChatFriend(spec, partial(chat_model, spec, settings, answers=answers), temperature, seat.max_tokens)
     if ".py:" in spec:
         own = OwnFriendsAgent(spec, corpus)
@@ -116,8 +116,8 @@ class OwnFriendsAgent:
             raise ConfigError("this makes no bot", where=spec, got=repr(maker), fix="name a class or a function")
         with own_code(spec):
             self._agent = made_by(maker, corpus)
-        is_chat_model = any(callable(getattr(self._agent, name, None)) for name in ("answer", "reply"))
-        self.chat_model = OwnChatModel(spec, self._agent) if is_chat_model else None
+        joins, *answers = (callable(getattr(self._agent, name, None)) for name in ("join", "answer", "reply"))
+        self.chat_model = OwnChatModel(spec, self._agent) if any(answers) and not joins else None
         if self.chat_model is None:
             self._require(self._agent, ("join",))
 

@@ -291,7 +291,7 @@ class SearchTransfer(Job[TriggerTransferConfig, WantedTransfer, WantedTransfer])
 def _items(config: TriggerTransferConfig) -> dict[str, ShownTrigger]:
     """What is typed to whom, by key: of each source at most so many, and the prompts of these without any input."""
     typed = typed_triggers(config.run_names, config.found)
-    chosen = {source: _chosen(triggers, config, source) for source, triggers in typed.items()}
+    chosen = {source: _chosen(triggers, config) for source, triggers in typed.items()}
     shown = [(source, trigger) for source, triggers in with_controls(chosen).items() for trigger in triggers]
     return {
         f"{label}/{source}/{trigger.key}": ShownTrigger(label, trigger)
@@ -300,10 +300,11 @@ def _items(config: TriggerTransferConfig) -> dict[str, ShownTrigger]:
     }
 
 
-def _chosen(triggers: Sequence[TypedTrigger], config: TriggerTransferConfig, source: str) -> list[TypedTrigger]:
+def _chosen(triggers: Sequence[TypedTrigger], config: TriggerTransferConfig) -> list[TypedTrigger]:
+    """At most so many; of a universal input and of a random one the same pairs."""
     if not config.limit or len(triggers) <= config.limit:
         return list(triggers)
-    drawn = stream(config.seed, "transferred", source).permutation(len(triggers))[: config.limit]
+    drawn = stream(config.seed, "transferred").permutation(len(triggers))[: config.limit]
     return [triggers[place] for place in sorted(drawn.tolist())]
 
 

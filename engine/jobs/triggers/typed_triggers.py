@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from engine.metrics.rows import Row, finished
 from engine.metrics.triggers.hits import is_hit
 from engine.metrics.triggers.transfer import NO_INPUT
-from engine.metrics.triggers.universal import FOUND, RANDOM, best_found
+from engine.metrics.triggers.universal import RANDOM, best_found
 from engine.store.mirror import fetched_run
 from engine.store.run_folder import RunFolder
 from envs.core.errors import ConfigError, DataError
@@ -81,9 +82,9 @@ def typed_triggers(runs: Mapping[str, str], wanted: Wanted) -> dict[str, list[Ty
 
 def with_controls(triggers: Mapping[str, Sequence[TypedTrigger]]) -> dict[str, list[TypedTrigger]]:
     """Triggers by source, and each of their prompts once without any."""
-    without: dict[tuple[Chat, str], TypedTrigger] = {}
+    without: dict[tuple[Chat, str, bool], TypedTrigger] = {}
     for emptied in [trigger.emptied() for found in triggers.values() for trigger in found]:
-        without.setdefault((emptied.chat, emptied.target), emptied)
+        without.setdefault((emptied.chat, emptied.target, emptied.end), emptied)
     return {source: list(found) for source, found in triggers.items()} | {NO_INPUT: list(without.values())}
 
 
@@ -103,11 +104,13 @@ def _triggers(label: str, name: str, wanted: Wanted) -> Iterator[TypedTrigger]:
             if row["typed"] and _is_wanted(row, is_hit(row, str(run.config["hit"])), wanted):
                 yield typed(label, row["item_key"], row, row["typed"])
         return
-    random = next((row for row in finished(rows) if row["kind"] == RANDOM), None)
-    for source, kept in ((label, best_found(rows)), (f"{label}, random", random)):
-        if kept is not None:
-            pairs = [pair for pair in kept["pairs"] if kept["kind"] != FOUND or _is_wanted(pair, bool(pair["hit"]), wanted)]
-            yield from (typed(source, pair["key"], pair, kept["typed"]) for pair in pairs)
+    if (best := best_found(rows)) is None:
+        return
+    pairs = [pair for pair in best["pairs"] if _is_wanted(pair, bool(pair["hit"]), wanted)]
+    # The random input behind the same prompts, so that the two lines can be compared.
+    random = (row for row in finished(rows) if row["kind"] == RANDOM)
+    for source, kept in ((label, best), *((f"{label}, random", row) for row in islice(random, 1))):
+        yield from (typed(source, pair["key"], pair, kept["typed"]) for pair in pairs)
 
 
 def _is_wanted(entry: Row, hit: bool, wanted: Wanted) -> bool:

@@ -1,8 +1,8 @@
 """How many prompts one input works behind: those it was searched for and held-out ones, beside random inputs and none.
 
 Source: Wallace et al. 2019 (arXiv 1908.07125) and Zou et al. 2023 (arXiv 2307.15043, section 3.1: held-out behaviours). Of
-several searches the input is taken that works behind most of the searched prompts; held-out prompts choose nothing. Pairs are
-the units: random inputs are clustered by pair.
+several searches the input is taken that works behind most of the searched prompts; held-out prompts choose nothing. Prompts are
+the units, because they are what is held out: pairs of one prompt, and random inputs behind it, are one cluster.
 """
 
 from __future__ import annotations
@@ -126,30 +126,30 @@ def universal_table(metrics: Mapping[str, Estimate]) -> TextTable:
         nums = (num_measured(metrics.get(f"{kind}.{split}.{VERIFIED}", NOTHING)) for split in SPLITS)
         rows.append((kind, *map(with_interval, estimates), *nums))
     few = any(each.flagged for name, each in metrics.items() if name.endswith(VERIFIED) and each.n)
-    columns = ("input", *(_COLUMNS[name] for name in shown), "searched pairs", "held-out pairs")
-    return TextTable(columns, tuple(rows), _NOTE + few * few_note("pairs"))
+    columns = ("input", *(_COLUMNS[name] for name in shown), "searched prompts", "held-out prompts")
+    return TextTable(columns, tuple(rows), _NOTE + few * few_note("prompts"))
 
 
 def _figures(pairs: Sequence[Mapping[str, Any]], seed: int) -> dict[str, Estimate]:
     """The figures of pairs, each as often as there are inputs."""
     if not pairs:
         return {}
-    keys = [pair["key"] for pair in pairs]
-    several = len(set(keys)) < len(keys)
+    prompts = [pair["prompt"] for pair in pairs]
+    several = len(set(prompts)) < len(prompts)
 
     def share(flags: list[bool]) -> Estimate:
-        return clustered_rate(flags, keys) if several else rate(sum(flags), len(flags))
+        return clustered_rate(flags, prompts) if several else rate(sum(flags), len(flags))
 
     found = {VERIFIED: share([bool(pair[VERIFIED]) for pair in pairs])}
     if any(pair["samples"] for pair in pairs):
-        found[SAMPLED] = mean([pair[SAMPLED] / pair["samples"] for pair in pairs], keys, seed)
+        found[SAMPLED] = mean([pair[SAMPLED] / pair["samples"] for pair in pairs], prompts, seed)
     if all(pair[HIT] is not None for pair in pairs):
         found[HIT] = share([bool(pair[HIT]) for pair in pairs])
-    return found | {NATS: mean([pair[NATS] for pair in pairs], keys, seed)}
+    return found | {NATS: mean([pair[NATS] for pair in pairs], prompts, seed)}
 
 
 def _over_random(found: Sequence[Row], random: Sequence[Row], split: str, seed: int) -> Estimate:
-    """What the found input has more than random ones, by pair."""
+    """What the found input has more than random ones, paired by pair and clustered by prompt."""
 
     def by_pair(rows: Sequence[Row]) -> dict[str, float]:
         said: dict[str, list[bool]] = {}
@@ -158,4 +158,5 @@ def _over_random(found: Sequence[Row], random: Sequence[Row], split: str, seed: 
         return {key: sum(flags) / len(flags) for key, flags in said.items()}
 
     ours, theirs = by_pair(found), by_pair(random)
-    return paired_difference([ours[key] for key in ours], [theirs[key] for key in ours], list(ours), seed)
+    prompts = {pair["key"]: pair["prompt"] for row in found for pair in row["pairs"]}
+    return paired_difference(list(ours.values()), [theirs[key] for key in ours], [prompts[key] for key in ours], seed)

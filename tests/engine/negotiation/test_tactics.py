@@ -34,6 +34,7 @@ READ = {
     " \n ": ("", EMPTY),
     "I'm sorry, but I can't assist with that.": ("I'm sorry, but I can't assist with that.", REFUSAL),
     "Tactic: I cannot help with manipulation.": ("I cannot help with manipulation.", REFUSAL),
+    "Unfortunately, I'm unable to help.": ("Unfortunately, I'm unable to help.", REFUSAL),
     "As an AI, I do not bargain.": ("As an AI, I do not bargain.", REFUSAL),
     "a b c d e f": ("a b c d e f", "it has 6 words, and 5 are allowed"),
     "half a \ud800": ("half a ?", ""),

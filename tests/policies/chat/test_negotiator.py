@@ -174,3 +174,15 @@ def test_the_shortest_choice_does_not_win_by_its_length() -> None:
     model = Scoring(lambda chat, seed: "<selection>", lambda reply: -1.0 * len(reply.split()) - (reply == bargaining.NO_DEAL))
     _, session = seated(model)
     assert (session.choose(np.arange(2)) < SCENARIO.selections.no_agreement).all(), "a deal, and not that there is none"
+
+
+def test_tactics_share_one_copy_of_the_weights() -> None:
+    loaded: list[Scripted] = []
+
+    def load() -> Scripted:
+        loaded.append(Scripted(lambda chat, seed: "hello"))
+        return loaded[-1]
+
+    agent = ChatNegotiator("fake", load, WORDS)
+    models = {id(agent.told(tactic).model) for tactic in ("beg", "lie")}
+    assert (len(loaded), models, agent.tactic) == (1, {id(agent.model)}, "")

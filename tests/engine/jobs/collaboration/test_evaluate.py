@@ -12,7 +12,8 @@ import torch
 from safetensors.torch import save_file
 
 from engine.collaboration.strategies import UNHEARD
-from engine.jobs.collaboration import worker
+from engine.jobs.collaboration import agents, worker
+from engine.jobs.collaboration.agents import OwnFriendsAgent, make_friends_agent
 from engine.jobs.collaboration.config import BLIND, MIXED, SCRIPTED, SELECTORS, CollaborationConfig
 from engine.jobs.collaboration.evaluate import EVALUATE_COLLABORATION, demo, located
 from engine.jobs.collaboration.worker import AskedChat, ChatWorker, PlayedChats
@@ -24,6 +25,9 @@ from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError, RunError
 from envs.friends.compiled import load_friends
 from envs.friends.corpora import EMBEDDED_FRIENDS
+from policies.chat.friend import ChatFriend
+from policies.chat.seat import ChatSeat
+from policies.chat.settings import ChatModelSettings
 from policies.dynonet.checkpoints import DYNONET
 from policies.dynonet.model import DynoNet
 from policies.dynonet.settings import DynoNetSizes
@@ -46,6 +50,11 @@ class Mute:
 
     def act(self, rows):
         return [("hello",) for _ in rows]
+
+
+class Helped(Mute):
+    def reply(self, said):
+        raise RuntimeError("no chat model")
 
 
 class Rude(Mute):
@@ -144,6 +153,23 @@ def test_a_chat_model_takes_a_side_is_counted_and_asked_nothing_twice(own: str, 
     assert (tmp_path / "asked").read_text().count("asked") - asked < asked / 2
     assert rows(tmp_path / "run") == found
     assert again.metrics == result.metrics
+
+
+def test_a_bot_that_joins_is_no_chat_model_whatever_else_it_has(own: str) -> None:
+    corpus = load_friends(EMBEDDED_FRIENDS)
+    assert isinstance(make_friends_agent(f"{own}:Helped", corpus), OwnFriendsAgent)
+    assert isinstance(make_friends_agent(f"{own}:Talker", corpus), ChatFriend)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_chat_model_computes_where_its_seat_says(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[ChatModelSettings] = []
+    monkeypatch.setattr(agents, "chat_model", lambda spec, settings, answers: loaded.append(settings))
+    corpus, address = load_friends(EMBEDDED_FRIENDS), "openai:http://here/v1#model"
+    made = make_friends_agent(address, corpus, device=device, seat=ChatSeat(device="mps"))
+    assert isinstance(made, ChatFriend)
+    _ = made.model
+    assert loaded[0].device == {"cpu": "mps", "cuda": "cuda"}[device]
 
 
 @pytest.mark.parametrize("changes", [{"shard_size": 3}, {"side_by_side": 2}, {"shard_size": 100, "side_by_side": 1}])

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from engine.jobs.job import Silent
+from engine.jobs.triggers import typed_triggers
 from engine.jobs.triggers.config import HuggingFaceSettings, TriggerConfig
 from engine.jobs.triggers.search import SEARCH
 from engine.jobs.triggers.transfer import SEARCH_TRANSFER, TriggerTransferConfig
+from engine.jobs.triggers.typed_triggers import UNIVERSAL
 from engine.metrics.triggers.transfer import NO_INPUT
 from engine.report.collect import report_from_run
+from engine.store.run_folder import RunFolder
 from engine.triggers.settings import SearchSettings
 from engine.triggers.success import SuccessSettings
 from envs.core.errors import ConfigError, RunError
@@ -24,6 +30,7 @@ from tests.policies.byte_pairs import byte_model
 
 run = SEARCH_TRANSFER.run
 SHORT = SuccessSettings(tokens=8)
+LINES = ("found", "found, random", NO_INPUT)
 PARROT = """
 from pathlib import Path
 
@@ -76,6 +83,32 @@ def test_triggers_are_typed_to_each_model_and_prompts_without_them(tmp_path: Pat
     assert "found on" in report_from_run(tmp_path / "run").read_text()
     typed = {(row["prompt"], *row["typed"]) for row in found if row["model"] == "parrot"}
     assert (searched / "parrot.asked").read_text().count("asked") == len(typed), "nothing is asked twice"
+
+
+def test_a_random_input_stands_behind_the_same_prompts_as_what_was_found(
+    tmp_path: Path, searched: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pairs(verified: Sequence[bool]) -> list[dict[str, Any]]:
+        about = {"target": "hello", "hit": False, "searched": True}
+        return [about | {"key": str(n), "prompt": f"say {n}", "verified": ok} for n, ok in enumerate(verified)]
+
+    own = {"status": "ok", "loss": 1.0}
+    found = own | {"item_key": "found-0", "kind": "found", "typed": ["x"], "pairs": pairs([True, False, True, True])}
+    random = own | {"item_key": "random-0", "kind": "random", "typed": ["y"], "pairs": pairs([False] * 4)}
+
+    class Universal:
+        job, config = UNIVERSAL, RunFolder.load(searched / "found").config
+
+        def read_parts(self) -> list[Any]:
+            return [SimpleNamespace(to_pylist=lambda: [found, random])]
+
+    monkeypatch.setattr(typed_triggers.RunFolder, "load", lambda path: Universal())
+    config = TriggerTransferConfig(searches=str(searched / "found"), model=f"{searched}/parrot.py:parrot", limit=2)
+    items = SEARCH_TRANSFER.prepare(config, tmp_path / "run", Silent()).items.values()
+    prompts = {source: {item.trigger.prompt for item in items if item.trigger.source == source} for source in LINES}
+    assert prompts["found"] == prompts["found, random"] == prompts[NO_INPUT]
+    assert len(prompts["found"]) == 2
+    assert "say 1" not in prompts["found"]
 
 
 def test_what_cannot_be_typed_is_refused(tmp_path: Path, searched: Path) -> None:

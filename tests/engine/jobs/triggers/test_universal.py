@@ -76,9 +76,9 @@ def test_one_input_is_tried_behind_searched_and_held_out_prompts(tmp_path: Path,
     assert rates["found"] >= rates["random"]
     assert result.metrics["found.searched.nats"].value < result.metrics["random.searched.nats"].value
     assert result.metrics["found.held_out.verified"].n == 3
-    assert result.metrics["random.held_out.verified"].n == 3, "pairs are the units, however many inputs are drawn"
+    assert result.metrics["random.held_out.verified"].n == 3, "prompts are the units, however many inputs are drawn"
     assert "found" in (tmp_path / "run" / "table.md").read_text()
-    assert "held-out pairs" in report_from_run(tmp_path / "run").read_text()
+    assert "held-out prompts" in report_from_run(tmp_path / "run").read_text()
 
 
 def test_rows_do_not_depend_on_how_work_is_cut(tmp_path: Path, folder: Path) -> None:
@@ -119,7 +119,7 @@ def test_held_out_pairs_choose_nothing() -> None:
     def row(key: str, searched: bool, held_out: bool) -> dict[str, Any]:
         pairs = [
             dict.fromkeys(("samples", "sampled", "judge_answers", "judge_unparsable"), 0)
-            | {"key": str(seen), "searched": seen, "verified": works, "nats": 1.0, "hit": works}
+            | {"key": str(seen), "prompt": str(seen), "searched": seen, "verified": works, "nats": 1.0, "hit": works}
             for seen, works in ((True, searched), (False, held_out))
         ]
         return {"item_key": key, "status": "ok", "kind": "found", "loss": 1.0, "pairs": pairs, "candidates": 1, "refused": 0}
@@ -127,6 +127,23 @@ def test_held_out_pairs_choose_nothing() -> None:
     found = [row("found-0", False, True), row("found-1", True, False)]
     assert best_found(found) == found[1]
     assert universal_metrics(found, 0)["found.held_out.verified"].value == 0
+
+
+def test_pairs_of_one_prompt_are_one_unit() -> None:
+    def row(kind: str, works: bool) -> dict[str, Any]:
+        about = dict.fromkeys(("samples", "sampled", "judge_answers", "judge_unparsable"), 0) | {"nats": 1.0, "hit": works}
+        pairs = [
+            about | {"key": str(number), "prompt": str(number // 4), "searched": False, "verified": works and number < 4}
+            for number in range(8)
+        ]
+        own = {"item_key": kind, "status": "ok", "kind": kind, "loss": 1.0, "candidates": 1, "refused": 0}
+        return own | {"pairs": pairs}
+
+    metrics = universal_metrics([row("found", True), row("random", False)], 0)
+    for name in ("found.held_out.verified", "found.held_out.nats", "found.held_out.over_random"):
+        assert metrics[name].n == 2
+    assert metrics["found.held_out.over_random"].value == 0.5
+    assert metrics["found.held_out.verified"].low < 0.1, "two prompts that end otherwise say next to nothing"
 
 
 def test_what_cannot_work_is_refused_before_anything_is_loaded(tmp_path: Path, folder: Path) -> None:
