@@ -16,7 +16,7 @@ from engine.jobs.triggers.config import NORMAL, ObjectiveSettings, TriggerConfig
 from engine.jobs.triggers.models import Models, models_of, open_models
 from engine.jobs.triggers.rows import TRIGGERS
 from engine.jobs.triggers.targets import FILE, choose_targets, num_targets, open_targets, save_targets
-from engine.jobs.triggers.worker import Searching, effort, read_types
+from engine.jobs.triggers.worker import Searching, composition, effort, read_types
 from engine.metrics.statistics import NOTHING, Estimate, count
 from engine.metrics.triggers.hits import (
     COST_METRICS,
@@ -145,6 +145,7 @@ class Search(Job[TriggerConfig, Wanted, Wanted]):
     def work(self, run: RunFolder, prepared: Wanted, reporter: Reporter) -> Wanted:
         config, targets = prepared.config, prepared.targets
         save_targets(targets, run.path)
+        reporter.say(composition(config, prepared.models.thresholds))
         items = {target.key: target for target in targets.targets}
         work_off(run, Searching(config, prepared.models), items, config, reporter, f"searching for {targets.name} targets")
         return prepared

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from engine.metrics.rows import Row, finished
 from engine.metrics.triggers.hits import is_hit
+from engine.metrics.triggers.transfer import NO_INPUT
 from engine.metrics.triggers.universal import FOUND, RANDOM, best_found
 from engine.store.mirror import fetched_run
 from engine.store.run_folder import RunFolder
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
 SEARCH, UNIVERSAL = "search", "search-universal"
 """The jobs whose rows are read."""
-NO_INPUT = "no input"
-"""What the same prompts with empty slots are called."""
 Wanted = Literal["verified", "hits", "all"]
 
 

@@ -20,6 +20,7 @@ from engine.jobs.triggers.rows import UNIVERSAL
 from engine.jobs.triggers.search import require_searchable
 from engine.jobs.triggers.targets import FILE, open_targets, save_targets
 from engine.jobs.triggers.universal_worker import SearchingUniversal, universal_inputs
+from engine.jobs.triggers.worker import composition
 from engine.metrics.tables import TextTable
 from engine.metrics.triggers.universal import best_found, describe_universal, universal_metrics, universal_table
 from engine.store.layout import SUMMARY
@@ -132,6 +133,7 @@ class SearchUniversal(Job[UniversalConfig, WantedUniversal, WantedUniversal]):
     def work(self, run: RunFolder, prepared: WantedUniversal, reporter: Reporter) -> WantedUniversal:
         config = prepared.config
         save_targets(prepared.targets, run.path)
+        reporter.say(composition(config, prepared.models.thresholds))
         searching = SearchingUniversal(config, prepared.models, prepared.searched, prepared.held_out)
         items = universal_inputs(config.search.restarts, config.num_random)
         title = f"searching for one input behind {len(prepared.searched):,} prompts, {len(prepared.held_out):,} held out"
@@ -144,7 +146,7 @@ class SearchUniversal(Job[UniversalConfig, WantedUniversal, WantedUniversal]):
         return Summary(
             f"universal trigger for {found.targets.name} on {config.model}",
             f"{len(found.searched):,} searched pairs, {len(found.held_out):,} behind held-out prompts, {config.method}, "
-            f"{config.search.restarts} searches, seed {config.seed}.",
+            f"searches: {config.search.restarts}, seed {config.seed}.",
             universal_metrics(rows, len(found.targets.skipped), config.seed),
             {
                 BEST: kept and kept["typed"],

@@ -29,7 +29,8 @@ from engine.triggers.targets import Target, target_seed
 if TYPE_CHECKING:
     from engine.triggers.attack import TriggerSearch
     from engine.triggers.batch import Outcome, Task
-    from engine.triggers.hits import HitType, Reading
+    from engine.triggers.hits import HitType, Reading, Thresholds
+    from engine.triggers.objective import TriggerObjective
     from engine.triggers.scorer import TextVictim, Victim
     from engine.triggers.side_by_side import SideBySide
     from policies.hugging_face_victims import HuggingFaceCausal, HuggingFaceVictim
@@ -68,6 +69,26 @@ def read_types(wanted: HitType, *, sampled: bool, judged: bool) -> list[HitType]
     return [HitType.parse(name) for name in dict.fromkeys([*names, wanted.name])]
 
 
+def objective_of(config: TriggerConfig, thresholds: Thresholds) -> TriggerObjective:
+    """What is minimised: as the wanted type of hit says, and the settings.
+
+    Raises:
+        ConfigError: there is no threshold that the type of hit needs.
+    """
+    from engine.triggers.hits import HitType
+
+    settings = config.objective
+    weights = {"lm_weight": settings.lm_weight, "satisfied_weight": settings.satisfied_weight}
+    return replace(HitType.parse(config.hit).objective(thresholds, **weights), mellowmax=settings.mellowmax)
+
+
+def composition(config: TriggerConfig, thresholds: Thresholds) -> str:
+    """The attack on one line: method, model, objective, hits and targets."""
+    method = make_method(config.method, effort(config))
+    objective = objective_of(config, thresholds)
+    return f"{method!r} on {config.model}, {objective!r}, hits {config.hit}, targets {config.targets}"
+
+
 def composer(config: TriggerConfig, models: Models, victim: TextVictim) -> Callable[[Victim], TriggerSearch]:
     """What composes the search that was asked for with a model behind whichever prompt.
 
@@ -79,17 +100,14 @@ def composer(config: TriggerConfig, models: Models, victim: TextVictim) -> Calla
     from engine.triggers.attack import TriggerSearch
     from engine.triggers.hits import HitType
 
-    wanted, settings = HitType.parse(config.hit), config.objective
-    objective = wanted.objective(models.thresholds, lm_weight=settings.lm_weight, satisfied_weight=settings.satisfied_weight)
-    objective = replace(objective, mellowmax=settings.mellowmax)
     judge = input_model(config, cast("HuggingFaceCausal", victim)) if config.is_hugging_face else None
     return lambda asked: TriggerSearch(
         asked,
         make_method(config.method, effort(config)),
         input_model=judge,
-        hit=wanted,
+        hit=HitType.parse(config.hit),
         thresholds=models.thresholds,
-        objective=objective,
+        objective=objective_of(config, models.thresholds),
         batch_size=config.engine.batch_size,
     )
 

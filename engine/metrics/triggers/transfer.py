@@ -15,6 +15,8 @@ from engine.metrics.triggers.hits import JUDGE_ANSWERS, JUDGE_UNPARSABLE, SAMPLE
 
 BETWEEN = " | "
 """Between the source, the model and the figure of a metric's name."""
+NO_INPUT = "no input"
+"""What the same prompts with empty slots are called; the last line of the matrix."""
 ANSWERS = "answers"
 COSTS = {
     ANSWERS: Metric("answers", NEITHER, "of models, those that were known when the run was resumed included", "count"),
@@ -62,7 +64,7 @@ def transfer_table(metrics: Mapping[str, Estimate], figure: str = VERIFIED) -> T
     cells = {tuple(name.split(BETWEEN)[:2]): each for name, each in metrics.items() if name.endswith(f"{BETWEEN}{figure}")}
     sources, models = (list(dict.fromkeys(cell[place] for cell in cells)) for place in (0, 1))
     rows = []
-    for source in sources:
+    for source in sorted(sources, key=lambda source: source == NO_INPUT):
         estimates = [cells.get((source, model), NOTHING) for model in models]
         most = max(estimates, key=lambda estimate: estimate.n)
         rows.append((source, *map(with_interval, estimates), num_measured(most)))

@@ -16,7 +16,7 @@ from engine.metrics.triggers.hits import JUDGE_ANSWERS, JUDGE_UNPARSABLE, REFUSE
 from engine.triggers.settings import SearchSettings
 from engine.triggers.success import SuccessSettings
 from envs.core.errors import ConfigError, DataError
-from tests.engine.jobs.made_up import kill_when, rows, start_parley
+from tests.engine.jobs.made_up import Notes, kill_when, rows, start_parley
 from tests.engine.jobs.triggers.searches import search
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
@@ -105,8 +105,9 @@ def test_rows_do_not_depend_on_what_is_searched_side_by_side(tmp_path: Path, fol
 
 
 def test_a_whole_reply_ends_where_the_turn_ends(tmp_path: Path, folder: Path) -> None:
-    config = asked(folder, tmp_path, hugging_face=HuggingFaceSettings(length=4))
-    run(config, tmp_path / "run", Silent())
+    config, notes = asked(folder, tmp_path, hugging_face=HuggingFaceSettings(length=4)), Notes()
+    run(config, tmp_path / "run", notes)
+    assert any(line.startswith("GibbsEnum(candidates=24, ") and "hits o-greedy" in line for line in notes.said)
     assert {row["target_words"][-1] for row in rows(tmp_path / "run")} == {"<|turn|>"}
 
 

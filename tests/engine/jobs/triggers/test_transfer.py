@@ -11,7 +11,7 @@ from engine.jobs.job import Silent
 from engine.jobs.triggers.config import HuggingFaceSettings, TriggerConfig
 from engine.jobs.triggers.search import SEARCH
 from engine.jobs.triggers.transfer import SEARCH_TRANSFER, TriggerTransferConfig
-from engine.jobs.triggers.typed_triggers import NO_INPUT
+from engine.metrics.triggers.transfer import NO_INPUT
 from engine.report.collect import report_from_run
 from engine.triggers.settings import SearchSettings
 from engine.triggers.success import SuccessSettings
@@ -72,6 +72,7 @@ def test_triggers_are_typed_to_each_model_and_prompts_without_them(tmp_path: Pat
     assert result.metrics[f"{NO_INPUT} | parrot | verified"].value == 0
     table = (tmp_path / "run" / "table.md").read_text()
     assert "| found on | chat | parrot | triggers |" in table
+    assert table.index("| found | ") < table.index(f"| {NO_INPUT} | ")
     assert "found on" in report_from_run(tmp_path / "run").read_text()
     typed = {(row["prompt"], *row["typed"]) for row in found if row["model"] == "parrot"}
     assert (searched / "parrot.asked").read_text().count("asked") == len(typed), "nothing is asked twice"
