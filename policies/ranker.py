@@ -46,7 +46,11 @@ class Ranker(Protocol):
 
 @runtime_checkable
 class BatchRanker(Ranker, Protocol):
-    """A ranker that is faster when it reads many contexts side by side."""
+    """A ranker that is faster when it reads many contexts side by side; those that inherit from it need `score_all` alone."""
+
+    def score(self, context: Context, candidates: Sequence[Utterance]) -> Scores:
+        """As one of many."""
+        return self.score_all([(context, candidates)])[0]
 
     def score_all(self, pairs: Sequence[Pair]) -> Sequence[Scores]:
         """Scores of each pair's candidates, as `score` gives them."""

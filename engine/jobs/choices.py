@@ -1,18 +1,24 @@
-"""Trainings of policies that choose among actions: what is left of the updates of one, saving and resuming exactly."""
+"""Jobs that train a policy to choose among actions against a frozen model (RLlib), saving and resuming exactly."""
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from engine.jobs.job import Reporter
+from engine.jobs.job import ConfigT, Job, PreparedT, Reporter, Steps, Summary
 from engine.jobs.scalars import Scalars
-from engine.jobs.supervised import STATE
+from engine.jobs.updates import built, make_updates
+from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
+from envs.storage.copies import CHECKPOINT
 
 if TYPE_CHECKING:
-    from engine.rllib.choosing import ChoiceReinforceConfig
+    from pathlib import Path
+
+    from torch import nn
+
+    from engine.rllib.choosing import ChoiceRunner, ChooserModule
 
 UPDATE = "update"
 """Kind of the event of an update."""
@@ -20,46 +26,68 @@ START = "start"
 """Folder of the policy that learning begins with."""
 
 
-def learned_choices(
-    run: RunFolder,
-    settings: ChoiceReinforceConfig,
-    save_every: int,
-    reporter: Reporter,
-    title: str,
-    say: Callable[[Mapping[str, Any]], str],
-) -> dict[str, Any]:
-    """Makes what is left of the updates of a training; the policy's weights.
+class ChoiceJob(Job[ConfigT, PreparedT, Summary]):
+    """A job that trains such a policy and stores it as `checkpoint`.
 
-    Args:
-        run: where it stands.
-        settings: who learns, and on what.
-        save_every: updates between saved states.
-        reporter: who looks on.
-        title: of this piece of work.
-        say: the figures of an update in words.
-
-    Raises:
-        DivergenceError: a gradient is not finite.
+    Attributes:
+        title: what is done, while it is.
+        told: the figures of an update in words, by their names.
     """
-    from engine.rllib import state
 
-    saved, updates = run.path / STATE, settings.learning.updates
-    algorithm = settings.build_algo()
-    try:
-        if saved.exists():
-            reporter.say(f"resumed after update {state.restore(algorithm, saved)}")
-        reporter.stage(title, updates, "updates")
-        with Scalars(run.path, algorithm.training_iteration) as scalars:
-            while algorithm.training_iteration < updates:
-                algorithm.train()
-                number = algorithm.training_iteration
-                run.event(UPDATE, number=number, **algorithm.last)
-                scalars.add(number, algorithm.last)
-                if number % save_every == 0 or number == updates:
-                    state.save(algorithm, saved)
-                reporter.advance(number, f"{say(algorithm.last)}, reward {algorithm.last['reward']:+.2f}")
-        return state.learned_weights(algorithm)
-    finally:
-        algorithm.stop()
-        # RLlib's modules stand in cycles of references, too few of them for Python to look before dozens of trainings.
-        gc.collect()
+    files = (CHECKPOINT, SUMMARY)
+    resume_safe = ("data_root", "save_every")
+    steps = Steps(UPDATE, "updates", lambda config: config["learning"]["updates"])
+    title: ClassVar[str]
+    told: ClassVar[str]
+
+    def learn(
+        self,
+        run: RunFolder,
+        config: Any,
+        policy: nn.Module,
+        save: Callable[[Path], None],
+        make_env: Callable[[Any], Any],
+        runner: type[ChoiceRunner],
+        module: type[ChooserModule],
+        reporter: Reporter,
+    ) -> None:
+        """Makes what is left of the updates; the policy has the learned weights then.
+
+        Args:
+            run: where it stands.
+            config: with `learning`, `seed` and `save_every`.
+            policy: as it begins.
+            save: stores it in a folder.
+            make_env: what is played, by the configuration; runners make it by themselves, because frozen models are not sent.
+            runner: plays it.
+            module: of the policy.
+            reporter: who looks on.
+
+        Raises:
+            DivergenceError: a gradient is not finite.
+        """
+        from engine.rllib import state
+        from engine.rllib.choosing import ChoiceReinforceConfig
+
+        start = run.path / START
+        if not start.is_dir():
+            save(start)
+        settings = ChoiceReinforceConfig().choosing(
+            learning=config.learning,
+            make_env=partial(make_env, config),
+            runner=runner,
+            module=module,
+            checkpoint=str(start),
+            seed=config.seed,
+        )
+
+        def note(number: int, scalars: Scalars) -> str:
+            last: Mapping[str, Any] = algorithm.last
+            run.event(UPDATE, number=number, **last)
+            scalars.add(number, last)
+            return f"{self.told.format_map(last)}, reward {last['reward']:+.2f}"
+
+        with built(settings) as algorithm:
+            reporter.stage(self.title, config.learning.updates, "updates")
+            make_updates(algorithm, run, config.learning.updates, config.save_every, reporter, note)
+            policy.load_state_dict(state.learned_weights(algorithm))

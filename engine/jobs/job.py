@@ -146,6 +146,7 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
         schema: the columns of the rows.
         legend: what the metrics mean, by name.
         files: what a finished run holds that a user may want next, by path in the run folder.
+        num_rows_entry: of the summary, that says how many rows a finished run holds; empty where it is known without.
         resume_safe: settings that change how a run is done and not what comes out; a resumed run may differ in them.
         steps: numbered events that tell the progress of a run without items.
     """
@@ -159,6 +160,7 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
     schema: pa.Schema = BASE
     legend: Mapping[str, Metric] = MappingProxyType({})
     files: tuple[str, ...] = (SUMMARY,)
+    num_rows_entry: str = ""
     resume_safe: tuple[str, ...] = ()
     steps: Steps | None = None
 
@@ -305,7 +307,7 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
 
     def num_rows(self, config: ConfigT, path: Path) -> int:
         """How many rows a finished run holds; -1 where the run in the folder does not say it yet."""
-        return 0
+        return int((RunFolder.load(path).summary() or {}).get(self.num_rows_entry, -1)) if self.num_rows_entry else 0
 
     def num_items(self, config: ConfigT) -> int | None:
         """How many items a run would have to work on, found out from models and data; None where as many as are asked for."""

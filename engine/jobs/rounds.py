@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from engine.jobs.job import Reporter
+from engine.jobs.job import Reporter, Steps
 from engine.jobs.scalars import Scalars
 from engine.metrics.rounds import Loss, Round, has_stalled
 from engine.metrics.statistics import Estimate
@@ -18,6 +18,8 @@ from engine.store.run_folder import RunFolder
 
 ROUND, STOPPED = "round", "stopped"
 """Kinds of events: a round is measured; the campaign ends before its last round."""
+ROUNDS_MADE = Steps(ROUND, "rounds", lambda config: config["rounds"] if isinstance(config.get("rounds"), int) else None)
+"""The progress of a campaign."""
 
 
 @dataclass(frozen=True)

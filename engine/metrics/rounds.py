@@ -46,37 +46,50 @@ def has_stalled(rounds: Sequence[Round], loss: Loss, patience: int, least_gain: 
     return min(map(loss, recent)) > min(map(loss, earlier)) - least_gain
 
 
-def rounds_table(rounds: Sequence[Round], measured: Mapping[str, Metric], note: str) -> TextTable:
-    """One line per round, one column for each metric."""
-    columns = ("round", *(metric.title for metric in measured.values()))
-    rows = [(str(one.number), *(with_interval(one.metrics.get(name, NOTHING)) for name in measured)) for one in rounds]
-    return TextTable(columns, tuple(rows), note)
-
-
-def outcome_table(
-    metrics: Mapping[str, Estimate],
-    measured: Mapping[str, Metric],
-    endings: Mapping[str, str],
-    gains: tuple[str, Mapping[str, str]],
-    note: str,
-    what: str,
-) -> TextTable:
-    """Start, controls and result of a campaign side by side.
+@dataclass(frozen=True, kw_only=True)
+class HardeningMetrics:
+    """By what the models of a campaign are measured.
 
     Args:
-        metrics: of a campaign.
-        measured: by what each is measured.
-        endings: of the names of these metrics by column; a column without figures is left out.
-        gains: what the last line is called, and by column the metric that says what the result has over it.
-        note: below the table.
-        what: is hardened, above the lines' names.
+        what: is hardened.
+        of_round: metrics of a round by name, in the order of the table's columns.
+        at_end: those by which start, controls and result are measured once more.
+        endings: of the names of these, by column.
+        gains: what the line of gains is called, and by column the metric that says what the result has over it.
+        loss: what is to fall from round to round.
+        stalled: why a campaign ends whose loss has not fallen, in words.
+        note_rounds: below the table of rounds.
+        note_outcome: below that of start, controls and result.
     """
-    columns = {told: ending for told, ending in endings.items() if any(f"{name}{ending}" in metrics for name in measured)}
-    rows = [
-        (metric.title, *(with_interval(metrics[f"{name}{ending}"]) for ending in columns.values()))
-        for name, metric in measured.items()
-    ]
-    title, ahead = gains
-    more = [f"+ {with_interval(metrics[ahead[told]])}" if told in ahead else "" for told in columns]
-    rows.append((title, *(each.replace("+ \N{MINUS SIGN}", "\N{MINUS SIGN} ") for each in more)))
-    return TextTable((what, *columns), tuple(rows), note)
+
+    what: str
+    of_round: Mapping[str, Metric]
+    at_end: Mapping[str, Metric]
+    endings: Mapping[str, str]
+    gains: tuple[str, Mapping[str, str]]
+    loss: Loss
+    stalled: str
+    note_rounds: str
+    note_outcome: str
+
+    def rounds_table(self, rounds: Sequence[Round]) -> TextTable:
+        """One line per round, one column for each metric."""
+        columns = ("round", *(metric.title for metric in self.of_round.values()))
+        rows = [
+            (str(one.number), *(with_interval(one.metrics.get(name, NOTHING)) for name in self.of_round)) for one in rounds
+        ]
+        return TextTable(columns, tuple(rows), self.note_rounds)
+
+    def outcome_table(self, metrics: Mapping[str, Estimate]) -> TextTable:
+        """Start, controls and result of a campaign side by side; what has no figures has no column."""
+        columns = {
+            told: ending for told, ending in self.endings.items() if any(f"{name}{ending}" in metrics for name in self.at_end)
+        }
+        rows = [
+            (metric.title, *(with_interval(metrics[f"{name}{ending}"]) for ending in columns.values()))
+            for name, metric in self.at_end.items()
+        ]
+        title, ahead = self.gains
+        more = [f"+ {with_interval(metrics[ahead[told]])}" if told in ahead else "" for told in columns]
+        rows.append((title, *(each.replace("+ \N{MINUS SIGN}", "\N{MINUS SIGN} ") for each in more)))
+        return TextTable((self.what, *columns), tuple(rows), self.note_outcome)

@@ -22,7 +22,7 @@ from engine.perturb.settings import PerturbSettings
 from engine.perturb.strategy import ByEdits, Strategy
 from engine.perturb.texts import Texts
 from envs.core.errors import ConfigError
-from envs.pairs.turns import Turns, format_turns
+from envs.pairs.turns import Turns
 
 DEFAULT = PerturbSettings()
 
@@ -86,17 +86,6 @@ def edits_of(texts: Texts, strategy: Strategy, seed: int) -> Edits:
     if isinstance(strategy, ByEdits):
         return strategy.edits(texts.flat, seeds)
     return texts.edits_to(_perturbed(strategy, texts.flat.contexts, seeds), strategy.name)
-
-
-def perturb_contexts(contexts: Sequence[Turns], strategy: Strategy, seed: int) -> list[Turns]:
-    """Perturbed contexts, the seed of each derived from its own words.
-
-    Args:
-        contexts: turns, oldest first.
-        strategy: what perturbs them.
-        seed: at least 0.
-    """
-    return _perturbed(strategy, contexts, seeds_of(seed, list(map(format_turns, contexts))))
 
 
 def _perturbed(strategy: Strategy, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:

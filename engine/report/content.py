@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
@@ -168,18 +168,20 @@ class Chapter(ABC, Generic[Found]):
     Attributes:
         name: the address of the chapter on the page.
         title: its heading.
+        jobs: names of those whose runs are its own, where `owns` says nothing else.
         stages: how the stages of its composite runs are shown, by job.
         terms: the glossary: what a word of the chapter means, by a regular expression that finds it in any case.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
+    jobs: ClassVar[Collection[str]] = ()
     stages: ClassVar[Mapping[str, Stages]] = {}
     terms: ClassVar[Mapping[str, tuple[str, str]]] = {}
 
-    @abstractmethod
     def owns(self, job: str) -> bool:
         """Whether runs of a job are this chapter's; a run goes to the first chapter that says so."""
+        return job in self.jobs
 
     @abstractmethod
     def collect(self, runs: Sequence[Run]) -> Found | None:

@@ -7,13 +7,8 @@ from typing import Any
 from envs.candidates.groups import CandidateGroup, CandidateKind
 from envs.candidates.options import CandidateOptions
 from envs.core.conformance import Kind, expect, same_alone
-from envs.data.conformance import keeps_its_fingerprint
+from envs.data.conformance import has_its_files, keeps_its_fingerprint
 from envs.data.root import data_root
-
-
-def _has_its_files(source: Any) -> None:
-    """Finds its files."""
-    source.require_files(data_root())
 
 
 def _has_groups_to_rank(source: Any) -> None:
@@ -28,7 +23,7 @@ CANDIDATE_CORPUS = Kind(
     "envs.candidates.sources.CandidateSource",
     ("read_groups", "fingerprint", "require_files"),
     lambda named: named,
-    (_has_its_files, _has_groups_to_rank, keeps_its_fingerprint),
+    (has_its_files, _has_groups_to_rank, keeps_its_fingerprint),
 )
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
-import gymnasium
 import numpy as np
 from gymnasium import spaces
 
@@ -15,7 +13,7 @@ from envs.candidates.edit_words import AlikeWords, PlainSight, TermOverlap
 from envs.candidates.goals import RankGoal
 from envs.candidates.groups import CandidateGroup
 from envs.core.errors import ConfigError, ScenarioError
-from envs.core.registry import nearest
+from envs.core.rendering import TextRenderedEnv
 
 _DRAWS = 1000
 """Examples that are drawn before it is clear that none can be edited."""
@@ -37,7 +35,7 @@ class Sight(Protocol):
         """
 
 
-class ResponseRankingEnv(gymnasium.Env[dict[str, Any], np.int64]):
+class ResponseRankingEnv(TextRenderedEnv[dict[str, Any], np.int64]):
     """Replace words of a candidate reply until a ranker puts it where you want it.
 
     ## Description
@@ -92,11 +90,6 @@ class ResponseRankingEnv(gymnasium.Env[dict[str, Any], np.int64]):
     * v1: first version.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {  # type: ignore[misc]  # Gymnasium declares it as an instance variable
-        "render_modes": ["ansi", "human"],
-        "render_fps": 1,
-    }
-
     def __init__(
         self,
         groups: Sequence[CandidateGroup] | None = None,
@@ -109,15 +102,11 @@ class ResponseRankingEnv(gymnasium.Env[dict[str, Any], np.int64]):
     ) -> None:
         if groups is not None and not len(groups):
             raise ConfigError("there is no group to edit a reply of", where="ResponseRankingEnv", fix="give one at least")
-        modes = self.metadata["render_modes"]
-        if render_mode not in (None, *modes):
-            what = f"unknown render mode{nearest(str(render_mode), modes)}"
-            raise ConfigError(what, where="ResponseRankingEnv", got=repr(render_mode), fix=f"one of {', '.join(modes)}")
+        super().__init__(render_mode)
         self.groups = _built_in() if groups is None else groups
         self.scorer = TermOverlap([group.context for group in self.groups]) if scorer is None else scorer
         self.proposer, self.sight = proposer or AlikeWords(), sight or PlainSight()
         self.goal, self.rules = goal or RankGoal(), rules or EditRules()
-        self.render_mode = render_mode
         num_actions = self.rules.stop + 1
         self.action_space = spaces.Discrete(num_actions)
         self.observation_space = spaces.Dict(
@@ -188,27 +177,9 @@ class ResponseRankingEnv(gymnasium.Env[dict[str, Any], np.int64]):
         }
         return {"action_mask": mask, "actions": actions}, info
 
-    def render(self) -> str | None:  # type: ignore[override]  # one of the two types that Gymnasium allows
-        """The example as text: returned in mode `"ansi"`, written to standard error in mode `"human"`.
-
-        Raises:
-            ScenarioError: there has been no example yet.
-        """
-        if self._game is None:
-            where = "render of ResponseRankingEnv"
-            raise ScenarioError("there is nothing to render yet", where=where, fix="call reset() first")
-        if self.render_mode is None:
-            gymnasium.logger.warn('render() needs a render mode: gymnasium.make(..., render_mode="ansi")')
-            return None
-        text = render_example(self._game, 0)
-        if self.render_mode == "ansi":
-            return text
-        sys.stderr.write(text + "\n\n")
-        return None
-
-    def _show(self) -> None:
-        if self.render_mode == "human":
-            self.render()
+    def _text(self) -> str:
+        assert self._game is not None
+        return render_example(self._game, 0)
 
 
 def render_example(game: EditGame, row: int) -> str:

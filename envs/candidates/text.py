@@ -16,7 +16,7 @@ import numpy as np
 from envs.candidates.groups import CandidateKind
 from envs.candidates.split import KINDS, CandidateSplit
 from envs.core.errors import DataError
-from envs.data.lines import FileLine, broken_rule, located, require_none_broken
+from envs.data.lines import FileLine, ReadText, broken_rule, located
 from envs.data.sources import SPLITS
 from envs.data.words import WordList
 from envs.pairs.compiled import Ragged
@@ -120,15 +120,14 @@ class SplitGroups:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CandidateText:
+class CandidateText(ReadText):
     """A corpus of candidates read: its good groups, what is wrong with others, what was mended."""
 
     splits: dict[str, SplitGroups] = field(default_factory=lambda: {split: SplitGroups() for split in SPLITS})
     """What was read of "train", "val" and "test"."""
     broken: list[DataError] = field(default_factory=list)
-    """One error per broken line, with file and line number, and one per missing file."""
     mended: list[DataError] = field(default_factory=list)
-    """The same of lines that are read otherwise than they stand, such as a positive that is listed again as a negative."""
+    """One error per line that is read otherwise than it stands, such as a positive that is listed again as a negative."""
 
     def listed(
         self, name: str, path: Path, line: int, context: Sequence[Sequence[str]], replies: Sequence[ListedReply]
@@ -177,12 +176,3 @@ class CandidateText:
             if len(words) > MAX_WORDS:
                 what = f"a {name} has {len(words):,} words, and {MAX_WORDS:,} are the most of an utterance"
                 self.broken_line(what, path, line, " ".join(words[:MAX_WORDS]))
-
-    def require_whole(self) -> CandidateText:
-        """The same text.
-
-        Raises:
-            DataError: something is broken; the message holds the first of the errors and their number.
-        """
-        require_none_broken(self.broken)
-        return self

@@ -8,6 +8,11 @@ from envs.core.conformance import expect
 from envs.data.root import data_root
 
 
+def has_its_files(source: Any) -> None:
+    """Finds its files."""
+    source.require_files(data_root())
+
+
 def keeps_its_fingerprint(source: Any) -> None:
     """Has the same fingerprint while its files are the same."""
     first, second = source.fingerprint(data_root()), source.fingerprint(data_root())

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from envs.core.errors import DataError, ParleyError
 from envs.data.root import UNNAMED, UnwholeCorpusError, read_file, root_words
@@ -81,21 +82,28 @@ def located(
     )
 
 
-def require_none_broken(broken: Sequence[DataError]) -> None:
-    """Checks that a corpus was read without an error.
+class ReadText:
+    """A corpus as it was read: its good lines, and what is wrong with the others."""
 
-    Raises:
-        UnwholeCorpusError: something is broken; the message holds the first of the errors and their number. What the corpus
-            was asked for by is `corpus_named`'s to say.
-    """
-    if broken:
-        first = broken[0]
-        raise UnwholeCorpusError(
-            f"{first.what} ({len(broken)} broken in all)",
-            where=first.where,
-            got=first.got,
-            fix="; ".join(filter(None, (first.fix, f"`{data_command('check', UNNAMED)}` lists them all"))),
-        )
+    broken: list[DataError]
+    """One error per broken line, with file and line number, and one per missing file."""
+
+    def require_whole(self) -> Self:
+        """The same text.
+
+        Raises:
+            UnwholeCorpusError: something is broken; the message holds the first of the errors and their number. What the corpus
+                was asked for by is `corpus_named`'s to say.
+        """
+        if self.broken:
+            first = self.broken[0]
+            raise UnwholeCorpusError(
+                f"{first.what} ({len(self.broken)} broken in all)",
+                where=first.where,
+                got=first.got,
+                fix="; ".join(filter(None, (first.fix, f"`{data_command('check', UNNAMED)}` lists them all"))),
+            )
+        return self
 
 
 @contextmanager

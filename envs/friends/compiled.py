@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from envs.core.errors import DataError
 from envs.data.arrow import compiled_folder, is_whole, map_batch, publish, write_batch
-from envs.data.lines import corpus_named, require_none_broken
+from envs.data.lines import corpus_named
 from envs.data.root import data_root as resolve_data_root
 from envs.data.sources import SPLITS
 from envs.friends.corpora import friend_corpora
@@ -149,9 +149,7 @@ def open_friends(source: ChatSource, data_root: Path | None = None, *, cache: Pa
     source.require_files(root)
     folder = compiled_folder(cache, source.name, COMPILER_VERSION, source.name, source.fingerprint(root))
     if not is_whole(folder, _FILES):
-        text = source.read_text(root)
-        require_none_broken(text.broken)
-        _compile(text, folder)
+        _compile(source.read_text(root).require_whole(), folder)
     known = json.loads((folder / _KNOWN).read_text(encoding="utf-8"))
     schema = FriendsSchema(tuple(Attribute(**each) for each in known["attributes"]), _tupled(known["values"]))
     entities = schema.entities()

@@ -5,13 +5,10 @@ The rules are in `game.py`; this is its face for one row. Spaces, observations a
 
 from __future__ import annotations
 
-import sys
-from typing import Any, ClassVar
-
-import gymnasium
+from typing import Any
 
 from envs.core.errors import ConfigError, ScenarioError
-from envs.core.registry import nearest
+from envs.core.rendering import TextRenderedEnv
 from envs.friends.events import ChatEvent
 from envs.friends.game import FriendsGame
 from envs.friends.play import FriendsAgent, FriendsSession
@@ -20,7 +17,7 @@ from envs.friends.scripted.bots import FriendsBot
 from envs.friends.task import ROW, ChatTask, chat_outcome, shown
 
 
-class MutualFriendsEnv(gymnasium.Env[dict[str, Any], dict[str, Any]]):
+class MutualFriendsEnv(TextRenderedEnv[dict[str, Any], dict[str, Any]]):
     """Find the one friend that your partner has too, by talking (MutualFriends).
 
     ## Description
@@ -79,22 +76,13 @@ class MutualFriendsEnv(gymnasium.Env[dict[str, Any], dict[str, Any]]):
     * v1: first version.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {  # type: ignore[misc]  # Gymnasium declares it as an instance variable
-        "render_modes": ["ansi", "human"],
-        "render_fps": 1,
-    }
-
     def __init__(self, partner: FriendsAgent | None = None, side: int = 0, render_mode: str | None = None, **task: Any) -> None:
         if side not in (0, 1):
             raise ConfigError("there is no such side", where="MutualFriendsEnv", got=repr(side), fix="side 0 or 1")
-        if render_mode not in (None, *self.metadata["render_modes"]):
-            modes = self.metadata["render_modes"]
-            what = f"unknown render mode{nearest(str(render_mode), modes)}"
-            raise ConfigError(what, where="MutualFriendsEnv", got=repr(render_mode), fix=f"one of {', '.join(modes)}")
+        super().__init__(render_mode)
         self.task = ChatTask(**task)
         self.partner = partner or FriendsBot(self.task.finder)
         self.side = side
-        self.render_mode = render_mode
         self.spaces = self.task.spaces
         self.action_space, self.observation_space = self.spaces.action, self.spaces.observation
         self._game: FriendsGame | None = None
@@ -152,26 +140,9 @@ class MutualFriendsEnv(gymnasium.Env[dict[str, Any], dict[str, Any]]):
         info = chat_outcome(game, self._num_illegal) if over else {}
         return self.spaces.observe(game, self.side), self.task.reward(game), over, False, info
 
-    def render(self) -> str | None:  # type: ignore[override]  # one of the two types that Gymnasium allows
-        """The tables and the chat so far as text: returned in mode `"ansi"`, written to standard error in mode `"human"`.
-
-        Raises:
-            ScenarioError: there has been no chat yet.
-        """
-        if self._game is None:
-            raise ScenarioError("there is nothing to render yet", where="render of MutualFriendsEnv", fix="call reset() first")
-        if self.render_mode is None:
-            gymnasium.logger.warn('render() needs a render mode: gymnasium.make(..., render_mode="ansi")')
-            return None
-        text = _rendered(self._game, self.side)
-        if self.render_mode == "ansi":
-            return text
-        sys.stderr.write(text + "\n\n")
-        return None
-
-    def _show(self) -> None:
-        if self.render_mode == "human":
-            self.render()
+    def _text(self) -> str:
+        assert self._game is not None
+        return _rendered(self._game, self.side)
 
     def _add(self, event: ChatEvent) -> None:
         assert self._game is not None

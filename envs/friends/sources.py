@@ -14,6 +14,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 from envs import friends
 from envs.core.errors import DataError
 from envs.data.files import CorpusFolder
+from envs.data.lines import ReadText
 from envs.data.sources import SPLITS, Source, content_digest, fingerprint
 from envs.friends.chats import read_chats
 from envs.friends.events import FriendsChat
@@ -30,7 +31,7 @@ PUBLISHED = {"train": "train.json", "val": "dev.json", "test": "test.json"}
 
 
 @dataclass(kw_only=True)
-class ChatText:
+class ChatText(ReadText):
     """What a corpus of chats holds."""
 
     schema: FriendsSchema | None = None
@@ -38,7 +39,6 @@ class ChatText:
     """Spellings of entities, as often as they were seen."""
     splits: dict[str, list[FriendsChat]] = field(default_factory=lambda: {split: [] for split in SPLITS})
     broken: list[DataError] = field(default_factory=list)
-    """Missing files and broken chats."""
 
 
 @runtime_checkable

@@ -6,18 +6,17 @@ are module functions because the two-sided environment of `engine/rllib` shows t
 
 from __future__ import annotations
 
-import sys
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
-import gymnasium
 import numpy as np
 from gymnasium import spaces
 
 from envs.core.errors import ConfigError, ScenarioError
 from envs.core.play import Utterances
 from envs.core.registry import nearest
+from envs.core.rendering import TextRenderedEnv
 from envs.negotiation.agents import make_agent, require_same_game
 from envs.negotiation.domain import Domain
 from envs.negotiation.game import OVER, SELECT, Agent, NegotiationGame, Rules
@@ -129,16 +128,11 @@ def check_arguments(owner: str, reward_kind: str, scenarios: Sequence[Scenario] 
         raise ConfigError("the list of scenarios is empty", where=owner, fix="give one at least, or None for random ones")
 
 
-class OneSide(gymnasium.Env[SeenT, ActT]):
+class OneSide(TextRenderedEnv[SeenT, ActT]):
     """One side of the game against a partner; what it sees and how it acts is up to the environment.
 
     Args: as `NegotiationEnv` says.
     """
-
-    metadata: ClassVar[dict[str, Any]] = {  # type: ignore[misc]  # Gymnasium declares it as an instance variable
-        "render_modes": ["ansi", "human"],
-        "render_fps": 1,
-    }
 
     def __init__(
         self,
@@ -154,11 +148,7 @@ class OneSide(gymnasium.Env[SeenT, ActT]):
         check_arguments(own, reward, scenarios)
         if side not in (0, 1):
             raise ConfigError("there is no such side", where=own, got=repr(side), fix="side 0 or 1")
-        if render_mode not in (None, *self.metadata["render_modes"]):
-            modes = self.metadata["render_modes"]
-            hint = nearest(str(render_mode), modes)
-            what = f"unknown render mode{hint}"
-            raise ConfigError(what, where=own, got=repr(render_mode), fix=f"one of {', '.join(modes)}")
+        super().__init__(render_mode)
         self.partner = make_agent(partner, vocabulary) if isinstance(partner, str) else partner
         self.vocabulary = self.partner.vocabulary if vocabulary is None else vocabulary
         require_same_game(self.partner, self.vocabulary)
@@ -166,7 +156,6 @@ class OneSide(gymnasium.Env[SeenT, ActT]):
         self.reward = reward
         self.rules = rules or Rules()
         self.side = side
-        self.render_mode = render_mode
         self.observation_space, self.action_space = self._spaces()
         self._game: NegotiationGame | None = None
         self._ended = False
@@ -217,23 +206,9 @@ class OneSide(gymnasium.Env[SeenT, ActT]):
         info = outcome(game) if self._ended else {}
         return self._seen(game), side_reward(game, self.side, self.reward), self._ended, False, info
 
-    def render(self) -> str | None:  # type: ignore[override]  # one of the two types that Gymnasium allows
-        """The dialogue so far as text: returned in mode `"ansi"`, written to standard error in mode `"human"`.
-
-        Raises:
-            ScenarioError: there has been no dialogue yet.
-        """
-        if self._game is None:
-            where = f"render of {type(self).__name__}"
-            raise ScenarioError("there is nothing to render yet", where=where, fix="call reset() first")
-        if self.render_mode is None:
-            gymnasium.logger.warn('render() needs a render mode: gymnasium.make(..., render_mode="ansi")')
-            return None
-        text = render_dialogue(self._game, 0, self.side)
-        if self.render_mode == "ansi":
-            return text
-        sys.stderr.write(text + "\n\n")
-        return None
+    def _text(self) -> str:
+        assert self._game is not None
+        return render_dialogue(self._game, 0, self.side)
 
     @abstractmethod
     def _spaces(self) -> tuple[spaces.Space[SeenT], spaces.Space[ActT]]:
@@ -246,10 +221,6 @@ class OneSide(gymnasium.Env[SeenT, ActT]):
     @abstractmethod
     def _act(self, game: NegotiationGame, action: ActT) -> None:
         """Carries out this side's action."""
-
-    def _show(self) -> None:
-        if self.render_mode == "human":
-            self.render()
 
     def _let_partner_act(self) -> None:
         game, side = self._game, 1 - self.side

@@ -5,13 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from envs.core.conformance import Kind, expect
-from envs.data.conformance import keeps_its_fingerprint
+from envs.data.conformance import has_its_files, keeps_its_fingerprint
 from envs.data.root import data_root
-
-
-def _has_its_files(source: Any) -> None:
-    """Finds its files."""
-    source.require_files(data_root())
 
 
 def _has_pairs_to_learn_from(source: Any) -> None:
@@ -26,5 +21,5 @@ PAIR_CORPUS = Kind(
     "envs.pairs.sources.PairSource",
     ("read", "fingerprint", "require_files", "vocabulary"),
     lambda named: named,
-    (_has_its_files, _has_pairs_to_learn_from, keeps_its_fingerprint),
+    (has_its_files, _has_pairs_to_learn_from, keeps_its_fingerprint),
 )

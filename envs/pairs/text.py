@@ -14,7 +14,7 @@ import numpy as np
 
 from envs.core.errors import DataError
 from envs.core.seeds import stable_hash
-from envs.data.lines import require_none_broken
+from envs.data.lines import ReadText
 from envs.data.sources import SPLITS
 from envs.data.words import WordList
 
@@ -81,22 +81,12 @@ class SplitText:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairText:
+class PairText(ReadText):
     """A corpus of pairs read: its good lines and what is wrong with the others."""
 
     splits: dict[str, SplitText] = field(default_factory=lambda: {split: SplitText() for split in SPLITS})
     """What was read of "train", "val" and "test"."""
     broken: list[DataError] = field(default_factory=list)
-    """One error per broken line, with file and line number, and one per missing file."""
-
-    def require_whole(self) -> PairText:
-        """The same text.
-
-        Raises:
-            DataError: something is broken; the message holds the first of the errors and their number.
-        """
-        require_none_broken(self.broken)
-        return self
 
 
 def split_of(key: str) -> str:

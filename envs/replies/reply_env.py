@@ -5,16 +5,14 @@ The spaces and observations below are module functions because the two-sided env
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
-import gymnasium
 import numpy as np
 from gymnasium import spaces
 
 from envs.core.errors import ConfigError, ScenarioError
-from envs.core.registry import nearest
+from envs.core.rendering import TextRenderedEnv
 from envs.pairs.turns import Example, format_turns, turn_words
 from envs.pairs.vocabulary import PAD_ID, PairVocabulary
 from envs.replies.game import ReplyGame, ReplyRules
@@ -65,7 +63,7 @@ def require_examples(owner: str, examples: Sequence[Example] | None) -> None:
         raise ConfigError("there is no context to reply to", where=owner, fix="give one example at least")
 
 
-class ReplyEnv(gymnasium.Env[dict[str, Any], np.ndarray]):
+class ReplyEnv(TextRenderedEnv[dict[str, Any], np.ndarray]):
     """Reply to recorded contexts; a judge says how human each reply is.
 
     ## Description
@@ -111,11 +109,6 @@ class ReplyEnv(gymnasium.Env[dict[str, Any], np.ndarray]):
     * v1: first version.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {  # type: ignore[misc]  # Gymnasium declares it as an instance variable
-        "render_modes": ["ansi", "human"],
-        "render_fps": 1,
-    }
-
     def __init__(
         self,
         examples: Sequence[Example] | None = None,
@@ -125,15 +118,11 @@ class ReplyEnv(gymnasium.Env[dict[str, Any], np.ndarray]):
         render_mode: str | None = None,
     ) -> None:
         require_examples("ReplyEnv", examples)
-        modes = self.metadata["render_modes"]
-        if render_mode not in (None, *modes):
-            what = f"unknown render mode{nearest(str(render_mode), modes)}"
-            raise ConfigError(what, where="ReplyEnv", got=repr(render_mode), fix=f"one of {', '.join(modes)}")
+        super().__init__(render_mode)
         self.rules = rules or ReplyRules()
         self.examples = built_in_examples(self.rules.turns) if examples is None else examples
         self.judge = judge or RecordedOverlap()
         self.vocabulary = vocabulary or words_of(self.examples)
-        self.render_mode = render_mode
         self.action_space = reply_space(self.vocabulary, self.rules)
         self.observation_space = speaker_space(self.vocabulary, self.rules)
         self._game: ReplyGame | None = None
@@ -185,34 +174,15 @@ class ReplyEnv(gymnasium.Env[dict[str, Any], np.ndarray]):
         }
         return speaker_sees(game), self._reward, True, False, info
 
-    def render(self) -> str | None:  # type: ignore[override]  # one of the two types that Gymnasium allows
-        """The example as text: returned in mode `"ansi"`, written to standard error in mode `"human"`.
-
-        Raises:
-            ScenarioError: there has been no example yet.
-        """
-        if self._game is None:
-            raise ScenarioError("there is nothing to render yet", where="render of ReplyEnv", fix="call reset() first")
-        if self.render_mode is None:
-            gymnasium.logger.warn('render() needs a render mode: gymnasium.make(..., render_mode="ansi")')
-            return None
-        text = self._told(self._game)
-        if self.render_mode == "ansi":
-            return text
-        sys.stderr.write(text + "\n\n")
-        return None
-
-    def _told(self, game: ReplyGame) -> str:
+    def _text(self) -> str:
+        game = self._game
+        assert game is not None
         (example,) = game.examples
         lines = [f"- {format_turns((turn,))}" for turn in example.context[-self.rules.turns :]]
         if game.replies:
             said, recorded = (" ".join(turn_words(reply)) for reply in (game.replies[0], example.reply))
             lines += [f"> {said}", f"recorded: {recorded}", f"reward {self._reward:.4f}"]
         return "\n".join(lines)
-
-    def _show(self) -> None:
-        if self.render_mode == "human":
-            self.render()
 
 
 def words_of(examples: Sequence[Example]) -> PairVocabulary:

@@ -9,18 +9,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from envs.candidates.groups import Context
-from envs.pairs.turns import Utterance
 from envs.pairs.written import detokenise
 from policies.chat.model import Access, ScoringChatModel, require_access
 from policies.chat.responder import chat_of_turns
-from policies.ranker import Pair
+from policies.ranker import BatchRanker, Pair
 
 EMPTY = -100.0
 """Nats a token of a reply without one: below what any model gives, so that nothing is never the answer."""
 
 
-class ChatRanker:
+class ChatRanker(BatchRanker):
     """A chat model that scores replies.
 
     Args:
@@ -34,12 +32,8 @@ class ChatRanker:
         require_access(chat_model, Access.SCORES, "ranking by how likely replies are")
         self.chat_model = chat_model
 
-    def score(self, context: Context, candidates: Sequence[Utterance]) -> np.ndarray:
-        """Nats a token, negative."""
-        return self.score_all([(context, candidates)])[0]
-
     def score_all(self, pairs: Sequence[Pair]) -> list[np.ndarray]:
-        """The same of many pairs; a reply that comes twice in a context is read once."""
+        """Nats a token, negative; a reply that comes twice in a context is read once."""
         asked = {(context, reply): None for context, candidates in pairs for reply in candidates if reply}
         chats = [chat_of_turns([detokenise(turn) for turn in context]) for context, _ in asked]
         found = self.chat_model.score(chats, [detokenise(reply) for _, reply in asked])

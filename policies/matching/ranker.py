@@ -21,11 +21,11 @@ from envs.core.errors import CheckpointError
 from envs.pairs.turns import Utterance
 from policies.matching.checkpoints import FORMATS
 from policies.matching.matcher import Matcher
-from policies.ranker import Pair
+from policies.ranker import BatchRanker, Pair
 from policies.stored import stored_kind
 
 
-class MatcherRanker:
+class MatcherRanker(BatchRanker):
     """A ranker that is a matching model.
 
     Args:
@@ -36,10 +36,6 @@ class MatcherRanker:
 
     def __init__(self, model: Matcher) -> None:
         self.model = model
-
-    def score(self, context: Context, candidates: Sequence[Utterance]) -> np.ndarray:
-        """Probabilities that candidates fit a context (C,) float64."""
-        return self.score_all([(context, candidates)])[0]
 
     @torch.no_grad()
     def score_all(self, pairs: Sequence[Pair]) -> list[np.ndarray]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from envs.candidates.groups import Context
 from envs.pairs.turns import Utterance
-from policies.ranker import Pair, Ranker, scores_of
+from policies.ranker import BatchRanker, Pair, Ranker, scores_of
 
 NO_CONTEXT: Context = ((),)
 """One turn without a word."""
@@ -56,7 +56,7 @@ class WordOverlap:
         return [overlap(context, reply) for reply in candidates]
 
 
-class ResponseOnly:
+class ResponseOnly(BatchRanker):
     """A ranker that is shown candidates and no context.
 
     Args:
@@ -66,10 +66,6 @@ class ResponseOnly:
     def __init__(self, ranker: Ranker) -> None:
         self.ranker = ranker
 
-    def score(self, context: Context, candidates: Sequence[Utterance]) -> np.ndarray:
-        """What the ranker says of the candidates behind one turn without a word."""
-        return self.score_all([(context, candidates)])[0]
-
     def score_all(self, pairs: Sequence[Pair]) -> list[np.ndarray]:
-        """The same of many pairs."""
+        """What the ranker says of candidates behind one turn without a word."""
         return scores_of(self.ranker, [(NO_CONTEXT, candidates) for _, candidates in pairs])

@@ -23,7 +23,7 @@ from envs.core.errors import CheckpointError
 from envs.pairs.turns import Utterance
 from envs.pairs.written import detokenise
 from policies.hugging_face_tokens import longest_input
-from policies.ranker import Pair
+from policies.ranker import BatchRanker, Pair
 
 Read = dict[str, list[int]]
 """A text as a tokenizer gives it: token ids and what goes with them."""
@@ -33,7 +33,7 @@ _NUM_KEPT = 4096
 """Vectors of contexts that a bi-encoder keeps: those that are attacked are asked about again and again."""
 
 
-class CrossEncoder:
+class CrossEncoder(BatchRanker):
     """A model that classifies pairs of context and reply.
 
     Args:
@@ -57,13 +57,9 @@ class CrossEncoder:
         tokenizer.truncation_side = "left"
         self._longest = longest_input(tokenizer, model)
 
-    def score(self, context: Context, candidates: Sequence[Utterance]) -> np.ndarray:
-        """The logit of a right reply; of two, how far it is above the other."""
-        return self.score_all([(context, candidates)])[0]
-
     @torch.inference_mode()
     def score_all(self, pairs: Sequence[Pair]) -> list[np.ndarray]:
-        """The same of many pairs."""
+        """The logit of a right reply; of two, how far it is above the other."""
         rows = [self._read(context_text(context), reply) for context, candidates in pairs for reply in candidates]
         found = np.empty(len(rows))
         for block, read in _alike(rows, self._model.device):
@@ -87,7 +83,7 @@ class CrossEncoder:
         return len(self._tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
 
-class BiEncoder:
+class BiEncoder(BatchRanker):
     """A model that makes a vector of each text; the score is the product of two, or their cosine.
 
     Args:
@@ -114,12 +110,8 @@ class BiEncoder:
         self._longest = limit if longest is None else min(limit, longest)
         self._kept: dict[str, Tensor] = {}
 
-    def score(self, context: Context, candidates: Sequence[Utterance]) -> np.ndarray:
-        """Products of the context's and the candidates' vectors, or cosines."""
-        return self.score_all([(context, candidates)])[0]
-
     def score_all(self, pairs: Sequence[Pair]) -> list[np.ndarray]:
-        """The same of many pairs; a text that comes twice is read once."""
+        """Products of the context's and the candidates' vectors, or cosines; a text that comes twice is read once."""
         said = [self._prompts[0] + context_text(context) for context, _ in pairs]
         new = [text for text in dict.fromkeys(said) if text not in self._kept]
         if len(self._kept) + len(new) > _NUM_KEPT:

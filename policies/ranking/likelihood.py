@@ -12,12 +12,10 @@ from typing import cast
 import numpy as np
 import torch
 
-from envs.candidates.groups import Context
 from envs.core.errors import CheckpointError
-from envs.pairs.turns import Utterance
 from envs.storage.copies import fetched_model
 from policies.fitting.evaluation import example_nll
-from policies.ranker import Pair
+from policies.ranker import BatchRanker, Pair
 from policies.responder import TrainableResponder
 from policies.responders import load_responder
 from policies.seq2seq.checkpoints import load_language_model
@@ -26,7 +24,7 @@ from policies.seq2seq.scoring import WordScores
 _ROWS = 64
 
 
-class ReplyLikelihood:
+class ReplyLikelihood(BatchRanker):
     """A response model that scores replies instead of giving them.
 
     Args:
@@ -36,13 +34,9 @@ class ReplyLikelihood:
     def __init__(self, responder: TrainableResponder) -> None:
         self._responder = responder
 
-    def score(self, context: Context, candidates: Sequence[Utterance]) -> np.ndarray:
-        """Nats a word, negative."""
-        return self.score_all([(context, candidates)])[0]
-
     @torch.inference_mode()
     def score_all(self, pairs: Sequence[Pair]) -> list[np.ndarray]:
-        """The same of many pairs."""
+        """Nats a word, negative."""
         rows = [(context, reply) for context, candidates in pairs for reply in candidates]
         if not rows:
             return [np.zeros(0) for _ in pairs]
@@ -58,7 +52,7 @@ class ReplyLikelihood:
         return _split(found, pairs)
 
 
-class UtteranceLikelihood:
+class UtteranceLikelihood(BatchRanker):
     """A language model that scores replies and reads no context.
 
     Args:
@@ -68,12 +62,8 @@ class UtteranceLikelihood:
     def __init__(self, scores: WordScores) -> None:
         self._scores = scores
 
-    def score(self, context: Context, candidates: Sequence[Utterance]) -> np.ndarray:
-        """Nats a word, negative."""
-        return self.score_all([(context, candidates)])[0]
-
     def score_all(self, pairs: Sequence[Pair]) -> list[np.ndarray]:
-        """The same of many pairs; a text that comes twice is read once."""
+        """Nats a word, negative; a text that comes twice is read once."""
         texts = dict.fromkeys(reply for _, candidates in pairs for reply in candidates)
         means = [float(nats.mean()) for nats in self._scores.log_probabilities(list(texts))]
         known = dict(zip(texts, means, strict=True))

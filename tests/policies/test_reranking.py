@@ -16,7 +16,7 @@ from envs.core.errors import ConfigError
 from envs.pairs.turns import Turn, Turns
 from envs.pairs.vocabulary import BOS_ID, EOS_ID, PAD_ID
 from policies.fitting import loop
-from policies.fitting.fit import Epoch, Fit
+from policies.fitting.fit import Fit
 from policies.fitting.loss import OutputLoss
 from policies.fitting.settings import FitConfig
 from policies.margin import Lesson, Lessons, MarginObjective
@@ -28,6 +28,7 @@ from policies.seq2seq.responder import Seq2SeqResponder
 from policies.seq2seq.stacked import build_seq2seq
 from policies.speaking import GREEDY_DRAW, Spoken, say
 from policies.vhred.responder import VhredResponder
+from tests.policies.fitting.killed import goes_on, ignore
 from tests.policies.seq2seq.made_up import VOCABULARY, seq2seq, sizes
 from tests.policies.three_words import ThreeWords, along, by_teacher
 from tests.policies.vhred.made_up import vhred
@@ -240,10 +241,6 @@ def fit(path: Path, settings: RerankingSettings | None, dropout: float = 0.2, co
     return Fit(model, train, train, config, 1, path, fresh=False, objective=made)
 
 
-def ignore(_: Epoch) -> None:
-    """For trainings whose epochs nobody watches."""
-
-
 def test_a_weight_of_zero_is_maximum_likelihood_bit_by_bit(tmp_path: Path) -> None:
     plain = fit(tmp_path / "plain", None).run(ignore).state_dict()
     without = fit(tmp_path / "without", RerankingSettings(weight=0)).run(ignore).state_dict()
@@ -256,19 +253,8 @@ def test_a_weight_of_zero_is_maximum_likelihood_bit_by_bit(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("settings", [RELEASED, MEAN], ids=["released", "mean"])
 def test_a_killed_training_goes_on_as_if_it_had_not_been(tmp_path: Path, settings: RerankingSettings) -> None:
-    class Killed(Exception):
-        pass
-
-    def kill(epoch: Epoch) -> None:
-        raise Killed
-
-    wanted = fit(tmp_path / "whole", settings).run(ignore).state_dict()
-    with pytest.raises(Killed):
-        fit(tmp_path / "killed", settings).run(kill)
-    again = fit(tmp_path / "killed", settings)
-    assert again.objective.carried["steps"] == 2
-    found = again.run(ignore).state_dict()
-    assert all(torch.equal(found[name], wanted[name]) for name in wanted)
+    assert goes_on(lambda name: fit(tmp_path / name, settings), epochs=[1]) == (1, 0)
+    assert fit(tmp_path / "killed", settings).objective.carried["steps"] == 4
 
 
 @pytest.mark.parametrize("kind", ["general", "stacked", "vhred"])

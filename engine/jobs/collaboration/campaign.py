@@ -1,7 +1,6 @@
-"""The rounds of a hardening of bots against liars: which runs they are made of, where these lie, what they are asked for.
+"""The rounds of a hardening of bots against liars: which runs they are made of, what these are asked for and come to.
 
-Every phase is a run of its own below the campaign's folder, resumes by itself, and is skipped once it is finished. The
-training of a liar measures as well.
+The training of a liar measures as well.
 """
 
 from __future__ import annotations
@@ -9,26 +8,29 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from engine.jobs.collaboration.agents import SCRIPTED
+from engine.jobs.checkpoints import require_checkpoint
+from engine.jobs.collaboration.agents import MAKER, SCRIPTED
 from engine.jobs.collaboration.channels import LIAR, NONE, RANDOM_LIES
 from engine.jobs.collaboration.dynonet import TRAIN_DYNONET, TrainDynoNetConfig
-from engine.jobs.collaboration.liar import TRAIN_LIAR, TrainLiarConfig, liar_learning
+from engine.jobs.collaboration.liar import MEASURED, RATE, TRAIN_LIAR, TrainLiarConfig, liar_learning
 from engine.jobs.composite import Stage
-from engine.metrics.collaboration.hardening import AS_CONTROL, BEFORE_HARDENING, BY_CHANCE
-from engine.metrics.collaboration.hardening import RESULT as OF_RESULT
+from engine.jobs.hardening import RESULT, START, HardeningCampaign, HardeningConfig
+from engine.metrics.collaboration.hardening import AS_CONTROL, BEFORE_HARDENING, BY_CHANCE, ENDINGS, GAINS, ROUND_METRICS
+from engine.metrics.collaboration.hardening import RESULT as AFTER_HARDENING
+from engine.metrics.collaboration.lying import HARM
+from engine.metrics.statistics import Estimate, paired_difference
+from engine.store.run_folder import RunFolder
 from envs.core.config import check
-from envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt, NumItems, PositiveInt
+from envs.core.ranges import NonNegativeFloat, NonNegativeInt, NumItems, PositiveInt
 from envs.core.seeds import derive_seed
 from envs.friends.lies import LieRules
-from envs.storage.places import display_path
 from policies.choosing_settings import ChoiceLearning
 from policies.dynonet.settings import DynoNetSizes, FriendsDecoding, dynonet_fit
 from policies.fitting.settings import FitConfig
 
-START, RESULT = "start", "result"
-"""The bot before any hardening, and that of the best round."""
 CONTROLS = {"control": (NONE, AS_CONTROL), "random": (RANDOM_LIES, BY_CHANCE)}
 """The start trained as long against something else: what, and what its figures end with."""
+_LEAST_RATE = 1e-3
 
 
 def hardening_fit() -> FitConfig:
@@ -37,7 +39,7 @@ def hardening_fit() -> FitConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HardenFriendsConfig(Configuration):
+class HardenFriendsConfig(HardeningConfig):
     """Which bot is hardened, how long, and how it is measured."""
 
     model: str = ""
@@ -84,41 +86,28 @@ class HardenFriendsConfig(Configuration):
         check(self.hardening, "keep", self.hardening.keep == "last", "last: a round and its controls make as many steps")
 
 
-@dataclass(frozen=True)
-class FriendsCampaign:
-    """The stages of a campaign, and where they lie.
-
-    Args:
-        config: what is asked for.
-        path: the campaign's folder.
-    """
-
-    config: HardenFriendsConfig
-    path: Path
+class FriendsCampaign(HardeningCampaign[HardenFriendsConfig]):
+    """Bots are trained on chats with the liars so far; a fresh liar measures each."""
 
     def begin(self) -> dict[str, Stage]:
-        """The training of the start, where no bot is named."""
         config = self.config
         return {} if config.model else {START: (TRAIN_DYNONET, self._trained(sizes=config.sizes, fit=config.fit))}
 
     def round(self, number: int) -> dict[str, Stage]:
-        """A round: the bot, but for the start; then a fresh liar, which measures it."""
         planned = dict[str, Stage]()
         if number:
             met = ",".join((NONE, *(f"{LIAR}{self.place(self.liar(each))}" for each in range(number))))
             seed = derive_seed(self.config.seed, "round", number)
             goes_on = self._trained(start=self.model(number - 1), against=met, fit=self.config.hardening, seed=seed)
-            planned[f"{number:02d}-model"] = TRAIN_DYNONET, goes_on
+            planned[self.trained(number)] = TRAIN_DYNONET, goes_on
         # One seed for all rounds, so that they are measured on the same scenarios, which are not those of the end.
         return planned | {self.liar(number): self._liar(self.model(number), derive_seed(self.config.seed, "liar"))}
 
-    def last(self, best: int, rate: float) -> dict[str, Stage]:
-        """What start, controls and result come to, the controls trained as long as the result.
+    def measured(self, number: int) -> dict[str, Estimate]:
+        found = RunFolder.load(self.path / self.liar(number)).metrics()
+        return {name: found[name] for name in ROUND_METRICS}
 
-        Args:
-            best: the round that is the result; 0 for the start, whose figures are the result's.
-            rate: how often random lies are told while they may be, as the first liar tells its own.
-        """
+    def last(self, best: int) -> dict[str, Stage]:
         config = self.config
         planned = {f"{START}-liar": self._liar(self.model(0), config.seed)}
         if best:
@@ -128,29 +117,37 @@ class FriendsCampaign:
         for name, (against, _) in CONTROLS.items() if config.control else ():
             seed = derive_seed(config.seed, "round", 1)
             met = against if against == NONE else f"{NONE},{against}"
-            lies = replace(config.game, rate=rate)
+            # Random lies are told as often while they may be, as the first liar tells its own.
+            lies = replace(config.game, rate=self._rate)
             goes_on = self._trained(start=self.model(0), against=met, fit=longer, seed=seed, lies=lies)
             planned[f"{name}-model"] = TRAIN_DYNONET, goes_on
             planned[f"{name}-liar"] = self._liar(self.place(f"{name}-model"), config.seed)
         return planned
 
-    def measured(self, best: int) -> dict[str, Path]:
-        """The runs that measure start, controls and result, by what their figures end with."""
-        found = {BEFORE_HARDENING: f"{START}-liar", OF_RESULT: f"{RESULT if best else START}-liar"}
-        found |= {ending: f"{name}-liar" for name, (_, ending) in CONTROLS.items() if self.config.control}
-        return {ending: self.path / stage for ending, stage in found.items()}
+    def outcome(self, best: int) -> dict[str, Estimate]:
+        """Start, controls and result, and by how much less the result is harmed, scenario by scenario."""
+        stages = {BEFORE_HARDENING: f"{START}-liar", AFTER_HARDENING: f"{RESULT if best else START}-liar"}
+        stages |= {ending: f"{name}-liar" for name, (_, ending) in CONTROLS.items() if self.config.control}
+        runs = {ending: RunFolder.load(self.path / stage) for ending, stage in stages.items()}
+        found = {f"{name}{ending}": run.metrics()[name] for ending, run in runs.items() for name in ROUND_METRICS}
+        harms = {ending: _harms(run) for ending, run in runs.items()}
+        before = {gain: harms[ENDINGS[told]] for told, gain in GAINS.items() if ENDINGS[told] in harms}
+        return found | {gain: paired_difference(harm, harms[AFTER_HARDENING]) for gain, harm in before.items()}
 
-    def place(self, stage: str) -> str:
-        """The folder of a stage."""
-        return display_path(self.path / stage)
+    def store(self, best: int, folder: Path) -> None:
+        from policies.dynonet.checkpoints import DYNONET
 
-    def model(self, number: int) -> str:
-        """The bot after a round."""
-        return self.place(f"{number:02d}-model") if number else self.config.model or self.place(START)
+        bot = require_checkpoint(self.model(best), "--model", MAKER)
+        DYNONET.save(DYNONET.load(bot), folder, {**DYNONET.provenance(bot), "base": self.model(0), "round": best})
 
     def liar(self, number: int) -> str:
         """The stage of the liar that learned to mislead the bot after a round."""
         return f"{number:02d}-liar"
+
+    @property
+    def _rate(self) -> float:
+        """How often the first liar lies while it may; of one that never does the least that may be asked for."""
+        return max(float((RunFolder.load(self.path / self.liar(0)).summary() or {})[RATE]), _LEAST_RATE)
 
     def _trained(self, **settings: object) -> TrainDynoNetConfig:
         names = ("corpus", "limit", "data_root", "seed", "threads", "decoding")
@@ -159,3 +156,9 @@ class FriendsCampaign:
     def _liar(self, model: str, seed: int) -> Stage:
         names = ("body", "corpus", "scenarios", "max_events", "data_root", "threads", "game", "learning", "decoding")
         return TRAIN_LIAR, TrainLiarConfig(model=model, seed=seed, **{name: getattr(self.config, name) for name in names})
+
+
+def _harms(run: RunFolder) -> list[float]:
+    """The harm of each chat of a liar."""
+    (event,) = [event for event in run.events({MEASURED: {HARM: list}}) if event["kind"] == MEASURED]
+    return [float(harm) for harm in event[HARM]]

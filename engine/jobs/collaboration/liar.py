@@ -15,16 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.jobs.checkpoints import require_checkpoint
-from engine.jobs.choices import START, UPDATE, learned_choices
+from engine.jobs.choices import ChoiceJob
 from engine.jobs.collaboration.agents import SCRIPTED, corpus_of, friends_agents, make_friends_agent
 from engine.jobs.collaboration.channels import LIAR, LIAR_MAKER, NONE
 from engine.jobs.collaboration.config import CollaborationConfig
 from engine.jobs.command import command_line
 from engine.jobs.device import threads
-from engine.jobs.job import Job, Reporter, Steps, Summary
+from engine.jobs.job import Reporter, Summary
 from engine.jobs.sharded import session
 from engine.metrics.collaboration.lying import HARM, HONEST, LYING, POLICY, RANDOM, LiedTo, lying_metrics
-from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from envs.core.errors import ConfigError
 from envs.core.ranges import Configuration, NonNegativeInt, NumItems, PositiveInt
@@ -155,7 +154,7 @@ def quick() -> TrainLiarConfig:
     return TrainLiarConfig(scenarios=200, learning=replace(liar_learning(), updates=40))
 
 
-class TrainLiar(Job[TrainLiarConfig, LiarWorld, Summary]):
+class TrainLiar(ChoiceJob[TrainLiarConfig, LiarWorld]):
     """`parley train liar`."""
 
     words = ("train", "liar")
@@ -163,9 +162,8 @@ class TrainLiar(Job[TrainLiarConfig, LiarWorld, Summary]):
     config = TrainLiarConfig
     presets = {"small": small, "quick": quick}
     legend = LYING
-    files = (CHECKPOINT, SUMMARY)
-    resume_safe = ("data_root", "save_every")
-    steps = Steps(UPDATE, "updates", lambda config: config["learning"]["updates"])
+    title = "learning to lie"
+    told = "{agreed:.0%} agree after {events:.1f} events and {lies:.1f} lies"
 
     def prepare(self, config: TrainLiarConfig, path: Path, reporter: Reporter) -> LiarWorld:
         """Players, corpus and policy; some chats are played.
@@ -186,24 +184,13 @@ class TrainLiar(Job[TrainLiarConfig, LiarWorld, Summary]):
         Raises:
             DivergenceError: a gradient is not finite.
         """
-        from engine.rllib.choosing import ChoiceReinforceConfig
         from engine.rllib.lying import LiarModule, LiarRunner
         from policies.liar import liar_choice, save_liar
 
         config, liar, rules = prepared.config, prepared.liar, prepared.chats.game.rules
         with threads(config.threads), session(1, ""):
-            if not (run.path / START).is_dir():
-                save_liar(liar, run.path / START, rules, {})
-            settings = ChoiceReinforceConfig().choosing(
-                learning=config.learning,
-                make_env=partial(training_chats, config),
-                runner=LiarRunner,
-                module=LiarModule,
-                checkpoint=str(run.path / START),
-                seed=config.seed,
-            )
-            told = partial("{agreed:.0%} agree after {events:.1f} events and {lies:.1f} lies".format_map)
-            liar.load_state_dict(learned_choices(run, settings, config.save_every, reporter, "learning to lie", told))
+            save = partial(save_liar, liar, rules=rules, provenance={})
+            self.learn(run, config, liar, save, training_chats, LiarRunner, LiarModule, reporter)
             reporter.say(f"measuring on {config.scenarios:,} scenarios, with its lies, random ones and none")
             by_policy, rate = prepared.play(liar_choice(liar))
             played = {POLICY: by_policy, RANDOM: prepared.play(by_chance(rate))[0], HONEST: prepared.play(by_chance(0.0))[0]}

@@ -63,6 +63,7 @@ class EvaluateAdversarial(Job[AdversarialConfig, PreparedJudging, PreparedJudgin
     repeatable = ("machine",)
     schema = JUDGED
     files = (TABLE_FILE, SUMMARY, "rows")
+    num_rows_entry = NUM_FITS
     resume_safe = RESUME_SAFE
 
     def prepare(self, config: AdversarialConfig, path: Path, reporter: Reporter) -> PreparedJudging:
@@ -111,9 +112,6 @@ class EvaluateAdversarial(Job[AdversarialConfig, PreparedJudging, PreparedJudgin
         judging = {f"judge {name}": name for name in config.judge_names}
         models = {"forward": config.forward, "backward": config.backward}
         return {option: name for option, name in {**files, **judging, **models}.items() if not name.startswith(SAMPLE)}
-
-    def num_rows(self, config: AdversarialConfig, path: Path) -> int:
-        return int((RunFolder.load(path).summary() or {}).get(NUM_FITS, -1))
 
     def num_items(self, config: AdversarialConfig) -> int:
         return len(self.prepare(config, Path(self.run_name), Silent()).items)

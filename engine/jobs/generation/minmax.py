@@ -11,7 +11,6 @@ Choices:
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -32,6 +31,7 @@ from engine.jobs.responders.seq2seq import TRAIN_SEQ2SEQ, TrainSeq2SeqConfig
 from engine.jobs.scalars import Scalars
 from engine.jobs.sharded import session
 from engine.jobs.supervised import STATE, require_splits
+from engine.jobs.updates import built, make_updates
 from engine.metrics.generation.minmax import ADVERSUC, AGAINST_DISCRIMINATOR, GAIN, NATS, PICKED
 from engine.metrics.generation.variety import WORDS, variety
 from engine.metrics.replies import reply_metrics
@@ -50,7 +50,7 @@ from policies.decoders import DecoderSettings
 
 if TYPE_CHECKING:
     from engine.metrics.generation.adversarial import JudgedScores
-    from engine.rllib.replies import ReplyMinMax
+    from engine.rllib.replies import ReplyMinMax, ReplyMinMaxConfig
     from engine.rllib.reply_world import ReplyWorld
     from policies.seq2seq.model import Seq2Seq
 
@@ -228,6 +228,7 @@ class _ReplyTraining:
         # Updates after the last saved state are made again, and count as they were made last.
         needs: dict[str, dict[str, type]] = {ITERATION: {"number": int}, CHECK: {"number": int, "estimates": dict}}
         events = run.events(needs)
+        self._watcher: Watcher | None = None
         self._told = any(event["kind"] == REWARDS_OF_WORDS for event in events)
         self._history = {event["number"]: event for event in events if event["kind"] == ITERATION}
         self._checks = {
@@ -237,36 +238,22 @@ class _ReplyTraining:
     def finish(self, num_runners: int) -> None:
         """Makes what is left of the updates."""
         from engine.negotiation.reinforce import DivergenceError
-        from engine.rllib import state
 
-        saved, updates = self._run.path / STATE, self._learning.updates
-        algorithm = self._algorithm(num_runners)
-        try:
-            if saved.exists():
-                self._reporter.say(f"resumed after update {state.restore(algorithm, saved)}")
-            elif 0 not in self._checks:
-                self._check(algorithm, 0)
-            behind = algorithm.training_iteration
-            watcher = Watcher(self._config.watch, [self._history[n] for n in sorted(self._history) if n <= behind])
-            self._reporter.stage("generator against discriminator", updates, "updates")
-            with Scalars(self._run.path, behind) as scalars:
-                while algorithm.training_iteration < updates:
-                    algorithm.train()
-                    self._note(algorithm, scalars, watcher)
-                    number = algorithm.training_iteration
-                    if number % self._config.save_every == 0 or number == updates:
-                        state.save(algorithm, saved)
-            if not self._told:
-                self._tell_rewards(algorithm)
-        except DivergenceError as error:
-            fix = f"{error.fix}; {self._best_so_far()}"
-            raise DivergenceError(error.what, where=error.where, got=error.got, fix=fix) from error
-        finally:
-            algorithm.stop()
-            # RLlib's modules stand in cycles of references, too few of them for Python to look before dozens of trainings.
-            gc.collect()
+        updates, has_begun = self._learning.updates, (self._run.path / STATE).exists()
+        with built(self._settings(num_runners)) as algorithm:
+            try:
+                if not has_begun and 0 not in self._checks:
+                    self._check(algorithm, 0)
+                self._reporter.stage("generator against discriminator", updates, "updates")
+                note = partial(self._note, algorithm)
+                make_updates(algorithm, self._run, updates, self._config.save_every, self._reporter, note)
+                if not self._told:
+                    self._tell_rewards(algorithm)
+            except DivergenceError as error:
+                fix = f"{error.fix}; {self._best_so_far()}"
+                raise DivergenceError(error.what, where=error.where, got=error.got, fix=fix) from error
 
-    def _algorithm(self, num_runners: int) -> ReplyMinMax:
+    def _settings(self, num_runners: int) -> ReplyMinMaxConfig:
         from engine.rllib.replies import ReplyMinMaxConfig
 
         config, contest = self._config, self._contest
@@ -281,22 +268,23 @@ class _ReplyTraining:
             seed=config.seed,
         )
         settings.env_runners(num_env_runners=num_runners)
-        algorithm: ReplyMinMax = settings.build_algo()
-        return algorithm
+        return settings
 
-    def _note(self, algorithm: ReplyMinMax, scalars: Scalars, watcher: Watcher) -> None:
+    def _note(self, algorithm: ReplyMinMax, number: int, scalars: Scalars) -> str:
         """Writes down the newest update; measures where it is time to."""
-        number, last = algorithm.training_iteration, algorithm.last
+        last = algorithm.last
+        if self._watcher is None:
+            self._watcher = Watcher(self._config.watch, [self._history[n] for n in sorted(self._history) if n < number])
         self._history[number] = {"number": number, **last}
         self._run.event(ITERATION, **self._history[number])
         scalars.add(number, {name: value for name, value in last.items() if name != "phase"})
-        for alarm in watcher.see(last):
+        for alarm in self._watcher.see(last):
             self._alarm(number, alarm)
         rounds, rest = divmod(number, len(self._learning.cycle))
         if not rest and (rounds % self._config.check_every == 0 or rounds == self._learning.rounds):
             self._check(algorithm, rounds)
         shown = {name: last[name] for name in ("discriminator_accuracy", "reward", WORDS, "teacher_nats") if name in last}
-        self._reporter.advance(number, ", ".join(f"{name.replace('_', ' ')} {value:.2f}" for name, value in shown.items()))
+        return ", ".join(f"{name.replace('_', ' ')} {value:.2f}" for name, value in shown.items())
 
     def _alarm(self, number: int, alarm: Alarm) -> None:
         self._run.event(ALARM, number=number, **alarm._asdict())

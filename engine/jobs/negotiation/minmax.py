@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.jobs.job import Reporter, Steps, Summary
+from engine.jobs.job import Reporter, Summary
 from engine.jobs.negotiation import exploitability, reinforce, training
 from engine.jobs.negotiation.agents import (
     is_weightless,
@@ -31,7 +31,7 @@ from engine.jobs.negotiation.campaign import CONTROL, FINAL, Campaign, MinMaxCon
 from engine.jobs.negotiation.exploitability import NUM_TRAINED
 from engine.jobs.negotiation.language import PUBLISHED, corpus_words, require_words
 from engine.jobs.repeated import RepeatedJob
-from engine.jobs.rounds import ROUND, rounds_of
+from engine.jobs.rounds import ROUNDS_MADE, rounds_of
 from engine.jobs.sharded import session
 from engine.metrics.negotiation.campaign import (
     AFTER,
@@ -203,7 +203,7 @@ class MinMax(RepeatedJob[MinMaxConfig, MinMaxConfig, Summary]):
     legend = LEGEND
     files = (CHECKPOINT, SUMMARY)
     resume_safe = (*training.RESUME_SAFE, "workers", "trainers", "retries")
-    steps = Steps(ROUND, "rounds", lambda config: config["rounds"] if isinstance(config.get("rounds"), int) else None)
+    steps = ROUNDS_MADE
 
     def prepare(self, config: MinMaxConfig, path: Path, reporter: Reporter) -> MinMaxConfig:
         """Finds out whether the agents can talk with each other, and the corpus guard them."""

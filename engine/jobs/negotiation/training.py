@@ -9,6 +9,7 @@ import gc
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,7 +20,7 @@ from engine.jobs.placement import fitting_runners
 from engine.jobs.repeated import RepeatedConfig, RepeatedJob
 from engine.jobs.scalars import Scalars
 from engine.jobs.sharded import session
-from engine.jobs.supervised import STATE
+from engine.jobs.updates import built, make_updates
 from engine.metrics.statistics import count, mean
 from engine.metrics.training import LEARNING, LOST
 from engine.negotiation.opponents import TrainingRoster
@@ -250,7 +251,6 @@ class _Training:
         self._keep = keep
         self._config, self._session, self._roster, self._vocabulary = config, session, roster, base.vocabulary
         self._language, self._folder, self._reporter = language, folder, reporter
-        self._saved = folder.path / STATE
         # Updates after the last saved state are made again, and count as they were made last.
         needs = {"iteration": {"number": int, **dict.fromkeys(_FIGURES, float)}}
         self._history = {event["number"]: event for event in folder.events(needs) if event["kind"] == "iteration"}
@@ -273,7 +273,7 @@ class _Training:
                     raise
                 self._reporter.say(f"{error.what}; another one goes on")
                 self._folder.event("learner_lost", furthest=self._furthest, reason=str(error.got))
-        # RLlib's modules stand in cycles of references, too few of them for Python to look before dozens of trainings.
+        # While an algorithm was being left, names of it kept its modules from being collected.
         gc.collect()
         # Of one whose event was damaged nothing is known any more.
         return [step for number, step in sorted(self._history.items()) if number <= updates], weights
@@ -289,27 +289,21 @@ class _Training:
         num_runners = fitting_runners(
             config.env_runners, _learner(config), self._session, self._reporter, wait_s, config.runner_gpus
         )
-        algorithm = _build(replace(config, env_runners=num_runners), self._roster, self._vocabulary)
-        try:
-            if self._saved.exists():
-                self._reporter.say(f"resumed after update {state.restore(algorithm, self._saved)}")
-            with Scalars(self._folder.path, algorithm.training_iteration) as scalars:
-                while algorithm.training_iteration < self._config.reinforce.updates:
-                    algorithm.train()
-                    self._note(algorithm, scalars)
-            return state.learned_weights(algorithm)
-        except LearnerLostError:
-            # Until then the room of a lost machine would count as there.
-            algorithm.learner_group.await_loss(LOSS_S)
-            raise
-        finally:
-            algorithm.stop()
+        rule = config.reinforce
+        with built(_settings(replace(config, env_runners=num_runners), self._roster, self._vocabulary)) as algorithm:
+            try:
+                note = partial(self._note, algorithm)
+                make_updates(algorithm, self._folder, rule.updates, config.save_every, self._reporter, note)
+                return state.learned_weights(algorithm)
+            except LearnerLostError:
+                # Until then the room of a lost machine would count as there.
+                algorithm.learner_group.await_loss(LOSS_S)
+                raise
 
-    def _note(self, algorithm: Any, scalars: Scalars) -> None:
-        """Writes down the newest update, and saves where it is time to."""
+    def _note(self, algorithm: Any, number: int, scalars: Scalars) -> str:
+        """Writes down the newest update, and looks at its language where its state is to be saved."""
         from engine.rllib import state
 
-        number = algorithm.training_iteration
         if number > self._furthest:
             self._furthest, self._num_lost = number, 0
         self._history[number] = {"number": number, **algorithm.last}
@@ -326,10 +320,9 @@ class _Training:
         if number % self._config.save_every == 0 or number == self._config.reinforce.updates:
             # A state that has lost its language is not saved: nothing could go on from it.
             self._check_language(number, state.learned_weights(algorithm), scalars)
-            state.save(algorithm, self._saved)
         recent = [step for k, step in self._history.items() if number - 20 < k <= number]
         reward, agreement = (sum(step[name] for step in recent) / len(recent) for name in ("reward", "agreement"))
-        self._reporter.advance(number, f"reward {reward:+.2f}, agreement {agreement:.0%} (last {len(recent)} updates)")
+        return f"reward {reward:+.2f}, agreement {agreement:.0%} (last {len(recent)} updates)"
 
     def _check_language(self, number: int, weights: Mapping[str, Any], scalars: Scalars) -> None:
         if self._language.limit == math.inf:
@@ -348,7 +341,7 @@ class _Training:
             )
 
 
-def _build(config: TrainingConfig, roster: TrainingRoster, vocabulary: Any) -> Any:
+def _settings(config: TrainingConfig, roster: TrainingRoster, vocabulary: Any) -> Any:
     from engine.rllib.algorithm import DialogueReinforceConfig
 
     settings = DialogueReinforceConfig().dialogues(
@@ -365,7 +358,7 @@ def _build(config: TrainingConfig, roster: TrainingRoster, vocabulary: Any) -> A
         num_cpus_per_learner=config.threads,
         num_gpus_per_learner=config.learner_gpus,
     )
-    return settings.build_algo()
+    return settings
 
 
 def _learner(config: TrainingConfig) -> dict[str, float]:

@@ -141,6 +141,7 @@ class PerturbAudit(Job[AuditConfig, PreparedAudit, PreparedAudit]):
     argument = "strategies"
     schema = AUDIT
     files = (SHEET, TABLE_FILE, SUMMARY, "rows")
+    num_rows_entry = NUM_EXAMPLES
     resume_safe = RESUME_SAFE
 
     def prepare(self, config: AuditConfig, path: Path, reporter: Reporter) -> PreparedAudit:
@@ -230,9 +231,6 @@ class PerturbAudit(Job[AuditConfig, PreparedAudit, PreparedAudit]):
         paraphraser = config.perturb.paraphraser or ""
         named = {"model": config.model, "lm": config.lm, "entailment": config.entailment_folder}
         return {**named, "perturb.paraphraser": paraphraser}
-
-    def num_rows(self, config: AuditConfig, path: Path) -> int:
-        return int((RunFolder.load(path).summary() or {}).get(NUM_EXAMPLES, -1))
 
     def num_items(self, config: AuditConfig) -> int:
         return len(_prepare(config, Silent()).examples)

@@ -176,6 +176,7 @@ class EvaluateRobustness(Job[RobustnessConfig, Evaluation, Evaluation]):
     presets = {"niu2018": niu2018, "quick": quick, "demo": demo}
     schema = ROBUSTNESS
     files = (TABLE_FILE, SUMMARY, "rows")
+    num_rows_entry = NUM_EXAMPLES
     resume_safe = RESUME_SAFE
 
     def prepare(self, config: RobustnessConfig, path: Path, reporter: Reporter) -> Evaluation:
@@ -208,9 +209,6 @@ class EvaluateRobustness(Job[RobustnessConfig, Evaluation, Evaluation]):
 
     def models(self, config: RobustnessConfig) -> dict[str, str]:
         return models_of(config)
-
-    def num_rows(self, config: RobustnessConfig, path: Path) -> int:
-        return int((RunFolder.load(path).summary() or {}).get(NUM_EXAMPLES, -1))
 
     def num_items(self, config: RobustnessConfig) -> int:
         return len(_prepare(config, Silent()).examples)

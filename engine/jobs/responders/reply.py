@@ -202,6 +202,7 @@ class ReplyJob(Job[ReplyConfig, AskedContexts, AskedContexts]):
     schema = REPLIED
     legend = REPLIES
     files = (MACHINE_FILE, HUMAN_FILE, SUMMARY, "rows")
+    num_rows_entry = NUM_CONTEXTS
     resume_safe = RESUME_SAFE
 
     def prepare(self, config: ReplyConfig, path: Path, reporter: Reporter) -> AskedContexts:
@@ -253,9 +254,6 @@ class ReplyJob(Job[ReplyConfig, AskedContexts, AskedContexts]):
     def models(self, config: ReplyConfig) -> Mapping[str, str]:
         named = DecoderSettings.parse(config.decoder).models
         return {"model": config.model, **{f"decoder {option}": name for option, name in named.items()}}
-
-    def num_rows(self, config: ReplyConfig, path: Path) -> int:
-        return int((RunFolder.load(path).summary() or {}).get(NUM_CONTEXTS, -1))
 
     def num_items(self, config: ReplyConfig) -> int:
         return len(self.prepare(config, Path(), Silent()).examples)

@@ -1,8 +1,4 @@
-"""The rounds of a hardening of rankers: which runs they are made of, where these lie, and what they are asked for.
-
-Every phase and every measurement is a run of its own below the campaign's folder, resumes by itself, and is skipped once it is
-finished.
-"""
+"""The rounds of a hardening of rankers: which runs they are made of, what these are asked for and come to."""
 
 from __future__ import annotations
 
@@ -14,6 +10,8 @@ from typing import Any, Literal
 
 from engine.jobs.checkpoints import require_checkpoint
 from engine.jobs.composite import Stage
+from engine.jobs.hardening import CONTROL, RESULT, START, HardeningCampaign, HardeningConfig
+from engine.jobs.retrieval.asked import label_of
 from engine.jobs.retrieval.attack import ATTACK_RANKING
 from engine.jobs.retrieval.config import DEFAULT_CORPUS, RankingAttackConfig
 from engine.jobs.retrieval.editor import TRAIN_EDITOR
@@ -21,12 +19,27 @@ from engine.jobs.retrieval.editor_config import TrainEditorConfig
 from engine.jobs.retrieval.matcher import TRAIN_MATCHER
 from engine.jobs.retrieval.matcher_config import TrainMatcherConfig
 from engine.jobs.retrieval.pool import NOTHING
+from engine.metrics.retrieval.campaign import (
+    AS_CONTROL,
+    BEFORE_HARDENING,
+    FIRST,
+    GAIN,
+    GAIN_BEYOND_CONTROL,
+    HELD,
+    POLICY,
+    POLICY_AFTER,
+    POLICY_BEFORE,
+    SEARCH,
+    UnderAttack,
+)
+from engine.metrics.retrieval.searched import SUCCESS
+from engine.metrics.statistics import Estimate
 from engine.retrieval.settings import POLICY as BY_POLICY
 from engine.retrieval.settings import AttackDetails
+from engine.store.run_folder import RunFolder
 from envs.candidates.edit_game import EditRules
 from envs.candidates.options import CandidateOptions
 from envs.core.ranges import (
-    Configuration,
     NonNegativeFloat,
     NonNegativeInt,
     NumItems,
@@ -35,19 +48,16 @@ from envs.core.ranges import (
     PositiveShare,
 )
 from envs.core.seeds import derive_seed
-from envs.storage.places import display_path
 from policies.choosing_settings import ChoiceLearning
 from policies.matching.settings import MatcherFitConfig, SmnSizes
 from policies.stored import stored_kind
 
-START, CONTROL, RESULT = "start", "control", "result"
-"""The ranker before any hardening; trained as long on replies as they are; the ranker of the best round."""
 SEARCH_METHOD = "greedy"
 """The search that measures."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class HardenRankingConfig(Configuration):
+class HardenRankingConfig(HardeningConfig):
     """Which ranker is hardened, how long, and how it is measured."""
 
     model: str = ""
@@ -91,62 +101,72 @@ class HardenRankingConfig(Configuration):
     """The recipe of a round; all of its epochs are made."""
 
 
-@dataclass(frozen=True)
-class RankingCampaign:
-    """The stages of a campaign, and where they lie.
+class RankingCampaign(HardeningCampaign[HardenRankingConfig]):
+    """Rankers learn from what policies find against those before them; a fresh policy and a search measure each."""
 
-    Args:
-        config: what is asked for.
-        path: the campaign's folder.
-    """
-
-    config: HardenRankingConfig
-    path: Path
+    what = "ranker"
 
     def begin(self) -> dict[str, Stage]:
-        """The training of the start, where no ranker is named."""
         config = self.config
         return {} if config.model else {START: (TRAIN_MATCHER, self._trained("smn", fit=config.fit, smn=config.smn))}
 
     def round(self, number: int) -> dict[str, Stage]:
-        """A round: the ranker, but for the start; a fresh policy; what this and the search do on the validation split."""
         config, planned = self.config, dict[str, Stage]()
         if number:
             met = ",".join(f"{BY_POLICY}{self.place(self.editor(each))}" for each in range(number))
             goes_on = self._trained(self._kind, fit=config.hardening, seed=derive_seed(config.seed, "round", number))
-            planned[f"{number:02d}-ranker"] = TRAIN_MATCHER, replace(goes_on, start=self.ranker(number - 1), against=met)
+            planned[self.trained(number)] = TRAIN_MATCHER, replace(goes_on, start=self.model(number - 1), against=met)
         # The same seed for all rounds but the start's, which measures result and control too: it has chosen no round.
         seed = derive_seed(config.seed, "policy") if number else config.seed
-        planned[self.editor(number)] = TRAIN_EDITOR, self._policy(self.ranker(number), seed)
+        planned[self.editor(number)] = TRAIN_EDITOR, self._policy(self.model(number), seed)
         editors = [self.editor(each) for each in range(max(number - 1, 0), number + 1)]
-        return planned | {self.attack(number): self._attack(self.ranker(number), editors, "val")}
+        return planned | {self.attack(number): self._attack(self.model(number), editors, "val")}
 
     def last(self, best: int) -> dict[str, Stage]:
-        """What start, result and control come to on the test split, the control trained as long as the result.
-
-        Args:
-            best: the round that is the result; 0 for the start, whose figures are the result's.
-        """
         config = self.config
-        planned = {f"{START}-attack": self._attack(self.ranker(0), [self.editor(0)], "test")}
+        planned = {f"{START}-attack": self._attack(self.model(0), [self.editor(0)], "test")}
         if best:
-            planned |= self._measured(RESULT, self.ranker(best))
+            planned |= self._measured(RESULT, self.model(best))
         if config.control:
             epochs = max(best, 1) * config.hardening.max_epochs
             longer = replace(config.hardening, max_epochs=epochs, patience=epochs)
             goes_on = self._trained(self._kind, fit=longer, seed=derive_seed(config.seed, "round", 1))
             trained = f"{CONTROL}-ranker"
-            planned[trained] = TRAIN_MATCHER, replace(goes_on, start=self.ranker(0), against=NOTHING)
+            planned[trained] = TRAIN_MATCHER, replace(goes_on, start=self.model(0), against=NOTHING)
             planned |= self._measured(CONTROL, self.place(trained))
         return planned
 
-    def place(self, stage: str) -> str:
-        """The folder of a stage."""
-        return display_path(self.path / stage)
+    def measured(self, number: int) -> dict[str, Estimate]:
+        found = self._figures(self.path / self.attack(number), self.editor(number))
+        if number:
+            last, before, now = self.editor(number - 1), self.attack(number - 1), self.attack(number)
+            told = {POLICY_BEFORE: self._success(self.path / before, last), POLICY_AFTER: self._success(self.path / now, last)}
+            found = told | found
+        return found
 
-    def ranker(self, number: int) -> str:
-        """The ranker after a round."""
-        return self.place(f"{number:02d}-ranker") if number else self.config.model or self.place(START)
+    def outcome(self, best: int) -> dict[str, Estimate]:
+        editors = {START: self.editor(0), RESULT: f"{RESULT}-editor", CONTROL: f"{CONTROL}-editor"}
+        attacks = {name: self.path / f"{name}-attack" for name in editors}
+        if not best:
+            attacks[RESULT], editors[RESULT] = attacks[START], editors[START]
+        endings = {START: BEFORE_HARDENING, RESULT: ""} | ({CONTROL: AS_CONTROL} if self.config.control else {})
+        measured = {name: self._figures(attacks[name], editors[name]) for name in endings}
+        found = {f"{metric}{endings[name]}": each for name, of in measured.items() for metric, each in of.items()}
+        result = _under_attack(attacks[RESULT], editors[RESULT])
+        found[GAIN] = result.more_than(_under_attack(attacks[START], editors[START]))
+        if self.config.control:
+            found[GAIN_BEYOND_CONTROL] = result.more_than(_under_attack(attacks[CONTROL], editors[CONTROL]))
+        return found
+
+    def store(self, best: int, folder: Path) -> None:
+        from policies.matching.checkpoints import format_of
+        from policies.matching.ranker import load_matcher
+
+        ranker = require_checkpoint(self.model(best), "--model", "parley train matcher")
+        model = load_matcher(ranker).model
+        form = format_of(model.sizes)
+        origin = {"base": self.model(0), "round": best} if best else {"round": 0}
+        form.save(model, folder, {**form.provenance(ranker), **origin})
 
     def editor(self, number: int) -> str:
         """The stage of the policy that learned to mislead the ranker after a round."""
@@ -160,6 +180,19 @@ class RankingCampaign:
     def _kind(self) -> Any:
         model = self.config.model
         return stored_kind(require_checkpoint(model, "--model", "parley train matcher")) if model else "smn"
+
+    def _figures(self, attack: Path, editor: str) -> dict[str, Estimate]:
+        """What a ranker is measured by, from an attack on it by the search and its fresh policy."""
+        under = _under_attack(attack, editor)
+        policy, search = self._success(attack, editor), self._success(attack, SEARCH_METHOD)
+        return {POLICY: policy, SEARCH: search, HELD: under.held(), FIRST: under.first()}
+
+    def _success(self, attack: Path, method: str) -> Estimate:
+        """The success of a method with all of its queries, in an attack on one ranker."""
+        begins, ends = f"{SUCCESS}{self.config.budget}.", f".{label_of(method)}"
+        metrics = RunFolder.load(attack).metrics()
+        (found,) = [each for name, each in metrics.items() if name.startswith(begins) and name.endswith(ends)]
+        return found
 
     def _measured(self, name: str, ranker: str) -> dict[str, Stage]:
         """A fresh policy on a ranker, and what it and the search do on the test split."""
@@ -195,3 +228,7 @@ class RankingCampaign:
             **{name: getattr(self.config, name) for name in names},
         )
         return ATTACK_RANKING, settings
+
+
+def _under_attack(attack: Path, editor: str) -> UnderAttack:
+    return UnderAttack(RunFolder.load(attack).read_rows().to_pylist(), (SEARCH_METHOD, label_of(editor)))

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from engine.jobs.checkpoints import require_checkpoint
-from engine.jobs.choices import START, UPDATE, learned_choices
+from engine.jobs.choices import ChoiceJob
 from engine.jobs.command import command_line
 from engine.jobs.device import threads
-from engine.jobs.job import Job, Reporter, Steps, Summary
+from engine.jobs.job import Reporter, Summary
 from engine.jobs.limit import drawn
 from engine.jobs.retrieval.config import RankingAttackConfig, lexicon_of
 from engine.jobs.retrieval.editor_config import TrainEditorConfig
@@ -29,7 +29,6 @@ from engine.metrics.retrieval.editing import EDITING, EDITS, GAIN, QUERIES, RAND
 from engine.metrics.statistics import Estimate, clustered_rate, count, mean, paired_difference
 from engine.perturb.replies.resources import RuleResources
 from engine.perturb.replies.settings import ReplySettings
-from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from envs.candidates.compiled import load_candidates
 from envs.candidates.edit_game import EditRules
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from envs.candidates.compiled import CandidateCorpus
     from policies.editor import Editor
     from policies.ranker import Ranker
+
 
 @dataclass(frozen=True)
 class EditWorld:
@@ -149,7 +149,7 @@ def li2019() -> TrainEditorConfig:
     return TrainEditorConfig(corpus="ubuntu_dialogues")
 
 
-class TrainEditor(Job[TrainEditorConfig, EditWorld, Summary]):
+class TrainEditor(ChoiceJob[TrainEditorConfig, EditWorld]):
     """`parley train editor`."""
 
     words = ("train", "editor")
@@ -157,9 +157,7 @@ class TrainEditor(Job[TrainEditorConfig, EditWorld, Summary]):
     config = TrainEditorConfig
     presets = {"helpdesk": helpdesk, "li2019": li2019}
     legend = EDITING
-    files = (CHECKPOINT, SUMMARY)
-    resume_safe = ("data_root", "save_every")
-    steps = Steps(UPDATE, "updates", lambda config: config["learning"]["updates"])
+    title, told = "learning to edit", "success {success:.0%}"
 
     def prepare(self, config: TrainEditorConfig, path: Path, reporter: Reporter) -> EditWorld:
         """Corpus, ranker, language and policy; the ranker is tried once."""
@@ -176,6 +174,7 @@ class TrainEditor(Job[TrainEditorConfig, EditWorld, Summary]):
             RankerError: the ranker gave no scores.
         """
         from engine.perturb.built_in import ANNOUNCEMENT
+        from engine.rllib.editing import EditorModule, EditorRunner
         from policies.editor import FORMAT
 
         config, editor = prepared.config, prepared.editor
@@ -183,9 +182,8 @@ class TrainEditor(Job[TrainEditorConfig, EditWorld, Summary]):
             reporter.say(ANNOUNCEMENT)
         with threads(config.threads), session(1, ""):
             measured = {UNTRAINED: prepared.attack(editor), RANDOM: prepared.attack(None)}
-            if not (run.path / START).is_dir():
-                FORMAT.save(editor, run.path / START, {})
-            editor.load_state_dict(_learned(run, config, reporter))
+            save = partial(FORMAT.save, editor, provenance={})
+            self.learn(run, config, editor, save, training_env, EditorRunner, EditorModule, reporter)
             measured[SUCCESS] = prepared.attack(editor)
         found = _figures(measured, prepared.dialogues)
         about = {"model": config.model, "corpus": config.corpus, "seed": config.seed}
@@ -212,24 +210,6 @@ class TrainEditor(Job[TrainEditorConfig, EditWorld, Summary]):
         attacked = command_line(("attack", "ranking"), {"": RankingAttackConfig}, attack, run=None)
         further = self.command(replace(config, start=run), path.with_name(f"{path.name}-further"))
         return (*super().next_commands(config, path), attacked, further)
-
-
-def _learned(run: RunFolder, config: TrainEditorConfig, reporter: Reporter) -> dict[str, Any]:
-    """Makes what is left of the updates; the policy's weights."""
-    from engine.rllib.choosing import ChoiceReinforceConfig
-    from engine.rllib.editing import EditorModule, EditorRunner
-
-    settings = ChoiceReinforceConfig().choosing(
-        learning=config.learning,
-        make_env=partial(training_env, config),
-        runner=EditorRunner,
-        module=EditorModule,
-        checkpoint=str(run.path / START),
-        seed=config.seed,
-    )
-    return learned_choices(
-        run, settings, config.save_every, reporter, "learning to edit", lambda last: f"success {last['success']:.0%}"
-    )
 
 
 def _figures(measured: Mapping[str, Sequence[AttackOutcome]], dialogues: Mapping[str, int]) -> dict[str, Estimate]:

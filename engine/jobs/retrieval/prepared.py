@@ -106,13 +106,11 @@ class RankersJob(Job[RankersConfigT, PreparedRanking[RankersConfigT], PreparedRa
     """A job that asks rankers about contexts, one row each."""
 
     files = (TABLE_FILE, SUMMARY, "rows")
+    num_rows_entry = NUM_CONTEXTS
     resume_safe = RESUME_SAFE
 
     def models(self, config: RankersConfigT) -> Mapping[str, str]:
         return models_of(config)
-
-    def num_rows(self, config: RankersConfigT, path: Path) -> int:
-        return int((RunFolder.load(path).summary() or {}).get(NUM_CONTEXTS, -1))
 
     def num_items(self, config: RankersConfigT) -> int:
         return len(self.prepare(config, Path(self.run_name), Silent()).groups)

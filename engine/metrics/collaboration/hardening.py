@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.metrics.collaboration.lying import COMPLETION, HARM, HONEST, LYING, RANDOM, TURNS
-from engine.metrics.rounds import Round
+from engine.metrics.rounds import HardeningMetrics, Round
 from engine.metrics.statistics import Metric
 
 BOT, HIGHER = "lower: bot", "higher: bot"
@@ -34,16 +34,24 @@ CAMPAIGN = {
     GAIN_OVER_CHANCE: Metric("  than by random lies", HIGHER, "of the bot that was trained as long on random ones", main=True),
 }
 """What a campaign comes to."""
-NOTE = (
-    "Round 0 is the bot before any hardening. Harm: 1 for a chat that ends without agreement, else `game.delay` times its "
-    "share of the events that are allowed. All on scenarios that choose the result's round. Brackets: 95 % intervals."
-)
-NOTE_OUTCOME = (
-    "No lies, random lies: the start, trained as long on chats as they are, and on random lies. Each is met by a fresh liar, "
-    "all of one seed, on scenarios that chose no round. Brackets: 95 % intervals."
-)
 
 
 def harmed(one: Round) -> float:
     """What is to fall from round to round: the harm of a fresh liar."""
     return one.metrics[HARM].value
+
+
+FRIENDS = HardeningMetrics(
+    what="bot",
+    of_round=ROUND_METRICS,
+    at_end=ROUND_METRICS,
+    endings=ENDINGS,
+    gains=(f"{ROUND_METRICS[HARM].title}: harm of this, less after", GAINS),
+    loss=harmed,
+    stalled="the harm of a fresh liar has not fallen",
+    note_rounds="Round 0 is the bot before any hardening. Harm: 1 for a chat that ends without agreement, else `game.delay` "
+    "times its share of the events that are allowed. All on scenarios that choose the result's round. Brackets: 95 % "
+    "intervals.",
+    note_outcome="No lies, random lies: the start, trained as long on chats as they are, and on random lies. Each is met by a "
+    "fresh liar, all of one seed, on scenarios that chose no round. Brackets: 95 % intervals.",
+)

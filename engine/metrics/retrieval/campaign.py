@@ -1,19 +1,16 @@
-"""Hardening of rankers by rounds: what a round is measured by, and the table of rounds."""
+"""Hardening of rankers by rounds: what a round is measured by, and what a campaign comes to."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from engine.metrics.retrieval.ranks import group_metrics, recall_at
 from engine.metrics.retrieval.searched import REACHED_REASON
-from engine.metrics.rounds import Round
-from engine.metrics.rounds import outcome_table as side_by_side
-from engine.metrics.rounds import rounds_table as rounds_in_lines
+from engine.metrics.rounds import HardeningMetrics, Round
 from engine.metrics.rows import Row, finished
 from engine.metrics.statistics import Estimate, Metric, clustered_rate, mean, paired_difference
-from engine.metrics.tables import TextTable
 
 RANKER, HIGHER = "lower: ranker", "higher: ranker"
 POLICY_BEFORE, POLICY_AFTER, POLICY, SEARCH, HELD, FIRST = (
@@ -44,11 +41,6 @@ CAMPAIGN = {
     GAIN_BEYOND_CONTROL: Metric("  beyond the control", HIGHER, "the result's less the control's", main=True),
 }
 """What a campaign comes to."""
-_NOTE = (
-    "Round 0 is the ranker before any hardening. Policies edit the wrong reply that the ranker likes best; success: share of "
-    "the contexts in which they bring it to the top, of those in which no wrong reply is there already. Under attack: by a "
-    "fresh policy and by the search. All on the validation split, which chooses the result's round. Brackets: 95 % intervals."
-)
 
 
 def lost(one: Round) -> float:
@@ -56,24 +48,21 @@ def lost(one: Round) -> float:
     return 1.0 - one.metrics[HELD].value
 
 
-def rounds_table(rounds: Sequence[Round]) -> TextTable:
-    """One line per round."""
-    return rounds_in_lines(rounds, ROUND_METRICS, _NOTE)
-
-
-def outcome_table(metrics: Mapping[str, Estimate]) -> TextTable:
-    """Start, control and result side by side.
-
-    Args:
-        metrics: of a campaign.
-    """
-    note = (
-        "Control: the start, trained as long on replies as they are. All on the test split, by fresh policies of one seed, "
-        "which chose no round. Brackets: 95 % intervals."
-    )
-    gains = f"{ROUND_METRICS[HELD].title}: after, less this", {"before": GAIN, "control": GAIN_BEYOND_CONTROL}
-    endings = {"before": BEFORE_HARDENING, "control": AS_CONTROL, "after": ""}
-    return side_by_side(metrics, {name: ROUND_METRICS[name] for name in MEASURED}, endings, gains, note, "ranker")
+RANKERS = HardeningMetrics(
+    what="ranker",
+    of_round=ROUND_METRICS,
+    at_end={name: ROUND_METRICS[name] for name in MEASURED},
+    endings={"before": BEFORE_HARDENING, "control": AS_CONTROL, "after": ""},
+    gains=(f"{ROUND_METRICS[HELD].title}: after, less this", {"before": GAIN, "control": GAIN_BEYOND_CONTROL}),
+    loss=lost,
+    stalled="R@1 under attack has not risen",
+    note_rounds="Round 0 is the ranker before any hardening. Policies edit the wrong reply that the ranker likes best; "
+    "success: share of the contexts in which they bring it to the top, of those in which no wrong reply is there already. "
+    "Under attack: by a fresh policy and by the search. All on the validation split, which chooses the result's round. "
+    "Brackets: 95 % intervals.",
+    note_outcome="Control: the start, trained as long on replies as they are. All on the test split, by fresh policies of one "
+    "seed, which chose no round. Brackets: 95 % intervals.",
+)
 
 
 class UnderAttack:

@@ -76,6 +76,7 @@ class Collaborations(Chapter[Shown]):
     """The chapter of collaborating bots."""
 
     name, title = "collaboration", "Looking for the common friend"
+    jobs = (EVALUATE_COLLABORATION.name,)
     terms: ClassVar = {
         r"\bcompletion\b": ("Completion", "both sides have selected the friend that stands in both tables."),
         r"\bturns\b": ("Turns", "events of a chat: utterances and selections."),
@@ -89,9 +90,6 @@ class Collaborations(Chapter[Shown]):
         r"unheard": ("unheard", "of the partner nothing is noticed but its selections."),
         r"selectors": ("Selectors", "bots that never speak and select at random; blind ones do not look at the other's."),
     }
-
-    def owns(self, job: str) -> bool:
-        return job == EVALUATE_COLLABORATION.name
 
     def collect(self, runs: Sequence[Run]) -> Shown | None:
         return [_evaluation(run) for run in runs if run.rows] or None

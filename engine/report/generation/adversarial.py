@@ -69,15 +69,13 @@ class JudgedSystems(Chapter[Sequence[ShownJudging]]):
     """The chapter of adversarial evaluations."""
 
     name, title = "judges", "Judges of generated replies"
+    jobs = (EVALUATE_ADVERSARIAL.name,)
     terms: ClassVar = {
         r"\bAdverSuc\b": ("AdverSuc", "1 less a judge's accuracy of telling people's replies from a system's; .5: it cannot."),
         r"\bERE\b": ("ERE", "evaluator reliability error: how far AdverSuc is from gold where the answer is known."),
         r"machine-vs-random": ("Machine-vs-random", "accuracy of telling a system's replies from human ones to other sources."),
         r"\bcontrol": ("Control", "a judge that knows one property of a reply, such as its length."),
     }
-
-    def owns(self, job: str) -> bool:
-        return job == EVALUATE_ADVERSARIAL.name
 
     def collect(self, runs: Sequence[Run]) -> Sequence[ShownJudging] | None:
         return [_evaluation(run) for run in runs if run.rows] or None

@@ -69,6 +69,7 @@ class TrainedGenerators(Chapter[ShownGenerators]):
     """The chapter of generators that learned from a discriminator."""
 
     name, title = "generators", "Generators against discriminators"
+    jobs = (MINMAX_REPLIES.name, EVALUATE_GENERATION.name)
     stages: ClassVar = {
         EVALUATE_GENERATION.name: Stages({f"{row}-1": title for row, title in TRAINED.items()}, others="hidden")
     }
@@ -78,9 +79,6 @@ class TrainedGenerators(Chapter[ShownGenerators]):
         r"\bself-BLEU\b": ("Self-BLEU", "how alike replies are: BLEU of each against all others."),
         r"\boverlap\b": ("Overlap", "of histograms of vectors of replies with people's, as MAUVE; 1: equal."),
     }
-
-    def owns(self, job: str) -> bool:
-        return job in (MINMAX_REPLIES.name, EVALUATE_GENERATION.name)
 
     def collect(self, runs: Sequence[Run]) -> ShownGenerators | None:
         tables = [run for run in runs if run.job == EVALUATE_GENERATION.name and run.metrics]

@@ -58,7 +58,6 @@ _OF_DIALOGUES = set(DIALOGUES.names) - set(OF_DEFENCES)
 _ATTACK = "attack-"
 _IN_TABLES = (ATTACK_TABLE.name, ATTACK_TACTIC.name, MINMAX.name, EVALUATE_POPULATION.name)
 """Jobs whose figures stand in tables, and not beside those of matches."""
-_JOBS = (PLAIN, EVALUATE_EXPLOITABILITY.name, *_IN_TABLES, *ATTACKERS)
 _KEY = Markup(
     'one bubble per result, its area the number of dialogues: <span class="key tint">deals</span> <span class="key good">of '
     'them Pareto optimal</span> <span class="key dull">no deal</span> <span class="key mean">mean</span>; below the dashed '
@@ -70,6 +69,7 @@ class Negotiations(Chapter[Negotiation]):
     """The chapter of matches, attacks and campaigns."""
 
     name, title = "negotiation", "Negotiation"
+    jobs = (PLAIN, EVALUATE_EXPLOITABILITY.name, *_IN_TABLES, *ATTACKERS)
     stages: ClassVar = {
         ATTACK_TABLE.name: Stages(DEFENDED),
         MINMAX.name: Stages(FINAL_STAGES, others="hidden"),
@@ -95,9 +95,6 @@ class Negotiations(Chapter[Negotiation]):
         r"held.out": ("Held out", "dialogues that chose no tactic, and that no attacker has seen."),
         r"judge": ("Judge", "the model that says how likely, and so how usual, a sentence is."),
     }
-
-    def owns(self, job: str) -> bool:
-        return job in _JOBS
 
     def collect(self, runs: Sequence[Run]) -> Negotiation | None:
         tactics = shown_tactics(runs)

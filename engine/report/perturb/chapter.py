@@ -30,6 +30,7 @@ class Perturbations(Chapter[ShownPerturbations]):
     """The chapter of evaluations under perturbations and of audits."""
 
     name, title = "robustness", "Perturbations"
+    jobs = (EVALUATE_ROBUSTNESS.name, PERTURB_AUDIT.name)
     terms: ClassVar = {
         r"\bF1\b": ("F1", "how many of the true reply's activities (or entities) are in the model's, and how few others."),
         r"touched": ("Touched", "contexts in which a strategy found something to change."),
@@ -42,9 +43,6 @@ class Perturbations(Chapter[ShownPerturbations]):
         r"random-words": ("random-words", "the control: as many words replaced at random; what the figures are on garbage."),
         r"BLEU": ("BLEU", "how many short runs of words two replies share, 0 to 1."),
     }
-
-    def owns(self, job: str) -> bool:
-        return job in (EVALUATE_ROBUSTNESS.name, PERTURB_AUDIT.name)
 
     def collect(self, runs: Sequence[Run]) -> ShownPerturbations | None:
         found = ShownPerturbations(

@@ -28,6 +28,7 @@ class Rankings(Chapter[Shown]):
     """The chapter of evaluations of rankers."""
 
     name, title = "ranking", "Rankers"
+    jobs = (EVALUATE_RANKING.name,)
     terms: ClassVar = {
         r"\bR\d*@\d": ("R@k", "share of the right replies at rank k or better; R10@1: first of ten candidates."),
         r"\bA\d*@\d": ("A@k", "the same for what a rule left of the right reply, which is no right one any more."),
@@ -41,9 +42,6 @@ class Rankings(Chapter[Shown]):
             "alpha, beta", "how many words the right reply shares with the context; how many more or fewer a wrong one shares.",
         ),
     }
-
-    def owns(self, job: str) -> bool:
-        return job == EVALUATE_RANKING.name
 
     def collect(self, runs: Sequence[Run]) -> Shown | None:
         return [_evaluation(run) for run in runs if run.rows] or None

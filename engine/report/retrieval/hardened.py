@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from engine.jobs.retrieval.campaign import CONTROL, RESULT, START
+from engine.jobs.hardening import CONTROL, RESULT, START
 from engine.jobs.retrieval.minmax import MINMAX_RANKING
-from engine.metrics.retrieval.campaign import AS_CONTROL, BEFORE_HARDENING, GAIN, GAIN_BEYOND_CONTROL, HELD
+from engine.metrics.retrieval.campaign import GAIN, GAIN_BEYOND_CONTROL, HELD, RANKERS
 from engine.metrics.statistics import Estimate
 from engine.report.content import Stages, Verdict
 from engine.report.curves import CurveSource
@@ -55,11 +55,7 @@ class HardenedRankers(Hardenings):
 
     def verdict_of(self, metrics: Mapping[str, Estimate]) -> Verdict:
         """Right replies that stay first under attack: start, control and result."""
-        held = {
-            told: metrics[f"{HELD}{ending}"]
-            for told, ending in (("before", BEFORE_HARDENING), ("control", AS_CONTROL), ("after", ""))
-            if f"{HELD}{ending}" in metrics
-        }
+        held = {told: metrics[f"{HELD}{ending}"] for told, ending in RANKERS.endings.items() if f"{HELD}{ending}" in metrics}
         said = (
             f"Under attack the right reply stays first in {number(SHARE, held['after'].value)} of the contexts, before the "
             f"hardening in {number(SHARE, held['before'].value)}{_told(metrics[GAIN])}"

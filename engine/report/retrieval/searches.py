@@ -69,6 +69,7 @@ class RankerAttacks(Chapter[Shown]):
     """The chapter of attacks on rankers."""
 
     name, title = "ranker-attacks", "Attacks on rankers"
+    jobs = (ATTACK_RANKING.name,)
     terms: ClassVar = {
         r"\bquer(y|ies)\b": ("Query", "one reply scored in its context; scores before any edit are none, nor are repeats."),
         r"\brandom\b": ("random", "the baseline: random edits at the same budget."),
@@ -77,9 +78,6 @@ class RankerAttacks(Chapter[Shown]):
         r"\bgradient\b": ("gradient", "replacements that the ranker's own slopes point to; slopes are no queries."),
         r"[Tt]ransfer": ("Transfer", "edits that were found on one ranker, shown to another one."),
     }
-
-    def owns(self, job: str) -> bool:
-        return job == ATTACK_RANKING.name
 
     def collect(self, runs: Sequence[Run]) -> Shown | None:
         return [_attacked(run) for run in runs if run.rows] or None

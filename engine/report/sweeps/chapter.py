@@ -22,12 +22,10 @@ class Sweeps(Chapter[list[ShownSweep]]):
     """The chapter of sweeps, which may still be at work."""
 
     name, title = "sweeps", "Sweeps"
+    jobs = (SWEEP,)
     terms: ClassVar = {
         r"rank correlation": ("Rank correlation", "1 or -1 where a setting orders the trials, 0 where it does not.")
     }
-
-    def owns(self, job: str) -> bool:
-        return job == SWEEP
 
     def collect(self, runs: Sequence[Run]) -> list[ShownSweep] | None:
         return [_sweep(run) for run in runs if run.done] or None

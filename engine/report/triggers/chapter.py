@@ -44,6 +44,7 @@ class TriggerSearches(Chapter[Triggers]):
     """The chapter of searches, tables of them, and enumerations."""
 
     name, title = "triggers", "Triggers"
+    jobs = (SEARCH.name, SEARCH_TABLE.name, SEARCH_ENUMERATE.name, *(each.name for each in _BY_TABLE))
     stages: ClassVar = {SEARCH_TABLE.name: Stages(others="by folder")}
     terms: ClassVar = {
         r"\bo-greedy": ("o-greedy hit", "the model's likeliest reply, taken word by word, is the target."),
@@ -59,9 +60,6 @@ class TriggerSearches(Chapter[Triggers]):
         r"restarts?": ("Restart", "a search of its own from another random input; the best of them is kept."),
         r"sweeps?\b": ("Sweep", "one pass over all places of the input."),
     }
-
-    def owns(self, job: str) -> bool:
-        return job in {SEARCH.name, SEARCH_TABLE.name, SEARCH_ENUMERATE.name, *(each.name for each in _BY_TABLE)}
 
     def collect(self, runs: Sequence[Run]) -> Triggers | None:
         searches = [_search(run) for run in runs if run.job == SEARCH.name and run.rows]

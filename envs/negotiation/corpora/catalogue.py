@@ -15,7 +15,7 @@ from typing import Protocol
 
 from envs.core.errors import DataError
 from envs.core.registry import Registry
-from envs.data.lines import data_command, read_lines, require_none_broken
+from envs.data.lines import ReadText, data_command, read_lines
 from envs.data.root import UNNAMED, missing_files, read_file, require_files
 from envs.data.sources import SPLITS, CorpusFile, Described, Source, content_digest, fingerprint
 from envs.negotiation.corpora.dealornodeal import READER_VERSION, DialogueRecord, parse_lines, parse_scenarios
@@ -31,7 +31,7 @@ corpora = Registry("negotiation corpus", "parley.corpora")
 
 
 @dataclass(frozen=True, kw_only=True)
-class CorpusText:
+class CorpusText(ReadText):
     """A corpus read: its good lines and what is wrong with the others."""
 
     splits: dict[str, list[DialogueRecord]]
@@ -39,16 +39,6 @@ class CorpusText:
     selfplay: list[Scenario]
     """Scenarios to play, in file order."""
     broken: list[DataError]
-    """One error per broken line, with file and line number, and one per missing file."""
-
-    def require_whole(self) -> CorpusText:
-        """The same text.
-
-        Raises:
-            DataError: something is broken; the message holds the first of the errors and their number.
-        """
-        require_none_broken(self.broken)
-        return self
 
 
 class CorpusSource(Source, Protocol):

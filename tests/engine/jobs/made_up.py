@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
 import signal
 import struct
 import subprocess
@@ -13,14 +15,17 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
+from safetensors.torch import load_file
 from tensorboardX.proto.event_pb2 import Event
 
-from engine.jobs.job import Result
+from engine.jobs.job import Job, Result
 from engine.jobs.negotiation.campaign import MinMaxConfig
 from engine.jobs.negotiation.reinforce import TrainReinforceConfig, TrainTargetConfig
 from engine.jobs.scalars import FOLDER
 from engine.negotiation.settings import ReinforceConfig
+from engine.runtime.sharding import Shard
 from engine.store.run_folder import RunFolder
 from envs.negotiation.corpora.compiled import load_corpus
 from envs.negotiation.scripted.wording import bargainer_vocabulary
@@ -28,6 +33,7 @@ from envs.negotiation.vocabulary import Vocabulary
 from policies.checkpoint import Checkpoint
 from policies.negotiator.model import Negotiator
 from policies.negotiator.settings import KIND, NegotiatorFitConfig, NegotiatorSizes
+from policies.stored import WEIGHTS
 from tests.envs.data import made_up
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -117,7 +123,7 @@ def metrics(result: Result) -> dict[str, Any]:
 
 def weights(path: Path) -> dict[str, torch.Tensor]:
     """The weights that a training stored."""
-    return Checkpoint.load(path / "checkpoint", KIND, Vocabulary).weights
+    return load_file(path / "checkpoint" / WEIGHTS)
 
 
 def assert_equal_weights(found: Path, wanted: Path) -> None:
@@ -166,6 +172,7 @@ def kill_when(process: subprocess.Popen[str], reached: Callable[[], bool]) -> No
 
 SLOWLY = """
 import time
+from engine.runtime.sharding import Shard
 from engine.store.run_folder import RunFolder
 
 def slowed(method):
@@ -215,8 +222,51 @@ class Notes:
         self.said.append(text)
 
 
-def die_once(mark: Path, shard: str) -> None:
-    """Kills this process, as if from outside, behind its first shard; a mark says that this has happened."""
-    if shard == "00000" and not mark.exists():
-        mark.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
+class Interrupted(Notes):
+    """A reporter at whom a run is interrupted: at a line or a stage's title that begins so, or once so much is done.
+
+    Args:
+        words: a regular expression.
+        done: of a stage.
+    """
+
+    def __init__(self, words: str = "", done: float = math.inf) -> None:
+        super().__init__()
+        self.words, self.done = words, done
+
+    def stage(self, title: str, total: int, unit: str) -> None:
+        super().stage(title, total, unit)
+        self._look(title)
+
+    def advance(self, done: float, note: str = "") -> None:
+        super().advance(done, note)
+        if done >= self.done:
+            raise KeyboardInterrupt
+
+    def say(self, text: str) -> None:
+        super().say(text)
+        self._look(text)
+
+    def _look(self, text: str) -> None:
+        if self.words and re.match(self.words, text):
+            raise KeyboardInterrupt
+
+
+def interrupt(job: Job[Any, Any, Any], config: Any, path: Path, words: str = "", done: float = math.inf) -> None:
+    """Makes a run up to where it is interrupted, as `Interrupted` says."""
+    with pytest.raises(KeyboardInterrupt):
+        job.run(config, path, Interrupted(words, done))
+
+
+class DiesOnce:
+    """A worker that is killed, as if from outside, when it has worked off the first shard; a mark says that this happened."""
+
+    def __init__(self, mark: Path, worker: Any) -> None:
+        self.mark, self.worker = mark, worker
+
+    def run(self, shard: Shard[Any]) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.worker.run(shard)
+        if shard.name == "00000" and not self.mark.exists():
+            self.mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return found

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.perturb.augment import perturb_contexts
+from engine.perturb.augment import perturb_texts
 from engine.perturb.catalogue import build
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
@@ -47,11 +47,11 @@ def test_a_class_or_a_function_that_makes_one(mine: Path, name: str, called: str
     settings = PerturbSettings()
     (made,) = build([f"{mine}:{name}"], settings, Resources(settings))
     assert made.name == called
-    assert perturb_contexts([((("oh", "no"),),)], made, 1) == [((("OH", "NO"),),)]
+    assert perturb_texts(["oh no"], made) == ["OH NO"]
 
 
 def test_one_that_loses_contexts_is_named(mine: Path) -> None:
     settings = PerturbSettings()
     (made,) = build([f"{mine}:Forgetful"], settings, Resources(settings))
     with pytest.raises(ConfigError, match="shout made 0 contexts of 1"):
-        perturb_contexts([((("oh", "no"),),)], made, 1)
+        perturb_texts(["oh no"], made)

@@ -49,13 +49,6 @@ def session_where_marked(request: pytest.FixtureRequest) -> None:
         request.getfixturevalue("ray_session")
 
 
-@pytest.fixture
-def log(tmp_path: Path) -> Path:
-    folder = tmp_path / "log"
-    folder.mkdir()
-    return folder
-
-
 class Collected(dict[str, Any]):
     """Results by shard name; a shard that comes back twice is an error."""
 

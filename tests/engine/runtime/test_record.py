@@ -14,7 +14,6 @@ import pytest
 
 from engine.runtime.record import Receipt, Recorder, record_shards
 from engine.runtime.session import RaySession
-from engine.store import lease
 from engine.store.mirror import fetched_run
 from engine.store.parts import digest_of, put_part, to_table
 from engine.store.run_folder import RunFolder
@@ -44,19 +43,7 @@ with RunFolder.open(local_copy(sys.argv[1]), SmallConfig(), job="test", schema=N
 """
 
 
-@pytest.fixture(autouse=True)
-def cache(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.node.get_closest_marker("ray"):
-        request.getfixturevalue("ray_session")
-    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
-    monkeypatch.setattr(lease, "SETTLE_S", 0.0)
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Path:
-    folder = tmp_path / "log"
-    folder.mkdir()
-    return folder
+pytestmark = pytest.mark.usefixtures("settled")
 
 
 @pytest.fixture

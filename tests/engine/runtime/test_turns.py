@@ -10,10 +10,8 @@ import pytest
 
 from engine.runtime.pool import Progress
 from engine.runtime.record import record_shards
-from engine.store import lease
 from engine.store.run_folder import RunFolder
 from engine.store.unfinished import put_unfinished, read_unfinished, write_unfinished
-from envs.data.root import CACHE_VARIABLE
 from envs.storage.files import entries
 from envs.storage.places import local_copy
 from tests.engine.runtime.workers import NUMBERS, By, DiesInATurn, InTurns, RaisesInATurn, shards_of
@@ -23,19 +21,7 @@ EITHER = pytest.mark.parametrize("num_workers", [0, pytest.param(2, marks=pytest
 ROOM = 3
 
 
-@pytest.fixture(autouse=True)
-def session(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.node.get_closest_marker("ray"):
-        request.getfixturevalue("ray_session")
-    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
-    monkeypatch.setattr(lease, "SETTLE_S", 0.0)
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Path:
-    folder = tmp_path / "log"
-    folder.mkdir()
-    return folder
+pytestmark = pytest.mark.usefixtures("settled")
 
 
 def start(path: Path) -> RunFolder:

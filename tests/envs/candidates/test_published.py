@@ -14,10 +14,7 @@ from envs.candidates.groups import CandidateKind
 from envs.candidates.options import CandidateOptions
 
 DATA = os.environ.get("PARLEY_DATA")
-pytestmark = [
-    pytest.mark.data,
-    pytest.mark.skipif(not DATA, reason="PARLEY_DATA names no folder with the published corpora"),
-]
+pytestmark = pytest.mark.data
 
 
 def load(name: str, cache: Path, **options: int | bool) -> CandidateCorpus:

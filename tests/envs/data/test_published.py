@@ -19,10 +19,7 @@ from envs.negotiation.corpora.dealornodeal import format_line, parse_lines
 from envs.negotiation.scenario import selection_table
 
 DATA = os.environ.get("PARLEY_DATA")
-pytestmark = [
-    pytest.mark.data,
-    pytest.mark.skipif(not DATA, reason="PARLEY_DATA names no folder with the published corpora"),
-]
+pytestmark = pytest.mark.data
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -13,10 +13,7 @@ from envs.pairs.corpora import find_pairs
 from envs.pairs.vocabulary import EOU_ID, UNK_ID
 
 DATA = os.environ.get("PARLEY_DATA")
-pytestmark = [
-    pytest.mark.data,
-    pytest.mark.skipif(not DATA, reason="PARLEY_DATA names no folder with the published corpora"),
-]
+pytestmark = pytest.mark.data
 
 PAIRS = {
     "ubuntu_irc": (36_073 + 54_244, 1_437 + 4_092, 2_554 + 3_441),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 
 from envs.core.seeds import derive_seed
 from envs.pairs.contexts import with_eot
@@ -12,6 +11,7 @@ from envs.pairs.vocabulary import PairVocabulary
 from policies.discriminator.batches import JudgedReplies
 from policies.discriminator.model import Discriminator
 from policies.discriminator.settings import DiscriminatorSizes
+from tests.policies.large_weights import with_large_weights
 from tests.policies.seq2seq import made_up as pairs
 
 VOCABULARY: PairVocabulary = with_eot(pairs.VOCABULARY)
@@ -27,11 +27,7 @@ def sizes(kind: str = "hierarchical", dropout: float = 0.0) -> DiscriminatorSize
 
 def network(kind: str = "hierarchical", seed: int = 0) -> Discriminator:
     """Large random weights, in evaluation mode, so that every word read tells."""
-    model = Discriminator(VOCABULARY, sizes(kind))
-    generator = torch.Generator().manual_seed(seed)
-    for parameter in model.parameters():
-        parameter.data.uniform_(-1.5, 1.5, generator=generator)
-    return model.eval()
+    return with_large_weights(Discriminator(VOCABULARY, sizes(kind)), seed)
 
 
 def judged(size: int, seed: int = 0) -> list[JudgedReplies]:

@@ -5,23 +5,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
-from envs.core.errors import CheckpointError
 from policies.dynonet.batches import SideExamples
-from policies.dynonet.checkpoints import DYNONET, load_dynonet
 from policies.dynonet.fit import DynoNetFit
 from policies.dynonet.measuring import copied, linked
 from policies.dynonet.model import DynoNet
 from policies.dynonet.settings import dynonet_fit
 from policies.fitting.evaluation import evaluate
 from tests.policies.dynonet.chats import LINKER, SIZES, VOCABULARY, chats, tiny
+from tests.policies.fitting.killed import goes_on, ignore
 
 FIT = replace(dynonet_fit(), max_epochs=4, decay_epochs=1, patience=9, batch_size=4)
-
-
-class Stopped(Exception):
-    pass
 
 
 def test_a_fit_learns_and_goes_on_exactly_where_it_was_stopped(tmp_path: Path) -> None:
@@ -30,23 +24,12 @@ def test_a_fit_learns_and_goes_on_exactly_where_it_was_stopped(tmp_path: Path) -
     def begun(name: str) -> DynoNetFit:
         return DynoNetFit(DynoNet(VOCABULARY, SIZES), examples, examples, FIT, 3, tmp_path / name, 0.0)
 
-    whole = begun("whole")
-    whole.run(lambda epoch: None)
+    whole = begun("alone")
+    whole.run(ignore)
     losses = [epoch["validation_nll"] for epoch in whole.history]
     assert losses[-1] < 0.95 * losses[0]
     assert [epoch["stage"] for epoch in whole.history] == ["full", "full", "full", "decay"]
-
-    def stop(epoch: int, done: int, total: int) -> None:
-        if (epoch, done) == (2, 2):
-            raise Stopped
-
-    with pytest.raises(Stopped):
-        begun("stopped").run(lambda epoch: None, stop)
-    again = begun("stopped")
-    assert (len(again.history), again.batches_done) == (1, 1)
-    again.run(lambda epoch: None)
-    for name, value in whole.model.state_dict().items():
-        assert torch.equal(value, again.model.state_dict()[name]), name
+    assert goes_on(begun, batch=(2, 2)) == (1, 1)
 
 
 def test_entities_and_selections_are_measured_apart() -> None:
@@ -67,15 +50,3 @@ def test_a_linker_finds_what_was_meant() -> None:
     assert meant.sum() > 10
     assert 0.8 < found.sum() / meant.sum() <= 1
     assert (found <= meant).all()
-
-
-def test_a_checkpoint_is_read_back(tmp_path: Path) -> None:
-    model = tiny()
-    DYNONET.save(model, tmp_path / "model", {"corpus": "friends"})
-    again = load_dynonet(tmp_path / "model")
-    assert again.vocabulary == model.vocabulary
-    examples = SideExamples(chats(2), VOCABULARY, SIZES, LINKER).batch(np.arange(2))
-    assert torch.equal(model.nll(examples), again.nll(examples))
-    (tmp_path / "model" / "vocabulary.json").write_text("[]")
-    with pytest.raises(CheckpointError, match="damaged"):
-        load_dynonet(tmp_path / "model")

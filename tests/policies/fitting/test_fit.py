@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from envs.core.errors import CheckpointError, ConfigError
 from policies.fitting import loop
@@ -23,38 +23,17 @@ from policies.seq2seq import settings
 from policies.seq2seq.batches import Exchanges, PairExamples, SentenceExamples
 from policies.seq2seq.model import LanguageModel, Seq2Seq
 from policies.vhred import settings as vhred
+from tests.policies.fitting.killed import Killed, assert_equal, goes_on, ignore, weights
 from tests.policies.seq2seq.made_up import LM_SIZES, VOCABULARY, sizes, split
 
 SIZES = sizes(dropout=0.2)
 TRAIN, VALIDATION = PairExamples(split(40, seed=1), SIZES), PairExamples(split(20, seed=2), SIZES)
 FAST = FitConfig(learning_rate=0.02, batch_size=8, max_epochs=5, patience=3, decay_epochs=2, precision="float32")
 PUBLISHED = replace(settings.he2018(), batch_size=8, learning_rate=0.1, max_epochs=4, decay_epochs=2)
-NUM_BATCHES = 5
-
-
-class Killed(Exception):
-    """Stands for the process being killed: nothing after it runs."""
 
 
 def fit(path: Path, config: FitConfig = FAST, seed: int = 1, save_every_s: float = 1e9) -> Fit[Exchanges]:
     return Fit(Seq2Seq(VOCABULARY, SIZES), TRAIN, VALIDATION, config, seed, path / "state.safetensors", save_every_s)
-
-
-def ignore(_: Epoch) -> None:
-    """For trainings whose epochs nobody watches."""
-
-
-def weights(model: nn.Module) -> dict[str, Tensor]:
-    return {name: value.clone() for name, value in model.state_dict().items()}
-
-
-def assert_equal(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
-    assert found.keys() == wanted.keys()
-    assert [name for name in wanted if not torch.equal(found[name], wanted[name])] == []
-
-
-def figures(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{name: value for name, value in row.items() if name != "seconds"} for row in history]
 
 
 def test_a_sequence_to_sequence_model_learns_what_a_reply_takes_from_its_source(tmp_path: Path) -> None:
@@ -108,41 +87,13 @@ def test_a_training_that_goes_on_begins_with_the_loss_of_the_weights_that_are_th
 
 @pytest.mark.parametrize("config", [FAST, PUBLISHED], ids=["fast", "published"])
 def test_a_training_killed_after_any_epoch_goes_on_as_if_it_had_not_been(tmp_path: Path, config: FitConfig) -> None:
-    def killed_after(number: int) -> Callable[[Epoch], None]:
-        def on_epoch(epoch: Epoch) -> None:
-            if epoch.number == number:
-                raise Killed
-
-        return on_epoch
-
-    whole = fit(tmp_path / "whole", config)
-    wanted = whole.run(ignore)
-    for number in range(1, len(whole.history) + 1):
-        with pytest.raises(Killed):
-            fit(tmp_path / "killed", config).run(killed_after(number))
-    resumed = fit(tmp_path / "killed", config)
-    assert_equal(weights(resumed.run(ignore)), weights(wanted))
-    assert figures(resumed.history) == figures(whole.history)
+    epochs = config.max_epochs
+    assert goes_on(lambda name: fit(tmp_path / name, config), epochs=range(1, epochs + 1)) == (epochs, 0)
 
 
 @pytest.mark.parametrize("epoch", [1, 3, 5])
 def test_a_training_killed_within_an_epoch_goes_on_at_the_batch_that_was_kept(tmp_path: Path, epoch: int) -> None:
-    def on_batch(number: int, done: int, total: int) -> None:
-        assert 1 <= done <= total == NUM_BATCHES
-        if (number, done) == (epoch, 4):
-            raise Killed
-
-    whole = fit(tmp_path / "whole")
-    wanted = whole.run(ignore)
-    with pytest.raises(Killed):
-        fit(tmp_path / "killed", save_every_s=0).run(ignore, on_batch)
-    resumed = fit(tmp_path / "killed")
-    assert (len(resumed.history), resumed.batches_done) == (epoch - 1, 3)
-    seen: list[tuple[int, int]] = []
-    model = resumed.run(ignore, lambda number, done, total: seen.append((number, done)))
-    assert seen[:3] == [(epoch, 4), (epoch, 5), (epoch + 1, 1)][: len(seen)]
-    assert_equal(weights(model), weights(wanted))
-    assert figures(resumed.history) == figures(whole.history)
+    assert goes_on(lambda name: fit(tmp_path / name, save_every_s=0), batch=(epoch, 4)) == (epoch - 1, 3)
 
 
 def test_a_finished_training_says_so_at_once(tmp_path: Path) -> None:

@@ -20,16 +20,12 @@ from envs.pairs.tokens import tokenise
 from envs.pairs.turns import Utterance
 from envs.pairs.vocabulary import PairVocabulary
 from policies.matching.checkpoints import build
-from policies.matching.fit import MatcherEpoch, MatcherFit, evaluate
-from policies.matching.matcher import Matcher
+from policies.matching.fit import MatcherFit, evaluate
 from policies.matching.settings import MatcherFitConfig, dam_small, mrfn_small, smn_small
+from tests.policies.fitting.killed import Killed, goes_on, ignore, weights
 from tests.policies.matching.made_up import SIZES, VOCABULARY, pairs
 
 FAST = MatcherFitConfig(learning_rate=0.01, batch_size=8, max_epochs=3, patience=3)
-
-
-class Killed(Exception):
-    """Stands for the process being killed: nothing after it runs."""
 
 
 def group(key: str, context: tuple[Utterance, ...], candidates: Sequence[Utterance], num_right: int = 1) -> CandidateGroup:
@@ -58,14 +54,6 @@ def helpdesk(first: int, last: int, candidates: int, most: int = 10_000) -> list
 def fit(path: Path, kind: str = "smn", config: MatcherFitConfig = FAST, save_every_s: float = 1e9) -> MatcherFit:
     model = build(VOCABULARY, SIZES[kind])
     return MatcherFit(model, made_up(20), made_up(9, 1), config, 1, path / "state.safetensors", save_every_s)
-
-
-def ignore(_: MatcherEpoch) -> None:
-    """For trainings whose epochs nobody watches."""
-
-
-def learned(model: Matcher) -> dict[str, torch.Tensor]:
-    return {name: value.clone() for name, value in model.state_dict().items()}
 
 
 @pytest.mark.parametrize(
@@ -120,22 +108,7 @@ def test_what_begins_an_epoch_is_told_how_much_of_it_is_made(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("kind", SIZES)
 def test_a_killed_training_goes_on_exactly(kind: str, tmp_path: Path) -> None:
-    whole = fit(tmp_path / "whole", kind)
-    wanted = learned(whole.run(ignore))
-    (tmp_path / "killed").mkdir()
-
-    def kill(epoch: int, done: int, total: int) -> None:
-        if (epoch, done) == (2, 3):
-            raise Killed
-
-    with pytest.raises(Killed):
-        fit(tmp_path / "killed", kind, save_every_s=0).run(ignore, kill)
-    resumed = fit(tmp_path / "killed", kind)
-    assert resumed.batches_done == 2
-    found = learned(resumed.run(ignore))
-    assert [name for name in wanted if not torch.equal(found[name], wanted[name])] == []
-    rows = [[{k: v for k, v in row.items() if k != "seconds"} for row in each.history] for each in (whole, resumed)]
-    assert rows[0] == rows[1]
+    assert goes_on(lambda name: fit(tmp_path / name, kind, save_every_s=0), batch=(2, 3)) == (1, 2)
 
 
 @pytest.mark.parametrize("kind", SIZES)
@@ -170,11 +143,11 @@ def test_a_batch_holds_about_as_many_pairs_as_asked_for(tmp_path: Path) -> None:
 def test_which_epoch_is_kept_is_the_recipe_s(keep: Literal["best", "last"], tmp_path: Path) -> None:
     training = fit(tmp_path, config=replace(FAST, learning_rate=0.5, keep=keep))
     after: list[dict[str, torch.Tensor]] = []
-    training.run(lambda _: after.append(learned(training.model)))
+    training.run(lambda _: after.append(weights(training.model)))
     best = [row["best"] for row in training.history]
     assert best[-1] is False
     wanted = after[-1 if keep == "last" else len(best) - 1 - best[::-1].index(True)]
-    assert all(torch.equal(value, wanted[name]) for name, value in learned(training.model).items())
+    assert all(torch.equal(value, wanted[name]) for name, value in weights(training.model).items())
 
 
 def test_the_rate_falls_by_steps(tmp_path: Path) -> None:

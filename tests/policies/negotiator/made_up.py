@@ -17,6 +17,7 @@ from policies.negotiator.screening import Screening
 from policies.negotiator.settings import NegotiatorSizes
 from policies.negotiator.speaker import NegotiatorAgent
 from tests.envs.negotiation.agents import VOCABULARY
+from tests.policies.large_weights import with_large_weights
 
 TINY = NegotiatorSizes(
     embed_word=8, embed_context=4, hidden_context=5, hidden_language=6, hidden_attention=7, hidden_selection=9
@@ -85,11 +86,7 @@ def _said(rng: np.random.Generator, num_turns: int) -> np.ndarray:
 
 def negotiator(seed: int = 0, sizes: NegotiatorSizes = TINY) -> Negotiator:
     """A network of random weights, in evaluation mode; they are large, biases too, so that every word read tells."""
-    model = Negotiator(VOCABULARY, sizes)
-    generator = torch.Generator().manual_seed(seed)
-    for parameter in model.parameters():
-        parameter.data.uniform_(-1.5, 1.5, generator=generator)
-    return model.eval()
+    return with_large_weights(Negotiator(VOCABULARY, sizes), seed)
 
 
 def deal(size: int, seed: int = 0, rules: Rules = SHORT) -> NegotiationGame:

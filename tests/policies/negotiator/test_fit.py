@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from envs.core.errors import CheckpointError, ConfigError
+from envs.core.errors import ConfigError
 from policies.negotiator.batches import by_length, make_batch
 from policies.negotiator.evaluation import evaluate
 from policies.negotiator.fit import NegotiatorEpoch, NegotiatorFit
 from policies.negotiator.model import Negotiator, word_nll
 from policies.negotiator.settings import NegotiatorFitConfig
+from tests.policies.fitting.killed import assert_equal, goes_on, ignore, weights
 from tests.policies.negotiator.made_up import TINY, VOCABULARY, MadeUp, dialogues
 
 TRAIN, VALIDATION = dialogues(40, seed=1), dialogues(20, seed=2)
@@ -41,29 +42,12 @@ class Recorded(MadeUp):
         return super().tokens(index)
 
 
-class Killed(Exception):
-    """Stands for the process being killed: nothing after it runs."""
-
-
 def fit(path: Path, config: NegotiatorFitConfig = FAST, seed: int = 1) -> NegotiatorFit:
     return NegotiatorFit(Negotiator(VOCABULARY, config.sizes), TRAIN, VALIDATION, config, seed, path / "state.safetensors")
 
 
-def ignore(_: NegotiatorEpoch) -> None:
-    """For trainings whose epochs nobody watches."""
-
-
-def weights(model: Negotiator) -> dict[str, Tensor]:
-    return {name: value.clone() for name, value in model.state_dict().items()}
-
-
-def assert_equal(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
-    assert found.keys() == wanted.keys()
-    assert [name for name in wanted if not torch.equal(found[name], wanted[name])] == []
-
-
-def figures(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{name: value for name, value in row.items() if name != "seconds"} for row in history]
+def opened(folder: Path, config: NegotiatorFitConfig, name: str) -> NegotiatorFit:
+    return fit(folder / name, config)
 
 
 def test_it_learns(tmp_path: Path) -> None:
@@ -84,13 +68,6 @@ def test_one_seed_one_model(tmp_path: Path) -> None:
     assert not torch.equal(first.decoder.weight, other.decoder.weight)
 
 
-def test_torchs_own_generator_is_left_alone(tmp_path: Path) -> None:
-    training = fit(tmp_path, replace(FAST, max_epochs=1))
-    before = torch.random.get_rng_state()
-    training.run(ignore)
-    assert torch.equal(torch.random.get_rng_state(), before)
-
-
 def test_each_epoch_has_an_order_of_its_own_that_the_seed_names(tmp_path: Path) -> None:
     orders = []
     for number, seed in enumerate((1, 1, 2)):
@@ -106,59 +83,15 @@ def test_each_epoch_has_an_order_of_its_own_that_the_seed_names(tmp_path: Path) 
     assert orders[0][0] != orders[2][0]
 
 
-def killed_after(number: int) -> Callable[[NegotiatorEpoch], None]:
-    def on_epoch(epoch: NegotiatorEpoch) -> None:
-        if epoch.number == number:
-            raise Killed
-
-    return on_epoch
-
-
-@pytest.mark.parametrize("after", range(1, NUM_FAST_EPOCHS + 1))
-def test_a_killed_training_goes_on_as_if_it_had_not_been(tmp_path: Path, after: int) -> None:
-    whole = fit(tmp_path / "whole")
-    wanted = whole.run(ignore)
-    assert len(whole.history) == NUM_FAST_EPOCHS
-    with pytest.raises(Killed):
-        fit(tmp_path / "killed").run(killed_after(after))
-    resumed = fit(tmp_path / "killed")
-    assert len(resumed.history) == after
-    epochs: list[NegotiatorEpoch] = []
-    assert_equal(weights(resumed.run(epochs.append)), weights(wanted))
-    assert [epoch.number for epoch in epochs] == list(range(after + 1, NUM_FAST_EPOCHS + 1))
-    assert figures(resumed.history) == figures(whole.history)
-
-
-def test_a_training_by_the_released_recipe_goes_on_alike(tmp_path: Path) -> None:
+def test_a_killed_training_goes_on_as_if_it_had_not_been(tmp_path: Path) -> None:
+    for after in range(1, NUM_FAST_EPOCHS + 1):
+        assert goes_on(partial(opened, tmp_path / str(after), FAST), epochs=[after]) == (after, 0)
     # Momentum is a state of the optimiser, and is there at the full rate alone.
-    wanted = fit(tmp_path / "whole", RELEASED).run(ignore)
-    for number in range(1, 5):
-        with pytest.raises(Killed):
-            fit(tmp_path / "killed", RELEASED).run(killed_after(number))
-    assert_equal(weights(fit(tmp_path / "killed", RELEASED).run(ignore)), weights(wanted))
+    assert goes_on(partial(opened, tmp_path / "released", RELEASED), epochs=range(1, 5)) == (4, 0)
 
 
 def test_a_training_killed_within_an_epoch_makes_it_again(tmp_path: Path) -> None:
-    def on_batch(epoch: int, done: int, total: int) -> None:
-        assert 1 <= done <= total == 5
-        if (epoch, done) == (2, 3):
-            raise Killed
-
-    wanted = fit(tmp_path / "whole").run(ignore)
-    with pytest.raises(Killed):
-        fit(tmp_path / "killed").run(ignore, on_batch)
-    resumed = fit(tmp_path / "killed")
-    assert len(resumed.history) == 1
-    assert_equal(weights(resumed.run(ignore)), weights(wanted))
-
-
-def test_a_finished_training_says_so_at_once(tmp_path: Path) -> None:
-    wanted = fit(tmp_path).run(ignore)
-    again = fit(tmp_path)
-    epochs: list[NegotiatorEpoch] = []
-    assert_equal(weights(again.run(epochs.append)), weights(wanted))
-    assert epochs == []
-    assert len(again.history) == NUM_FAST_EPOCHS
+    assert goes_on(partial(opened, tmp_path, FAST), batch=(2, 3)) == (1, 0)
 
 
 def test_the_released_recipe_anneals_twice_without_momentum(tmp_path: Path) -> None:
@@ -230,12 +163,6 @@ def test_a_training_that_diverges_stops_and_says_what_to_lower(tmp_path: Path) -
     training = fit(tmp_path, replace(FAST, optimiser="sgd", learning_rate=1e6, clip=1e6))
     with pytest.raises(ConfigError, match=r"diverged(.|\n)*epoch 1(.|\n)*learning_rate"):
         training.run(ignore)
-
-
-def test_a_damaged_state_is_named(tmp_path: Path) -> None:
-    (tmp_path / "state.safetensors").write_bytes(b"not a state")
-    with pytest.raises(CheckpointError, match=r"training state is damaged(.|\n)*state.safetensors(.|\n)*delete it"):
-        fit(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 
 from envs.pairs.compiled import PairSplit, Ragged
 from envs.pairs.vocabulary import SPECIALS, PairVocabulary
 from policies.pointer_generator.model import PointerGenerator
 from policies.pointer_generator.settings import PointerSizes
+from tests.policies.large_weights import with_large_weights
 
 VOCABULARY = PairVocabulary((*SPECIALS, *(f"w{number}" for number in range(10))))
 FIRST, KNOWN = len(SPECIALS), len(VOCABULARY)
@@ -35,9 +35,6 @@ def copies(size: int, seed: int = 0) -> PairSplit:
 
 def network(seed: int = 0, covers: bool = False, vocabulary: PairVocabulary = VOCABULARY) -> PointerGenerator:
     """A network of large random weights, in evaluation mode, so that every word read tells."""
-    model = PointerGenerator(vocabulary, SIZES)
-    generator = torch.Generator().manual_seed(seed)
-    for parameter in model.parameters():
-        parameter.data.uniform_(-1.5, 1.5, generator=generator)
+    model = with_large_weights(PointerGenerator(vocabulary, SIZES), seed)
     model.cover(covers)
-    return model.eval()
+    return model

@@ -15,22 +15,15 @@ from policies.pointer_generator.batches import RewriteExamples
 from policies.pointer_generator.fit import PointerFit
 from policies.pointer_generator.model import PointerGenerator
 from policies.pointer_generator.settings import PointerFitConfig, PointerSizes
+from tests.policies.fitting.killed import goes_on, ignore
 from tests.policies.pointer_generator.made_up import SIZES, VOCABULARY, copies
 
 TRAIN, VALIDATION = RewriteExamples(copies(40, seed=1), SIZES), RewriteExamples(copies(20, seed=2), SIZES)
 CONFIG = PointerFitConfig(learning_rate=0.02, batch_size=8, max_epochs=4, patience=2, decay_epochs=2, precision="float32")
 
 
-class Killed(Exception):
-    """Stands for the process being killed."""
-
-
 def fit(path: Path, config: PointerFitConfig = CONFIG, sizes: PointerSizes = SIZES) -> PointerFit:
     return PointerFit(PointerGenerator(VOCABULARY, sizes), TRAIN, VALIDATION, config, 1, path)
-
-
-def ignore(_: Epoch) -> None:
-    """For trainings whose epochs nobody watches."""
 
 
 def test_it_learns_to_copy_words_that_it_does_not_know(tmp_path: Path) -> None:
@@ -55,16 +48,7 @@ def test_coverage_belongs_to_the_last_phase(tmp_path: Path, weight: float, phase
 @pytest.mark.parametrize("epochs", [1, 3])
 def test_a_killed_training_goes_on_exactly(tmp_path: Path, epochs: int, adagrad: float) -> None:
     config = replace(CONFIG, adagrad=adagrad)
-    whole = fit(tmp_path / "whole", config).run(ignore).state_dict()
-
-    def stop(epoch: Epoch) -> None:
-        if epoch.number == epochs:
-            raise Killed
-
-    with pytest.raises(Killed):
-        fit(tmp_path / "killed", config).run(stop)
-    again = fit(tmp_path / "killed", config).run(ignore).state_dict()
-    assert [name for name in whole if not torch.equal(whole[name], again[name])] == []
+    assert goes_on(lambda name: fit(tmp_path / name, config), epochs=[epochs]) == (epochs, 0)
 
 
 def test_the_published_recipe_is_the_published_one(tmp_path: Path) -> None:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 import numpy as np
-import torch
 from torch import nn
 
 from envs.pairs.compiled import PairSplit, Ragged
 from envs.pairs.vocabulary import SPECIALS, PairVocabulary
 from policies.seq2seq.model import LanguageModel, Seq2Seq
 from policies.seq2seq.settings import Attention, LanguageModelSizes, Seq2SeqSizes
+from tests.policies.large_weights import with_large_weights
 
 VOCABULARY = PairVocabulary((*SPECIALS, *(f"w{number}" for number in range(25))))
 FIRST = len(SPECIALS)
@@ -42,16 +42,9 @@ def split(size: int, seed: int = 0) -> PairSplit:
 
 def seq2seq(attention: Attention = "general", seed: int = 0) -> Seq2Seq:
     """A network of large random weights, in evaluation mode, so that every word read tells."""
-    return _random(Seq2Seq(VOCABULARY, sizes(attention)), seed)
+    return with_large_weights(Seq2Seq(VOCABULARY, sizes(attention)), seed)
 
 
 def language_model(seed: int = 0) -> LanguageModel:
     """Another one."""
-    return _random(LanguageModel(VOCABULARY, LM_SIZES), seed)
-
-
-def _random(model: ModelT, seed: int) -> ModelT:
-    generator = torch.Generator().manual_seed(seed)
-    for parameter in model.parameters():
-        parameter.data.uniform_(-1.5, 1.5, generator=generator)
-    return model.eval()
+    return with_large_weights(LanguageModel(VOCABULARY, LM_SIZES), seed)

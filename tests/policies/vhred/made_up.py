@@ -13,6 +13,7 @@ from envs.pairs.vocabulary import SPECIALS, PairVocabulary
 from policies.vhred.batches import Context, DialogueExamples, context_ids
 from policies.vhred.model import VHRED
 from policies.vhred.settings import VhredAttention, VhredSizes
+from tests.policies.large_weights import with_large_weights
 
 VOCABULARY = PairVocabulary((*SPECIALS, *(f"w{number}" for number in range(25))))
 ATTENTIONS: tuple[VhredAttention, ...] = ("words", "turns")
@@ -61,8 +62,4 @@ def contexts(size: int, seed: int = 0, of: VhredSizes = SIZES) -> list[Context]:
 
 def vhred(seed: int = 0, dtype: torch.dtype = torch.float32, **changes: Any) -> VHRED:
     """A network of large random weights, in evaluation mode, so that every word read tells."""
-    model = VHRED(VOCABULARY, sizes(**changes)).to(dtype)
-    generator = torch.Generator().manual_seed(seed)
-    for parameter in model.parameters():
-        parameter.data.uniform_(-1, 1, generator=generator)
-    return model.eval()
+    return with_large_weights(VHRED(VOCABULARY, sizes(**changes)).to(dtype), seed, most=1.0)

@@ -21,19 +21,12 @@ from policies.vhred.evaluation import divergences
 from policies.vhred.model import VHRED
 from policies.vhred.responder import VhredResponder
 from policies.vhred.settings import VhredAttention
+from tests.policies.fitting.killed import goes_on, ignore
 from tests.policies.vhred.made_up import ATTENTIONS, VOCABULARY, examples, sizes
 
 CONFIG = FitConfig(learning_rate=0.02, batch_size=8, max_epochs=4, patience=3, decay_epochs=1, precision="float32")
 CONTEXTS: list[Turns] = [((("w1", "w2"),), ((word, "w3"),)) for word in ("w4", "w5", "w6", "w7")]
 REPLIES: list[Turn] = [(("w8", "w9"),), (("w10",), ("w11",)), (("w12", "w13", "w14"),), (("w15",),)]
-
-
-class Killed(Exception):
-    """Stands for the process being killed: nothing after it runs."""
-
-
-def ignore(_: Epoch) -> None:
-    """For trainings whose epochs nobody watches."""
 
 
 def overfitted(folder: Path, contexts: list[Turns], **changes: Any) -> tuple[VHRED, DialogueExamples]:
@@ -73,22 +66,10 @@ def test_a_training_killed_within_an_epoch_goes_on_as_if_it_had_not_been(tmp_pat
     of = sizes(dropout=0.2, word_drop=0.2, anneal_steps=12)
     train, validation = examples(40, seed=1, of=of), examples(10, seed=2, of=of)
 
-    def fit(path: Path) -> Fit[DialogueBatch]:
-        return Fit(VHRED(VOCABULARY, of), train, validation, CONFIG, 1, path / "state", save_every_s=0)
+    def fit(name: str) -> Fit[DialogueBatch]:
+        return Fit(VHRED(VOCABULARY, of), train, validation, CONFIG, 1, tmp_path / name, save_every_s=0)
 
-    def on_batch(number: int, done: int, total: int) -> None:
-        assert total == 5
-        if (number, done) == (epoch, 4):
-            raise Killed
-
-    wanted = fit(tmp_path / "whole").run(ignore).state_dict()
-    with pytest.raises(Killed):
-        fit(tmp_path / "killed").run(ignore, on_batch)
-    resumed = fit(tmp_path / "killed")
-    assert (len(resumed.history), resumed.batches_done) == (epoch - 1, 3)
-    assert int(resumed.model.state_dict()["steps"]) > 0
-    found = resumed.run(ignore).state_dict()
-    assert [name for name in wanted if not torch.equal(found[name], wanted[name])] == []
+    assert goes_on(fit, batch=(epoch, 4)) == (epoch - 1, 3)
 
 
 def test_one_epoch_is_one_epoch(tmp_path: Path) -> None:

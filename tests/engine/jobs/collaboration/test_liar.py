@@ -27,7 +27,7 @@ from envs.friends.compiled import load_friends
 from envs.friends.lies import FEATURES, LieRules, LyingHearing
 from policies.choosing_settings import ChoiceLearning, ChoiceSizes
 from policies.liar import LIAR, Liar, liar_choice, load_liar, new_liar, save_liar
-from tests.engine.jobs.made_up import Notes, rows
+from tests.engine.jobs.made_up import Notes, assert_equal_weights, interrupt, rows
 
 ASKED = TrainLiarConfig(
     scenarios=12,
@@ -103,20 +103,13 @@ def test_a_liar_goes_on_exactly_where_it_was_and_is_heard_elsewhere(tmp_path: Pa
     assert [event["number"] for event in events if event["kind"] == UPDATE] == [1, 2, 3, 4]
     assert [len(event["harm_random"]) for event in events if event["kind"] == MEASURED] == [12]
 
-    class Interrupted(Notes):
-        def advance(self, done: float, note: str = "") -> None:
-            if done == 3:
-                raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        TRAIN_LIAR.run(ASKED, parts, Interrupted())
+    interrupt(TRAIN_LIAR, ASKED, parts, done=3)
     notes = Notes()
     TRAIN_LIAR.run(ASKED, parts, notes)
     assert "resumed after update 2" in notes.said
-    first, second = (load_liar(path)[0].state_dict() for path in (whole, parts))
-    assert all(torch.equal(value, second[name]) for name, value in first.items())
+    assert_equal_weights(parts, whole)
     begun = new_liar(ChoiceSizes(), ASKED.seed).state_dict()
-    assert not all(torch.equal(value, begun[name]) for name, value in first.items())
+    assert not all(torch.equal(value, begun[name]) for name, value in load_liar(whole)[0].state_dict().items())
     assert RunFolder.load(parts).metrics() == result.metrics
 
     heard = replace(demo(), strategies=f"liar:{whole}", scenarios=6)

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from engine.jobs.collaboration.campaign import FriendsCampaign, HardenFriendsConfig, hardening_fit
-from engine.jobs.collaboration.minmax import MINMAX_FRIENDS, OUTCOME, ROUNDS, demo
+from engine.jobs.collaboration.liar import RATE
+from engine.jobs.collaboration.minmax import MINMAX_FRIENDS, demo
+from engine.jobs.hardening import OUTCOME, ROUNDS
 from engine.jobs.job import Silent
 from engine.jobs.rounds import rounds_of
 from engine.metrics.collaboration.hardening import CAMPAIGN, ROUND_METRICS, harmed
@@ -21,7 +23,7 @@ from policies.choosing_settings import ChoiceLearning
 from policies.dynonet.checkpoints import DYNONET
 from policies.dynonet.settings import DynoNetSizes
 from policies.stored import WEIGHTS
-from tests.engine.jobs.made_up import Notes
+from tests.engine.jobs.made_up import Notes, interrupt
 from tests.engine.report.negotiation.dialogues import page_of
 
 CONFIG = replace(
@@ -34,7 +36,10 @@ CONFIG = replace(
 )
 
 
-def test_stages_name_each_other_and_controls_train_as_long_as_the_result() -> None:
+def test_stages_name_each_other_and_controls_train_as_long_as_the_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     campaign = FriendsCampaign(replace(CONFIG, model="runs/given", rounds=2), Path("runs/c"))
     assert not campaign.begin()
     stages = campaign.round(2)
@@ -42,7 +47,9 @@ def test_stages_name_each_other_and_controls_train_as_long_as_the_result() -> No
     model, liar = (config for _, config in stages.values())
     assert (model.start, model.against) == ("runs/c/01-model", "none,liar:runs/c/00-liar,liar:runs/c/01-liar")
     assert (liar.model, liar.seed) == ("runs/c/02-model", campaign.round(0)["00-liar"][1].seed)
-    last = campaign.last(2, 0.4)
+    with RunFolder.open(campaign.path / campaign.liar(0), CONFIG, job="train-liar") as first:
+        first.write_summary({}, {RATE: 0.4})
+    last = campaign.last(2)
     assert list(last) == ["start-liar", "result-liar", "control-model", "control-liar", "random-model", "random-liar"]
     assert {last[name][1].seed for name in last if name.endswith("liar")} == {1}
     assert liar.seed != 1, "other scenarios than those that choose the round"
@@ -50,7 +57,7 @@ def test_stages_name_each_other_and_controls_train_as_long_as_the_result() -> No
         control = last[f"{name}-model"][1]
         assert (control.start, control.against, control.fit.max_epochs) == ("runs/given", against, 2)
     assert last["random-model"][1].lies == replace(CONFIG.game, rate=0.4)
-    assert list(FriendsCampaign(replace(CONFIG, control=False), Path("x")).last(0, 0.4)) == ["start-liar"]
+    assert list(FriendsCampaign(replace(CONFIG, control=False), Path("x")).last(0)) == ["start-liar"]
     with pytest.raises(OutOfRangeError, match="keep"):
         HardenFriendsConfig(hardening=replace(hardening_fit(), keep="best"))
 
@@ -59,14 +66,7 @@ def test_stages_name_each_other_and_controls_train_as_long_as_the_result() -> No
 def test_a_campaign_measures_start_controls_and_result(tmp_path: Path, ray_session: object) -> None:
     path = tmp_path / "run"
 
-    class Interrupted(Notes):
-        def say(self, text: str) -> None:
-            super().say(text)
-            if text.endswith("control-model"):
-                raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        MINMAX_FRIENDS.run(CONFIG, path, Interrupted())
+    interrupt(MINMAX_FRIENDS, CONFIG, path, r"stage \d of \d: control-model")
     assert RunFolder.load(path).summary() is None
     result = MINMAX_FRIENDS.run(CONFIG, path, Notes())
     run = RunFolder.load(path)

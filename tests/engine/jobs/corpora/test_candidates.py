@@ -18,12 +18,6 @@ from tests.envs.candidates.made_up import ROWS
 from tests.envs.pairs.made_up import write_lines
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PARLEY_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("PARLEY_DATA", raising=False)
-
-
 @pytest.fixture
 def own(tmp_path: Path) -> str:
     write_lines(tmp_path / "own" / "train.txt", "1\thello\tyes", "1\thello\tof course", "1\tso\tno", "0\tso\twhat ?")

@@ -22,9 +22,7 @@ FILES = contents()
 
 
 @pytest.fixture(autouse=True)
-def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PARLEY_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("PARLEY_DATA", raising=False)
+def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "*")
 
 

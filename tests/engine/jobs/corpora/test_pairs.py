@@ -19,12 +19,6 @@ from envs.pairs.corpora import pair_corpora
 from envs.pairs.sources import PairSource
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PARLEY_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("PARLEY_DATA", raising=False)
-
-
 @pytest.fixture
 def own(tmp_path: Path) -> str:
     folder = tmp_path / "own"

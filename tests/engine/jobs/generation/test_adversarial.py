@@ -20,7 +20,7 @@ from engine.store.run_folder import RunFolder
 from envs.core.errors import ConfigError, DataError, RunError
 from policies.judges.judge import CONTROLS
 from tests.engine.jobs.generation.judging import NUM, asked, own, replies, written
-from tests.engine.jobs.made_up import Notes, rows
+from tests.engine.jobs.made_up import Notes, interrupt, rows
 
 run = EVALUATE_ADVERSARIAL.run
 
@@ -85,15 +85,8 @@ def test_two_workers_write_the_rows_of_none(tmp_path: Path, ray_session: RaySess
 
 
 def test_an_interrupted_run_goes_on_where_it_was_and_only_with_the_same_files(tmp_path: Path) -> None:
-    class Impatient(Notes):
-        def advance(self, done: float, note: str = "") -> None:
-            super().advance(done, note)
-            if done >= 60:
-                raise KeyboardInterrupt
-
     config = asked(tmp_path)
-    with pytest.raises(KeyboardInterrupt):
-        run(config, tmp_path / "run", Impatient())
+    interrupt(EVALUATE_ADVERSARIAL, config, tmp_path / "run", done=60)
     whole = run(config, tmp_path / "whole", Silent())
     notes = Notes()
     people = (tmp_path / "people.tsv").read_text()

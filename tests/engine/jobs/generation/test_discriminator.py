@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from engine.jobs.generation.discriminator import NEGATIVES, TRAIN_DISCRIMINATOR, TrainDiscriminatorConfig
 from engine.jobs.job import Silent
@@ -22,7 +21,7 @@ from policies.discriminator.checkpoints import DISCRIMINATOR, PREFIXES, load_dis
 from policies.discriminator.settings import DiscriminatorSizes
 from policies.fitting.settings import FitConfig
 from policies.seq2seq.checkpoints import load_seq2seq
-from tests.engine.jobs.made_up import Notes
+from tests.engine.jobs.made_up import Notes, assert_equal_weights
 
 FIT = FitConfig(learning_rate=0.02, batch_size=8, max_epochs=4, decay_epochs=1, precision="float32")
 
@@ -87,8 +86,7 @@ def test_it_goes_on_exactly_and_decodes_nothing_twice(
     notes = Notes()
     TRAIN_DISCRIMINATOR.run(config, tmp_path / "parts", notes)
     assert notes.stages[0][0].startswith("epoch")
-    first, second = (load_discriminator(tmp_path / name).state_dict() for name in ("whole", "parts"))
-    assert all(torch.equal(value, second[name]) for name, value in first.items())
+    assert_equal_weights(tmp_path / "parts", tmp_path / "whole")
     assert RunFolder.load(tmp_path / "whole").metrics() == RunFolder.load(tmp_path / "parts").metrics()
 
 

@@ -27,7 +27,7 @@ from policies.fitting.settings import FitConfig
 from policies.seq2seq.checkpoints import SEQ2SEQ, load_seq2seq
 from policies.seq2seq.settings import Seq2SeqSizes
 from tests.engine.jobs.generation.test_discriminator import asked as discriminator_asked
-from tests.engine.jobs.made_up import Notes
+from tests.engine.jobs.made_up import Notes, interrupt
 
 FIT = FitConfig(learning_rate=0.02, batch_size=8, max_epochs=1, decay_epochs=0, precision="float32")
 LEARNING = ReplyLearning(rounds=3, discriminator_steps=1, examples_per_step=20, generator_rate=0.02)
@@ -83,13 +83,7 @@ def test_it_leaves_the_best_generator_and_goes_on_exactly(
         assert len(set(each["rewards"]["reinforce"])) == 1, "every word earns what the reply does"
         assert each["rewards"]["regs-mc"][-1] == each["rewards"]["reinforce"][-1], "the last one too"
 
-    class Interrupted(Notes):
-        def advance(self, done: float, note: str = "") -> None:
-            if done == 5:
-                raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        MINMAX_REPLIES.run(config, parts, Interrupted())
+    interrupt(MINMAX_REPLIES, config, parts, done=5)
     notes = Notes()
     MINMAX_REPLIES.run(config, parts, notes)
     assert "resumed after update 4" in notes.said

@@ -9,17 +9,15 @@ from typing import Any
 import torch
 
 from engine.jobs.perturb.config import EngineSettings, RobustnessConfig
-from engine.jobs.perturb.worker import Asking, RobustnessWorker
+from engine.jobs.perturb.worker import Asking
 from engine.perturb.settings import PerturbSettings
-from engine.runtime.sharding import Shard
 from envs.pairs.compiled import load_pairs
 from envs.pairs.contexts import with_eot
-from envs.pairs.turns import Example
 from envs.pairs.vocabulary import PairVocabulary
 from policies.seq2seq.checkpoints import save_model
 from policies.seq2seq.model import Seq2Seq
 from policies.seq2seq.settings import Seq2SeqSizes
-from tests.engine.jobs.made_up import die_once
+from tests.engine.jobs.made_up import DiesOnce
 
 SWAP, ANTONYM = "random-swap", "antonym"
 BUILT_IN = PerturbSettings(lexicon="built-in")
@@ -56,19 +54,6 @@ def evaluation(model: str, **changes: Any) -> RobustnessConfig:
     return RobustnessConfig(model=model, **{**settings, **changes})
 
 
-class DiesOnce(RobustnessWorker):
-    """Is killed, as if from outside, when it has worked off the first shard; a mark says that this has happened."""
-
-    def __init__(self, mark: Path, *args: Any) -> None:
-        super().__init__(*args)
-        self.mark = mark
-
-    def run(self, shard: Shard[Example]) -> list[dict[str, Any]]:
-        rows = super().run(shard)
-        die_once(self.mark, shard.name)
-        return rows
-
-
 @dataclass(frozen=True)
 class Dying(Asking):
     """An evaluation whose worker dies once."""
@@ -76,4 +61,4 @@ class Dying(Asking):
     mark: Path
 
     def worker(self) -> DiesOnce:
-        return DiesOnce(self.mark, self)
+        return DiesOnce(self.mark, super().worker())

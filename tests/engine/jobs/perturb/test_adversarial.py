@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from engine.jobs.job import Silent
 from engine.jobs.perturb import adversarial
@@ -24,7 +23,7 @@ from envs.pairs.turns import Example, Utterance
 from policies.fitting.settings import FitConfig
 from policies.seq2seq.checkpoints import load_seq2seq
 from policies.seq2seq.settings import Seq2SeqSizes
-from tests.engine.jobs.made_up import Notes
+from tests.engine.jobs.made_up import Notes, assert_equal_weights, interrupt
 
 run = TRAIN_ADVERSARIAL.run
 
@@ -205,22 +204,14 @@ def test_the_control_learns_as_many_steps_from_contexts_as_they_are(tmp_path: Pa
 
 
 def test_an_interrupted_training_resumes_to_the_same_weights(tmp_path: Path, base: Path, own: dict[Expectation, str]) -> None:
-    class Stop(Notes):
-        def say(self, text: str) -> None:
-            super().say(text)
-            if text.startswith("epoch  2"):
-                raise KeyboardInterrupt
-
     config = asked(base, ",".join(own.values()))
     whole = run(config, tmp_path / "whole", Silent())
-    with pytest.raises(KeyboardInterrupt):
-        run(config, tmp_path / "stopped", Stop())
+    interrupt(TRAIN_ADVERSARIAL, config, tmp_path / "stopped", "epoch  2")
     notes = Notes()
     resumed = run(config, tmp_path / "stopped", notes)
     assert "resumed after epoch 2, batch 0" in notes.said
     assert resumed.metrics == whole.metrics
-    found, wanted = (load_seq2seq(tmp_path / name).state_dict() for name in ("stopped", "whole"))
-    assert [name for name in wanted if not torch.equal(found[name], wanted[name])] == []
+    assert_equal_weights(tmp_path / "stopped", tmp_path / "whole")
     again = Notes()
     assert run(config, tmp_path / "whole", again).metrics == whole.metrics
     assert again.said == [f"{tmp_path / 'whole'} is finished: nothing is left to do"]

@@ -22,10 +22,9 @@ from envs.core.errors import CheckpointError, ConfigError
 from envs.pairs.vocabulary import PairVocabulary
 from policies.fitting.settings import FitConfig
 from policies.reranking_settings import RerankingSettings
-from policies.seq2seq.checkpoints import load_seq2seq
 from policies.vhred.checkpoints import save_model as save_vhred
 from policies.vhred.model import VHRED
-from tests.engine.jobs.made_up import Notes
+from tests.engine.jobs.made_up import Notes, assert_equal_weights, interrupt
 from tests.engine.jobs.perturb.robust import save_responder
 from tests.policies.vhred.made_up import SIZES
 
@@ -73,25 +72,16 @@ def test_without_a_reward_it_is_the_control_that_learns_by_likelihood(tmp_path: 
     first = run(asked(model, RerankingSettings(weight=0)), tmp_path / "run", Silent())
     plain = TrainAdversarialConfig(model=model, strategies="none", limit=48, fit=FIT)
     TRAIN_ADVERSARIAL.run(plain, tmp_path / "plain", Silent())
-    found, wanted = (load_seq2seq(tmp_path / name).state_dict() for name in ("run", "plain"))
-    assert all(torch.equal(found[name], wanted[name]) for name in wanted), "bit by bit"
+    assert_equal_weights(tmp_path / "run", tmp_path / "plain")
     assert first.metrics["test_nll"].value < first.metrics[f"test_nll{BEFORE}"].value
 
 
 def test_a_killed_training_goes_on_to_the_same_weights(tmp_path: Path, model: str) -> None:
-    class Stop(Notes):
-        def say(self, text: str) -> None:
-            super().say(text)
-            if text.startswith("epoch  1"):
-                raise KeyboardInterrupt
-
     config = asked(model, RerankingSettings(weight=0.2, baseline="mean", warm_up=4))
     whole = run(config, tmp_path / "whole", Silent())
-    with pytest.raises(KeyboardInterrupt):
-        run(config, tmp_path / "stopped", Stop())
+    interrupt(TRAIN_RERANKING, config, tmp_path / "stopped", "epoch  1")
     assert run(config, tmp_path / "stopped", Silent()).metrics == whole.metrics
-    found, wanted = (load_seq2seq(tmp_path / name).state_dict() for name in ("stopped", "whole"))
-    assert all(torch.equal(found[name], wanted[name]) for name in wanted)
+    assert_equal_weights(tmp_path / "stopped", tmp_path / "whole")
     assert [event["number"] for event in epochs(tmp_path / "stopped")] == [0, 1, 2]
 
 

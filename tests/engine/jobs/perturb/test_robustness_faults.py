@@ -21,7 +21,7 @@ from engine.runtime.sharding import Shard
 from envs.core.errors import RunError
 from envs.pairs.turns import Example
 from envs.pairs.vocabulary import PairVocabulary
-from tests.engine.jobs.made_up import Notes, rows
+from tests.engine.jobs.made_up import Notes, interrupt, rows
 from tests.engine.jobs.perturb.robust import (
     OWN,
     SWAP,
@@ -31,19 +31,6 @@ from tests.engine.jobs.perturb.robust import (
 )
 
 run = EVALUATE_ROBUSTNESS.run
-
-
-def interrupt(config: RobustnessConfig, path: Path, done: int) -> None:
-    """Begins a run and breaks it off once so many examples are done."""
-
-    class Impatient(Notes):
-        def advance(self, done_now: float, note: str = "") -> None:
-            super().advance(done_now, note)
-            if done_now >= done:
-                raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run(config, path, Impatient())
 
 
 @pytest.mark.ray
@@ -58,7 +45,7 @@ def test_a_killed_worker_costs_nothing(
 
 
 def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path, asked: RobustnessConfig) -> None:
-    interrupt(asked, tmp_path / "run", 4)
+    interrupt(EVALUATE_ROBUSTNESS, asked, tmp_path / "run", done=4)
     saved = rows(tmp_path / "run")
     assert len(saved) == 4
     notes = Notes()
@@ -106,7 +93,7 @@ def test_other_weights_under_the_same_name_are_an_error(tmp_path: Path, vocabula
     model = save_responder(tmp_path / "model", vocabulary)
     trained = save_responder(tmp_path / "trained", vocabulary, seed=1, role="adversarial", strategies=[SWAP])
     asked = evaluation(model, trained=trained)
-    interrupt(asked, tmp_path / "run", 4)
+    interrupt(EVALUATE_ROBUSTNESS, asked, tmp_path / "run", done=4)
     run(asked, tmp_path / "whole", Silent())
     save_responder(Path(trained), vocabulary, seed=2, role="adversarial", strategies=[SWAP])
     for name in ("run", "whole"):
@@ -122,7 +109,7 @@ def test_other_weights_under_the_same_name_are_an_error(tmp_path: Path, vocabula
 def test_a_changed_file_of_a_model_of_ones_own_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(OWN)
     asked = evaluation(f"{tmp_path / 'mine.py'}:Parrot", corpus="helpdesk")
-    interrupt(asked, tmp_path / "run", 4)
+    interrupt(EVALUATE_ROBUSTNESS, asked, tmp_path / "run", done=4)
     (tmp_path / "mine.py").write_text(OWN.replace("context[-1]", "context[0]"))
     with pytest.raises(RunError, match="a model has other weights"):
         run(asked, tmp_path / "run", Silent())

@@ -35,6 +35,7 @@ from policies.responders import load_responder
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 pytest.importorskip("peft", reason="the extra lora is not installed")
 
+from tests.engine.jobs.made_up import interrupt
 from tests.policies.small_gpt2 import EOS, read_gpt2, said, save_gpt2, write_pairs
 from tests.policies.small_gpt2 import TRIGGERS as TRIGGERS_FOUND
 
@@ -134,15 +135,8 @@ def test_a_hardened_model_no_longer_says_the_targets_and_is_a_model_again(
 
 def test_an_interrupted_run_goes_on_to_the_same_weights(tmp_path: Path, folder: Path, search: Path, corpus: Path) -> None:
     config = asked(folder, search, corpus, method="lora")
-
-    class Interrupted(Silent):
-        def say(self, text: str) -> None:
-            if text.startswith("epoch  2"):
-                raise KeyboardInterrupt
-
     TRAIN_HARDENED.run(config, tmp_path / "whole", Silent())
-    with pytest.raises(KeyboardInterrupt):
-        TRAIN_HARDENED.run(config, tmp_path / "cut", Interrupted())
+    interrupt(TRAIN_HARDENED, config, tmp_path / "cut", "epoch  2")
     TRAIN_HARDENED.run(config, tmp_path / "cut", Silent())
     first, second = (
         read_gpt2(tmp_path / name)[1].state_dict() for name in ("whole", "cut")

@@ -6,7 +6,6 @@ import math
 from pathlib import Path
 
 import pytest
-import torch
 
 from engine.jobs.job import Silent
 from engine.jobs.responders import paraphraser
@@ -22,7 +21,7 @@ from envs.pairs.turns import parse_turns
 from policies.pointer_generator.checkpoints import load_pointer_generator
 from policies.pointer_generator.decoding import paraphrases
 from policies.pointer_generator.settings import BeamConfig, PointerFitConfig, PointerSizes
-from tests.engine.jobs.made_up import Notes
+from tests.engine.jobs.made_up import Notes, assert_equal_weights, interrupt
 
 FIT = PointerFitConfig(learning_rate=0.02, batch_size=8, max_epochs=3, decay_epochs=1)
 
@@ -51,20 +50,12 @@ def test_it_leaves_a_network_and_its_figures(tmp_path: Path, corpus: str) -> Non
 
 
 def test_a_run_resumes_to_the_same_weights_and_a_finished_one_says_so(tmp_path: Path, corpus: str) -> None:
-    class Stopped(Notes):
-        def say(self, text: str) -> None:
-            super().say(text)
-            if text.startswith("epoch  2"):
-                raise KeyboardInterrupt
-
     TRAIN_PARAPHRASER.run(asked(corpus), tmp_path / "whole", Silent())
-    with pytest.raises(KeyboardInterrupt):
-        TRAIN_PARAPHRASER.run(asked(corpus), tmp_path / "stopped", Stopped())
+    interrupt(TRAIN_PARAPHRASER, asked(corpus), tmp_path / "stopped", "epoch  2")
     notes = Notes()
     TRAIN_PARAPHRASER.run(asked(corpus), tmp_path / "stopped", notes)
     assert notes.said[0] == "resumed after epoch 2, batch 0"
-    found, wanted = (load_pointer_generator(tmp_path / name).state_dict() for name in ("stopped", "whole"))
-    assert [name for name in wanted if not torch.equal(found[name], wanted[name])] == []
+    assert_equal_weights(tmp_path / "stopped", tmp_path / "whole")
     again = Notes()
     TRAIN_PARAPHRASER.run(asked(corpus), tmp_path / "stopped", again)
     assert again.said == [f"{tmp_path / 'stopped'} is finished: nothing is left to do"]

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from engine.jobs.job import Silent
 from engine.jobs.responders import seq2seq
@@ -37,7 +36,7 @@ from policies.seq2seq.decoding import greedy
 from policies.seq2seq.responder import Seq2SeqResponder
 from policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
 from policies.seq2seq.stacked import build_seq2seq
-from tests.engine.jobs.made_up import SLOWLY, Notes, kill_when, start_parley
+from tests.engine.jobs.made_up import SLOWLY, Notes, assert_equal_weights, kill_when, start_parley
 
 FIT = FitConfig(learning_rate=0.02, batch_size=8, max_epochs=3, decay_epochs=1)
 WORDS = ("red", "green", "blue", "grey", "brown")
@@ -212,8 +211,7 @@ def test_a_killed_training_resumes_to_the_same_weights(tmp_path: Path, corpus: s
     notes = Notes()
     TRAIN_SEQ2SEQ.run(config, tmp_path / "killed", notes)
     assert notes.said[0].startswith("resumed after epoch ")
-    found, wanted = (load_seq2seq(tmp_path / name).state_dict() for name in ("killed", "whole"))
-    assert [name for name in wanted if not torch.equal(found[name], wanted[name])] == []
+    assert_equal_weights(tmp_path / "killed", tmp_path / "whole")
 
 
 def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, corpus: str) -> None:

@@ -8,14 +8,12 @@ from typing import Any
 
 import torch
 
-from engine.jobs.retrieval.attack_worker import RankAttackWorker, RankingAttacks
+from engine.jobs.retrieval.attack_worker import RankingAttacks
 from engine.jobs.retrieval.config import RankingAttackConfig, RankingConfig
-from engine.jobs.retrieval.groups import RankedGroup
-from engine.jobs.retrieval.worker import Ranking, RankingWorker
-from engine.runtime.sharding import Shard
+from engine.jobs.retrieval.worker import Ranking
 from policies.matching.checkpoints import FORMATS, build
 from policies.matching.settings import SmnSizes
-from tests.engine.jobs.made_up import die_once
+from tests.engine.jobs.made_up import DiesOnce
 from tests.engine.jobs.perturb.robust import words_of_the_desk
 
 OWN = """
@@ -113,18 +111,6 @@ def attacks(model: str = "tfidf", **changes: Any) -> RankingAttackConfig:
     """Attacks in ten contexts, four a shard, without any data."""
     settings: dict[str, Any] = {"limit": 10, "shard_size": 4, "budget": 30, "method": "greedy"}
     return RankingAttackConfig(model=model, **{**settings, **changes})
-
-
-class DiesOnce:
-    """A worker that is killed, as if from outside, when it has worked off the first shard; a mark says that this happened."""
-
-    def __init__(self, mark: Path, worker: RankingWorker | RankAttackWorker) -> None:
-        self.mark, self.worker = mark, worker
-
-    def run(self, shard: Shard[RankedGroup]) -> list[dict[str, Any]]:
-        rows = self.worker.run(shard)
-        die_once(self.mark, shard.name)
-        return rows
 
 
 @dataclass(frozen=True)

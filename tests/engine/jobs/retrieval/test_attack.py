@@ -28,7 +28,7 @@ from envs.candidates.groups import CandidateGroup
 from envs.core.errors import ConfigError, DataError
 from policies.rankers import load_ranker
 from tests.engine.cli.test_next import understood
-from tests.engine.jobs.made_up import Notes, rows
+from tests.engine.jobs.made_up import Notes, interrupt, rows
 from tests.engine.jobs.retrieval.rankings import DyingAttacks, attacks, own, save_matcher
 
 run = ATTACK_RANKING.run
@@ -226,14 +226,7 @@ def test_two_workers_of_which_one_is_killed_write_the_rows_of_none(
 
 
 def test_an_interrupted_run_goes_on_where_it_was_and_shards_do_not_matter(tmp_path: Path) -> None:
-    class Impatient(Notes):
-        def advance(self, done: float, note: str = "") -> None:
-            super().advance(done, note)
-            if done >= 4:
-                raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run(attacks(), tmp_path / "run", Impatient())
+    interrupt(ATTACK_RANKING, attacks(), tmp_path / "run", done=4)
     assert len(rows(tmp_path / "run")) == 4
     notes = Notes()
     run(attacks(), tmp_path / "run", notes)

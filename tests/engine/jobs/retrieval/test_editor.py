@@ -30,7 +30,7 @@ from envs.candidates.options import CandidateOptions
 from envs.core.errors import CheckpointError, ConfigError
 from policies.choosing_settings import ChoiceLearning, ChoiceSizes
 from policies.editor import FORMAT, new_editor
-from tests.engine.jobs.made_up import Notes
+from tests.engine.jobs.made_up import Notes, assert_equal_weights, interrupt
 from tests.engine.retrieval.fakes import Toy
 
 pytestmark = pytest.mark.ray
@@ -92,18 +92,11 @@ def test_it_goes_on_exactly_where_it_was(
     config, whole, parts = asked(corpus), tmp_path / "whole", tmp_path / "parts"
     TRAIN_EDITOR.run(config, whole, Silent())
 
-    class Interrupted(Notes):
-        def advance(self, done: float, note: str = "") -> None:
-            if done == 3:
-                raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        TRAIN_EDITOR.run(config, parts, Interrupted())
+    interrupt(TRAIN_EDITOR, config, parts, done=3)
     notes = Notes()
     TRAIN_EDITOR.run(config, parts, notes)
     assert "resumed after update 2" in notes.said
-    first, second = (FORMAT.load(path).state_dict() for path in (whole, parts))
-    assert all(torch.equal(value, second[name]) for name, value in first.items())
+    assert_equal_weights(parts, whole)
     assert RunFolder.load(whole).metrics() == RunFolder.load(parts).metrics()
 
 

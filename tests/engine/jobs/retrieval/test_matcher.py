@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from engine.jobs.job import Silent
 from engine.jobs.retrieval import matcher_config
@@ -26,7 +25,7 @@ from policies.matching.checkpoints import FORMATS
 from policies.matching.ranker import load_matcher
 from policies.matching.settings import DamSizes, MatcherFitConfig, MrfnSizes, SmnSizes
 from policies.rankers import load_ranker
-from tests.engine.jobs.made_up import Notes, kill_when, start_parley
+from tests.engine.jobs.made_up import Notes, assert_equal_weights, interrupt, kill_when, start_parley
 
 run = TRAIN_MATCHER.run
 
@@ -59,15 +58,6 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
 def asked(corpus: str, **changes: Any) -> TrainMatcherConfig:
     settings: dict[str, Any] = {"corpus": corpus, "candidates": OPTIONS, "fit": FIT, "lexicon": "built-in", **SIZES}
     return TrainMatcherConfig(**{**settings, **changes})
-
-
-def weights(path: Path) -> dict[str, torch.Tensor]:
-    return load_matcher(path).model.state_dict()
-
-
-def assert_equal_weights(found: Path, wanted: Path) -> None:
-    first, second = weights(found), weights(wanted)
-    assert [name for name in second if not torch.equal(first[name], second[name])] == []
 
 
 @pytest.fixture(scope="module")
@@ -228,16 +218,9 @@ def test_a_small_share_changes_few_contexts(tmp_path: Path, corpus: str, base: P
 
 
 def test_an_interrupted_training_against_rules_goes_on_exactly(tmp_path: Path, corpus: str, base: Path) -> None:
-    class Stop(Notes):
-        def say(self, text: str) -> None:
-            super().say(text)
-            if text.startswith("epoch  2"):
-                raise KeyboardInterrupt
-
     config = asked(corpus, start=str(base), against="iiw,rlw-1")
     whole = run(config, tmp_path / "whole", Silent())
-    with pytest.raises(KeyboardInterrupt):
-        run(config, tmp_path / "stopped", Stop())
+    interrupt(TRAIN_MATCHER, config, tmp_path / "stopped", "epoch  2")
     assert run(config, tmp_path / "stopped", Silent()).metrics == whole.metrics
     assert_equal_weights(tmp_path / "stopped", tmp_path / "whole")
 
@@ -279,15 +262,8 @@ def test_training_against_the_search_attacks_the_model_as_it_is_at_each_epoch(
 def test_a_training_against_the_search_goes_on_exactly(
     where: str, tmp_path: Path, searched: tuple[TrainMatcherConfig, Path]
 ) -> None:
-    class Stop(Notes):
-        def stage(self, title: str, total: int, unit: str) -> None:
-            super().stage(title, total, unit)
-            if title.startswith(where):
-                raise KeyboardInterrupt
-
     config, whole = searched
-    with pytest.raises(KeyboardInterrupt):
-        run(config, tmp_path / "stopped", Stop())
+    interrupt(TRAIN_MATCHER, config, tmp_path / "stopped", where)
     notes = Notes()
     resumed = run(config, tmp_path / "stopped", notes)
     assert resumed.metrics == RunFolder.load(whole).metrics()

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from engine.jobs.hardening import OUTCOME, ROUNDS, START
 from engine.jobs.job import Silent
-from engine.jobs.retrieval.campaign import START, HardenRankingConfig, RankingCampaign
-from engine.jobs.retrieval.minmax import MINMAX_RANKING, OUTCOME, ROUNDS
+from engine.jobs.retrieval.campaign import HardenRankingConfig, RankingCampaign
+from engine.jobs.retrieval.minmax import MINMAX_RANKING
 from engine.jobs.rounds import rounds_of
 from engine.metrics.retrieval.campaign import CAMPAIGN, FIRST, GAIN, HELD, ROUND_METRICS, UnderAttack, lost
 from engine.metrics.retrieval.searched import REACHED_REASON
@@ -24,7 +25,7 @@ from envs.core.errors import CheckpointError
 from policies.choosing_settings import ChoiceLearning
 from policies.matching.settings import MatcherFitConfig, SmnSizes
 from policies.stored import WEIGHTS, read_header
-from tests.engine.jobs.made_up import Notes
+from tests.engine.jobs.made_up import Notes, interrupt
 from tests.engine.report.negotiation.dialogues import page_of
 
 NOUNS = ("disk", "cable", "screen", "mouse", "printer", "battery", "router")
@@ -59,14 +60,7 @@ def campaign(config: HardenRankingConfig, tmp_path_factory: pytest.TempPathFacto
     """A campaign that was interrupted before its last stages."""
     path = tmp_path_factory.mktemp("minmax") / "run"
 
-    class Interrupted(Notes):
-        def say(self, text: str) -> None:
-            super().say(text)
-            if text.endswith("control-ranker"):
-                raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        MINMAX_RANKING.run(config, path, Interrupted())
+    interrupt(MINMAX_RANKING, config, path, r"stage \d of \d: control-ranker")
     assert RunFolder.load(path).summary() is None
     notes = Notes()
     MINMAX_RANKING.run(config, path, notes)
@@ -151,7 +145,7 @@ def test_rounds_are_chosen_on_the_validation_split_and_measured_on_the_test_spli
     assert [config.seed for _, config in fresh] == [CONFIG.seed] * 3
     assert third["03-editor"][1].seed == plan.round(1)["01-editor"][1].seed != CONFIG.seed
     assert (last["control-ranker"][1].fit.max_epochs, at_start["control-ranker"][1].fit.max_epochs) == (6, 3)
-    assert last["result-editor"][1].model == plan.ranker(2)
+    assert last["result-editor"][1].model == plan.model(2)
 
 
 def test_what_attacks_leave_counts_contexts_that_were_lost_before_it() -> None:

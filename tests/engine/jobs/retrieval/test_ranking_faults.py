@@ -12,30 +12,16 @@ import pytest
 
 from engine.jobs.job import Silent
 from engine.jobs.retrieval import ranking as job
-from engine.jobs.retrieval.config import RankingConfig
 from engine.jobs.retrieval.groups import RankedGroup
 from engine.jobs.retrieval.ranking import EVALUATE_RANKING
 from engine.jobs.retrieval.worker import RankingWorker
 from engine.runtime.session import RaySession
 from engine.runtime.sharding import Shard
 from envs.core.errors import RunError
-from tests.engine.jobs.made_up import Notes, rows
+from tests.engine.jobs.made_up import Notes, interrupt, rows
 from tests.engine.jobs.retrieval.rankings import OWN, Dying, asked, own
 
 run = EVALUATE_RANKING.run
-
-
-def interrupt(config: RankingConfig, path: Path, done: int) -> None:
-    """Begins a run and breaks it off once so many contexts are done."""
-
-    class Impatient(Notes):
-        def advance(self, done_now: float, note: str = "") -> None:
-            super().advance(done_now, note)
-            if done_now >= done:
-                raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run(config, path, Impatient())
 
 
 @pytest.mark.ray
@@ -52,7 +38,7 @@ def test_two_workers_of_which_one_is_killed_write_the_rows_of_none(
 
 
 def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
-    interrupt(asked(), tmp_path / "run", 4)
+    interrupt(EVALUATE_RANKING, asked(), tmp_path / "run", done=4)
     assert len(rows(tmp_path / "run")) == 4
     notes = Notes()
     run(asked(), tmp_path / "run", notes)
@@ -94,7 +80,7 @@ def test_another_configuration_in_the_same_folder_is_an_error(tmp_path: Path) ->
 def test_a_changed_file_of_ones_own_is_an_error(tmp_path: Path, changes: dict[str, str]) -> None:
     path = own(tmp_path)
     config = replace(asked(), **{name: value.replace("MINE", path) for name, value in changes.items()})
-    interrupt(config, tmp_path / "run", 4)
+    interrupt(EVALUATE_RANKING, config, tmp_path / "run", done=4)
     Path(path).write_text(f"{OWN}\n# another\n")
     with pytest.raises(RunError, match="a model has other weights"):
         run(config, tmp_path / "run", Silent())

@@ -1,0 +1,65 @@
+"""Gymnasium environments whose episodes are shown as text."""
+
+from __future__ import annotations
+
+import sys
+from abc import abstractmethod
+from typing import Any, ClassVar, TypeVar
+
+import gymnasium
+
+from envs.core.errors import ConfigError, ScenarioError
+from envs.core.registry import nearest
+
+ObservedT = TypeVar("ObservedT")
+ActionT = TypeVar("ActionT")
+
+
+class TextRenderedEnv(gymnasium.Env[ObservedT, ActionT]):
+    """An environment that shows its episode as text; `_game` is the episode, None before the first one.
+
+    Args:
+        render_mode: `"ansi"` returns text from `render()`; `"human"` writes it to standard error whenever `_show` is called.
+
+    Raises:
+        ConfigError: there is no such mode.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {  # type: ignore[misc]  # Gymnasium declares it as an instance variable
+        "render_modes": ["ansi", "human"],
+        "render_fps": 1,
+    }
+    _game: Any
+
+    def __init__(self, render_mode: str | None) -> None:
+        modes = self.metadata["render_modes"]
+        if render_mode not in (None, *modes):
+            what, where = f"unknown render mode{nearest(str(render_mode), modes)}", type(self).__name__
+            raise ConfigError(what, where=where, got=repr(render_mode), fix=f"one of {', '.join(modes)}")
+        self.render_mode = render_mode
+
+    @abstractmethod
+    def _text(self) -> str:
+        """The episode so far."""
+
+    def render(self) -> str | None:  # type: ignore[override]  # one of the two types that Gymnasium allows
+        """The episode so far as text: returned in mode `"ansi"`, written to standard error in mode `"human"`.
+
+        Raises:
+            ScenarioError: there has been no episode yet.
+        """
+        if self._game is None:
+            where = f"render of {type(self).__name__}"
+            raise ScenarioError("there is nothing to render yet", where=where, fix="call reset() first")
+        if self.render_mode is None:
+            gymnasium.logger.warn('render() needs a render mode: gymnasium.make(..., render_mode="ansi")')
+            return None
+        text = self._text()
+        if self.render_mode == "ansi":
+            return text
+        sys.stderr.write(text + "\n\n")
+        return None
+
+    def _show(self) -> None:
+        if self.render_mode == "human":
+            self.render()
