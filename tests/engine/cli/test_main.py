@@ -51,10 +51,10 @@ def test_the_help_of_a_verb_says_what_each_flag_is(parley: Parley, verb: Verb) -
         return
     shown = re.sub("[─│╭╮╰╯]", " ", outcome.out.partition("examples:")[0])
     # A flag, its value, and at least two words of what it is, on its own line or the next.
-    entries = re.split(r"\n\s+(?=--?[a-z])", shown)[1:]
+    entries = [" ".join(entry.split()) for entry in re.split(r"\n\s+(?=--?[a-z])", shown)[1:]]
     assert len(entries) >= 2
     for entry in entries:
-        flag, _, text = " ".join(entry.split()).partition(" ")
+        flag, _, text = entry.partition(" ")
         assert len(re.findall(r"[a-z]{2,}", text)) >= 2, f"{flag} is not explained"
     if verb in JOBS:
         job = find("-".join(verb.words)).load()
