@@ -32,7 +32,7 @@ REPAIR = "Answer with one whole number from 0 to 100 and nothing else."
 """What is asked where the first answer is no such number."""
 UNRATED = -1.0
 """Score of a reply that was not rated."""
-_NUMBER = re.compile(r"\W*(\d{1,3})\W*")
+_NUMBER = re.compile(r"[\s\"'`*]*(\d{1,3})[\s\"'`*.]*")
 _DECODING = ChatDecoding(max_tokens=16)
 
 

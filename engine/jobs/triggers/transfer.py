@@ -22,7 +22,7 @@ from engine.jobs.triggers.verification import verdict_columns
 from engine.metrics.rows import finished
 from engine.metrics.tables import TextTable
 from engine.metrics.triggers.hits import VERIFIED
-from engine.metrics.triggers.transfer import describe_transfer, transfer_metrics, transfer_table
+from engine.metrics.triggers.transfer import NO_INPUT, describe_transfer, transfer_metrics, transfer_table
 from engine.runtime.record import Counts, Rows
 from engine.runtime.sharding import Shard
 from engine.store.layout import SUMMARY
@@ -59,6 +59,17 @@ class TriggerTransferConfig(ShardedConfig):
     """When a reply is a success; by target: as the search has it."""
     chat: ChatAsking = field(default_factory=ChatAsking)
     """How the models, and one that judges, are loaded or asked."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for option, labels, named in (
+            ("--model", self.model_names, self.model),
+            ("--searches", self.run_names, self.searches),
+        ):
+            wanted = [name for name in named.split(",") if name.strip()]
+            if len(labels) < len(wanted) or NO_INPUT in labels:
+                fix = "name each once, and give folders or files names of their own"
+                raise ConfigError("lines of the matrix would be called alike", where=option, got=named, fix=fix)
 
     @property
     def model_names(self) -> dict[str, str]:

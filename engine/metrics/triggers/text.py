@@ -22,7 +22,8 @@ TEXT_METRICS: dict[str, Metric] = {
 }
 _LINES = {VERIFIED: "evolved", RANDOM: "random", EMPTY: "no input"}
 _NOTE = (
-    "Share of targets of which the model's greedy reply is a success. Random: the first random input. Brackets: 95 % intervals."
+    "Share of targets of which the model's greedy reply is a success. Evolved: the best of all inputs that were tried; random: "
+    "the first random one alone, so that many tries are part of what evolving gains. Brackets: 95 % intervals."
 )
 
 

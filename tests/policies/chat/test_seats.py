@@ -117,7 +117,7 @@ def test_a_server_rates_replies_is_asked_once_more_and_remembers(tmp_path: Path,
         if "tidy" in question and not repaired:
             return Said(completion("Rating: 80, I think"))
         assert "- hello there\n- who?" in question
-        return Said(completion(" 101 " if "much" in question else "80." if repaired else "7"))
+        return Said(completion(" -5 " if "much" in question else "80." if repaired else "7"))
 
     context = (("hello", "there"), ("who", "?"))
     candidates = [("a", "fool"), ("tidy",), (), ("mumble",), ("a", "fool"), ("too", "much")]

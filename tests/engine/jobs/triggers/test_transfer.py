@@ -123,3 +123,17 @@ def test_what_cannot_be_typed_is_refused(tmp_path: Path, searched: Path) -> None
     with pytest.raises(RunError):
         run(replace(config, searches=str(tmp_path / "none")), tmp_path / "run", Silent())
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"model": "hf:a/x,hf:b/x,hf:c/x-1"},
+        {"model": "hf:a", "searches": "runs/no input"},
+        {"model": "hf:a", "searches": "one/run,two/run,three/run-1"},
+    ],
+)
+def test_no_two_lines_of_the_matrix_are_called_alike(named: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match="called alike"):
+        TriggerTransferConfig(**named)  # type: ignore[arg-type]  # names of settings
+    TriggerTransferConfig(model="hf:a/x,hf:b/x", searches="one/run,two/run")
