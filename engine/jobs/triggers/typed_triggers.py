@@ -30,7 +30,7 @@ class TypedTrigger:
 
     Args:
         key: names it among those of its source.
-        source: the run that it was found in, or what it is a control of.
+        source: the run that it was found in, apart for prompts that no search saw, or what it is a control of.
         prompt: the request; None without one.
         target: what a model is to say.
         slots: what stands in each slot.
@@ -74,7 +74,7 @@ def typed_triggers(runs: Mapping[str, str], wanted: Wanted) -> dict[str, list[Ty
     for label, name in runs.items():
         for trigger in _triggers(label, name, wanted):
             found.setdefault(trigger.source, []).append(trigger)
-    if not any(label in found for label in runs):
+    if not found:
         fix = "search longer, or take every input: --found all"
         raise DataError("there is no trigger to type", where=", ".join(runs.values()), got=f"--found {wanted}", fix=fix)
     return found
@@ -110,7 +110,8 @@ def _triggers(label: str, name: str, wanted: Wanted) -> Iterator[TypedTrigger]:
     # The random input behind the same prompts, so that the two lines can be compared.
     random = (row for row in finished(rows) if row["kind"] == RANDOM)
     for source, kept in ((label, best), *((f"{label}, random", row) for row in islice(random, 1))):
-        yield from (typed(source, pair["key"], pair, kept["typed"]) for pair in pairs)
+        for pair in pairs:
+            yield typed(source if pair["searched"] else f"{source}, held out", pair["key"], pair, kept["typed"])
 
 
 def _is_wanted(entry: Row, hit: bool, wanted: Wanted) -> bool:

@@ -30,7 +30,6 @@ from tests.policies.byte_pairs import byte_model
 
 run = SEARCH_TRANSFER.run
 SHORT = SuccessSettings(tokens=8)
-LINES = ("found", "found, random", NO_INPUT)
 PARROT = """
 from pathlib import Path
 
@@ -89,8 +88,9 @@ def test_a_random_input_stands_behind_the_same_prompts_as_what_was_found(
     tmp_path: Path, searched: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def pairs(verified: Sequence[bool]) -> list[dict[str, Any]]:
-        about = {"target": "hello", "hit": False, "searched": True}
-        return [about | {"key": str(n), "prompt": f"say {n}", "verified": ok} for n, ok in enumerate(verified)]
+        about = {"target": "hello", "hit": False}
+        each = [{"key": str(n), "prompt": f"say {n}", "searched": n < 3, "verified": ok} for n, ok in enumerate(verified)]
+        return [about | pair for pair in each]
 
     own = {"status": "ok", "loss": 1.0}
     found = own | {"item_key": "found-0", "kind": "found", "typed": ["x"], "pairs": pairs([True, False, True, True])}
@@ -105,10 +105,17 @@ def test_a_random_input_stands_behind_the_same_prompts_as_what_was_found(
     monkeypatch.setattr(typed_triggers.RunFolder, "load", lambda path: Universal())
     config = TriggerTransferConfig(searches=str(searched / "found"), model=f"{searched}/parrot.py:parrot", limit=2)
     items = SEARCH_TRANSFER.prepare(config, tmp_path / "run", Silent()).items.values()
-    prompts = {source: {item.trigger.prompt for item in items if item.trigger.source == source} for source in LINES}
-    assert prompts["found"] == prompts["found, random"] == prompts[NO_INPUT]
-    assert len(prompts["found"]) == 2
-    assert "say 1" not in prompts["found"]
+    prompts: dict[str, set[str | None]] = {}
+    for item in items:
+        prompts.setdefault(item.trigger.source, set()).add(item.trigger.prompt)
+    searched_for, held_out = {"say 0", "say 2"}, {"say 3"}
+    assert prompts == {
+        "found": searched_for,
+        "found, held out": held_out,
+        "found, random": searched_for,
+        "found, random, held out": held_out,
+        NO_INPUT: searched_for | held_out,
+    }
 
 
 def test_what_cannot_be_typed_is_refused(tmp_path: Path, searched: Path) -> None:
