@@ -128,7 +128,7 @@ def mrfn() -> TrainMatcherConfig:
 def demo() -> TrainMatcherConfig:
     """A tiny SMN for the built-in help desk, in seconds."""
     sizes = replace(settings.smn_small(), embed=32, gru=32)
-    fit = replace(settings.small_fit(), batch_size=128, learning_rate=5e-3, max_epochs=2)
+    fit = replace(settings.small_fit(), batch_size=128, learning_rate=5e-3, max_epochs=2, precision="float32")
     return replace(smn(), smn=sizes, fit=fit)
 
 
