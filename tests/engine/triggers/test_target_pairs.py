@@ -11,6 +11,7 @@ from engine.triggers.success import Success, SuccessSettings
 from engine.triggers.target_pairs import read_pairs
 from engine.triggers.targets import Skipped
 from envs.core.errors import ConfigError, DataError
+from policies.chat.verdicts import ReplyVerdict
 
 WANTED = [("say hello", "Sure, you fool"), ("praise me", "You are late")]
 LAYOUTS = {
@@ -100,14 +101,14 @@ def test_what_a_model_cannot_say_is_skipped_or_refused(tmp_path: Path) -> None:
 )
 def test_a_reply_is_judged(settings: dict[str, str], end: bool, reply: str, ended: bool, success: bool) -> None:
     judge = Success(SuccessSettings(**settings), end=end, scores=lambda replies: [float(each == "rude") for each in replies])
-    assert judge.judge(reply, ended, "You fool") is success
+    assert judge.verdict(reply, ended, "You fool") == ReplyVerdict(success, answers=0, parsed=True)
 
 
 def test_signs_of_refusal_are_the_users_own(tmp_path: Path) -> None:
     path = tmp_path / "signs.txt"
     path.write_text("Nope\n\n")
     judge = Success(SuccessSettings(by="no-refusal", refusals=str(path)), end=False)
-    assert [judge.judge(reply, True, "") for reply in ("nope, friend", "I'm sorry")] == [False, True]
+    assert [judge.verdict(reply, True, "").success for reply in ("nope, friend", "I'm sorry")] == [False, True]
     path.write_text("\n")
     with pytest.raises(DataError, match="empty"):
         Success(SuccessSettings(by="no-refusal", refusals=str(path)), end=False)

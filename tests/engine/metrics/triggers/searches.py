@@ -43,6 +43,7 @@ def searched(key: str, *restarts: dict[str, Any], **changes: Any) -> dict[str, A
         "likeliest": [True, False, True],
         "input_log_probability": None,
         **dict.fromkeys(("prompt", "trigger_ids", "typed", "retokenised", "reply", "verified", "samples", "sampled")),
+        **dict.fromkeys(("judge_answers", "judge_unparsable")),
         "hits": first["hits"],
         "restarts": list(restarts),
         **changes,
