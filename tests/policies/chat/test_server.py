@@ -61,8 +61,9 @@ def test_each_chat_is_sent_as_the_protocol_says_and_gets_its_own_answer() -> Non
 
 
 def test_no_more_is_asked_at_once_than_is_allowed() -> None:
-    with serving(lambda number, body: Said(completion("x"), slow_s=0.05)) as server:
-        load_chat_model(server.name, dataclasses.replace(QUICK, concurrency=3)).answer(chats(12), decoding=GREEDY)
+    # Long enough for three threads to start on a busy machine.
+    with serving(lambda number, body: Said(completion("x"), slow_s=0.5)) as server:
+        load_chat_model(server.name, dataclasses.replace(QUICK, concurrency=3)).answer(chats(6), decoding=GREEDY)
     assert server.most_at_once == 3
 
 
