@@ -100,7 +100,9 @@ class UniversalScorer:
     def __init__(self, victim: UniversalVictim, objective: TriggerObjective, input_model: InputModel | None = None) -> None:
         self.victim, self.objective = victim, objective
         kind = CausalScorer if is_causal(victim.victims[0]) else PlainScorer
-        self.parts: list[PlainScorer] = [kind(part, objective, input_model) for part in victim.victims]  # type: ignore[arg-type]
+        # All victims of a universal one are of one model, and so of one kind.
+        parts = [kind(part, objective, input_model) for part in victim.victims]  # type: ignore[arg-type]  # as its first is
+        self.parts: list[PlainScorer] = parts
 
     def measure(self, targets: Sequence[Tensor], words_BN: Tensor) -> list[Incumbent]:
         """Measures inputs behind each prompt."""
