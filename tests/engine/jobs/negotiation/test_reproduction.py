@@ -47,10 +47,19 @@ FIRST = ["negotiator", "rl", "adversary", "adversary-rl", "plain-sv", "plain-rl"
 def asked(root: Path, **changes: Any) -> ReproductionConfig:
     """The least of everything: one update of each training, three dialogues a row, one round."""
     settings: dict[str, Any] = {
-        **{"corpus": CORPUS, "data_root": root, "seeds": 1, "dialogues": 3, "rounds": 1, "phase": 6, "perplexity_limit": 0},
+        "corpus": CORPUS,
+        "data_root": root,
+        "seeds": 1,
+        "dialogues": 3,
+        "rounds": 1,
+        "phase": 6,
+        "perplexity_limit": 0,
         "fit": replace(FIT, max_epochs=1),
         "goal": replace(RULE, reward="points", complementary=False, scenarios="selfplay"),
-        **{"attack": RULE, "defence": RULE, "search": SEARCH, "transfer": TransferSettings(sentence="hats please", turn=1)},
+        "attack": RULE,
+        "defence": RULE,
+        "search": SEARCH,
+        "transfer": TransferSettings(sentence="hats please", turn=1),
     }
     return ReproductionConfig(**settings | changes)
 
@@ -64,8 +73,9 @@ def without_seconds(tables: Mapping[str, TextTable]) -> dict[str, list[list[str]
 
 
 def summaries(path: Path) -> dict[str, int]:
-    """When each finished step was."""
-    return {file.parent.name: file.stat().st_mtime_ns for file in path.glob(f"*/{SUMMARY}")}
+    """When each finished step, and each row of a table, was; a table itself is put together anew."""
+    steps = [*path.glob(f"*/{SUMMARY}"), *path.glob(f"table-*/*/{SUMMARY}")]
+    return {str(file): file.stat().st_mtime_ns for file in steps if not file.parent.name.startswith("table-")}
 
 
 @pytest.fixture(scope="module")
