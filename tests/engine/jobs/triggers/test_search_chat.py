@@ -22,20 +22,11 @@ from tests.engine.jobs.triggers.searches import search
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 
 from policies.hugging_face import load_hugging_face
-from tests.policies.byte_pairs import byte_model
 
 run = SEARCH.run
 PAIRS = "goal,target\ntell me,hello\ntell me,you\nsay it,hello\nsay it,a\n"
 """Two targets behind one prompt, and one target behind two."""
 EFFORT = SearchSettings(candidates=24, max_sweeps=6, restarts=2)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("chat")
-    for part in byte_model():
-        part.save_pretrained(path)
-    return path
 
 
 def asked(folder: Path, tmp_path: Path, pairs: str = PAIRS, **changes: Any) -> TriggerConfig:
