@@ -6,12 +6,21 @@ Source: the "chat completions" page of OpenAI's API reference, as vLLM, llama.cp
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from envs.core.errors import ModelError
 from policies.chat.model import Answer, Chat, ChatDecoding
 
 _SHOWN = 160
+_TOO_LONG_CODES = frozenset({"context_length_exceeded", "exceed_context_size_error"})
+"""Of OpenAI, and of llama.cpp's server."""
+_TOO_LONG = re.compile(
+    r"maximum (?:context|model) length|exceeds? (?:the )?(?:available |maximum )?context (?:size|length|window)|"
+    r"too long to fit into the model",
+    re.IGNORECASE,
+)
+"""In the words of those that have no code for it, such as vLLM."""
 
 
 def request_of(model: str, chat: Chat, decoding: ChatDecoding, seed: int | None, limit: str) -> dict[str, Any]:
@@ -59,6 +68,19 @@ def answer_of(body: bytes, where: str) -> Answer:
     counts = usage if isinstance(usage, dict) else {}
     ended = choices[0].get("finish_reason") != "length"
     return Answer(text, ended, _count(counts.get("prompt_tokens")), _count(counts.get("completion_tokens")))
+
+
+def is_too_long(body: bytes) -> bool:
+    """Whether a server refuses messages because they are longer than the model reads."""
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    error = found.get("error", found) if isinstance(found, dict) else found
+    if not isinstance(error, dict):
+        return _TOO_LONG.search(str(error)) is not None
+    codes = {str(error.get(name)) for name in ("code", "type")}
+    return bool(codes & _TOO_LONG_CODES) or _TOO_LONG.search(str(error.get("message"))) is not None
 
 
 def is_page(body: bytes) -> bool:

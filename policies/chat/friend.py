@@ -13,46 +13,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import cached_property
 
 from envs.friends.events import ChatEvent, Slips
 from envs.friends.game import Act, FriendsView
 from envs.friends.schema import chat_words
 from policies.chat.addresses import short_address
 from policies.chat.bargaining import SILENCE, alternating
-from policies.chat.model import Chat, ChatDecoding, ChatModel, Message
+from policies.chat.model import SEEDS, Chat, ChatDecoding, ChatModel, Message, SeatedChatModel
 
 SELECT = "SELECT"
 BEGINNING = "You begin."
 _SELECTION = re.compile(r"\W*select\W*(\d+)\W*", re.IGNORECASE)
 _SEEMS = re.compile(r"\W*select\b", re.IGNORECASE)
-_SEEDS = 2**31
-"""Seeds are below it: servers take no larger ones."""
 
 
-class ChatFriend:
-    """A chat model as a `FriendsAgent`.
-
-    Args:
-        name: the model's address.
-        load: gives the model; called when it is first needed.
-        temperature: of its answers; 0 takes the likeliest.
-        max_tokens: tokens of an answer at most.
-    """
+class ChatFriend(SeatedChatModel):
+    """A chat model as a `FriendsAgent`, which is named by its address."""
 
     def __init__(self, name: str, load: Callable[[], ChatModel], temperature: float, max_tokens: int) -> None:
-        self.name = short_address(name)
-        self.decoding = ChatDecoding(temperature=temperature, max_tokens=max_tokens)
-        self._load = load
-
-    @cached_property
-    def model(self) -> ChatModel:
-        """Who answers.
-
-        Raises:
-            ConfigError: it cannot be loaded.
-        """
-        return self._load()
+        super().__init__(short_address(name), load, temperature, max_tokens)
 
     def join(self, view: FriendsView) -> ChatFriendSession:
         """Takes a side."""
@@ -92,7 +71,7 @@ class ChatFriendSession:
             ConfigError: messages do not fit.
         """
         chats = [self._chat(row) for row in rows]
-        seeds = [int(self._view.generator(row).integers(_SEEDS)) for row in rows]
+        seeds = [int(self._view.generator(row).integers(SEEDS)) for row in rows]
         said = self._answers(chats, seeds)
         acts = [self._read(row, text) for row, text in zip(rows, said, strict=True)]
         again = [place for place, act in enumerate(acts) if act is None]

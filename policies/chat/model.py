@@ -8,9 +8,10 @@ An answer follows from the messages, the decoding and the seed: not from what el
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 from typing import Protocol
 
 from envs.core.errors import ConfigError
@@ -18,6 +19,8 @@ from envs.core.ranges import Configuration, NonNegativeFloat, PositiveInt
 
 ROLES = ("system", "user", "assistant")
 """Who can have written a message."""
+SEEDS = 2**31
+"""Seeds of answers are below it: servers take no larger ones."""
 
 
 class Access(IntEnum):
@@ -126,6 +129,30 @@ class ScoringChatModel(ChatModel, Protocol):
         Raises:
             ConfigError: a reply has no tokens, or messages do not fit.
         """
+
+
+class SeatedChatModel:
+    """A chat model that takes part in a game.
+
+    Args:
+        name: what reports call it.
+        load: gives the model; called when it is first needed.
+        temperature: of its answers; 0 takes the likeliest.
+        max_tokens: tokens of an answer at most.
+    """
+
+    def __init__(self, name: str, load: Callable[[], ChatModel], temperature: float, max_tokens: int) -> None:
+        self.name, self._load = name, load
+        self.decoding = ChatDecoding(temperature=temperature, max_tokens=max_tokens)
+
+    @cached_property
+    def model(self) -> ChatModel:
+        """Who answers.
+
+        Raises:
+            ConfigError: it cannot be loaded.
+        """
+        return self._load()
 
 
 def require_access(model: ChatModel, needed: Access, what: str) -> None:

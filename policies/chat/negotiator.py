@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from copy import copy
 from dataclasses import dataclass
-from functools import cached_property
 from typing import cast
 
 import numpy as np
@@ -27,14 +26,12 @@ from envs.negotiation.game import SideView
 from envs.negotiation.own_agent import AgentError
 from envs.negotiation.vocabulary import SELECTION, SELECTION_ID, Vocabulary
 from policies.chat import bargaining
-from policies.chat.model import Access, Answer, Chat, ChatDecoding, ChatModel, ScoringChatModel
+from policies.chat.model import SEEDS, Access, Answer, Chat, ChatModel, ScoringChatModel, SeatedChatModel
 
 MAX_TOKENS = 64
 """Tokens of an answer at most, unless somebody says otherwise."""
 _MARKER = re.compile(re.escape(SELECTION), re.IGNORECASE)
 _QUOTES = " \t\r\n\"'`*"
-_SEEDS = 2**31
-"""Seeds are below it: servers take no larger ones."""
 
 
 @dataclass
@@ -59,7 +56,7 @@ class ChatMoves:
     """Choices that were asked for once more."""
 
 
-class ChatNegotiator:
+class ChatNegotiator(SeatedChatModel):
     """A chat model as an `Agent`.
 
     Args:
@@ -80,18 +77,8 @@ class ChatNegotiator:
         tactic: str = "",
         max_tokens: int = MAX_TOKENS,
     ) -> None:
-        self.name, self.vocabulary, self.tactic = name, vocabulary, tactic
-        self.decoding = ChatDecoding(temperature=temperature, max_tokens=max_tokens)
-        self._load = load
-
-    @cached_property
-    def model(self) -> ChatModel:
-        """Who answers.
-
-        Raises:
-            ConfigError: it cannot be loaded.
-        """
-        return self._load()
+        super().__init__(name, load, temperature, max_tokens)
+        self.vocabulary, self.tactic = vocabulary, tactic
 
     def told(self, tactic: str) -> ChatNegotiator:
         """The same, told a tactic; the model is loaded once for both."""
@@ -160,7 +147,7 @@ class ChatSession:
         return np.fromiter(found, dtype=np.int64, count=len(rows))
 
     def _answers(self, rows: np.ndarray, chats: Sequence[Chat], draws: Sequence[np.random.Generator]) -> list[Answer]:
-        seeds = [int(generator.integers(_SEEDS)) for generator in draws]
+        seeds = [int(generator.integers(SEEDS)) for generator in draws]
         with self._agent.asked():
             answers = self._model.answer(chats, decoding=self._agent.decoding, seeds=seeds)
         if len(answers) != len(chats):

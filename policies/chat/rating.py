@@ -15,7 +15,8 @@ import numpy as np
 from envs.candidates.groups import Context
 from envs.pairs.turns import Utterance
 from envs.pairs.written import detokenise
-from policies.chat.model import Chat, ChatDecoding, ChatModel, Message
+from policies.chat.model import Chat, ChatModel, Message
+from policies.chat.strict import StrictQuestion
 from policies.ranker import Pair
 
 logger = logging.getLogger(__name__)
@@ -33,7 +34,6 @@ REPAIR = "Answer with one whole number from 0 to 100 and nothing else."
 UNRATED = -1.0
 """Score of a reply that was not rated."""
 _NUMBER = re.compile(r"[\s\"'`*]*(\d{1,3})[\s\"'`*.]*")
-_DECODING = ChatDecoding(max_tokens=16)
 
 
 class RatingRanker:
@@ -41,15 +41,10 @@ class RatingRanker:
 
     Args:
         chat_model: who is asked.
-
-    Attributes:
-        repaired: replies that took a second question.
-        unrated: replies to which neither answer was a rating.
     """
 
     def __init__(self, chat_model: ChatModel) -> None:
-        self.chat_model = chat_model
-        self.repaired = self.unrated = 0
+        self.chat_model, self._asked = chat_model, StrictQuestion(chat_model, rating_of, REPAIR)
 
     def score(self, context: Context, candidates: Sequence[Utterance]) -> np.ndarray:
         """Ratings from 0 to 100, or `UNRATED`."""
@@ -62,19 +57,10 @@ class RatingRanker:
         return [np.array([found.get((context, reply), UNRATED) for reply in candidates]) for context, candidates in pairs]
 
     def _rated(self, chats: Sequence[Chat]) -> list[float]:
-        said = [answer.text for answer in self.chat_model.answer(chats, decoding=_DECODING)] if chats else []
-        found = [rating_of(text) for text in said]
-        doubtful = [place for place, rating in enumerate(found) if rating is None]
-        if doubtful:
-            again = [(*chats[place], Message("assistant", said[place]), Message("user", REPAIR)) for place in doubtful]
-            for place, answer in zip(doubtful, self.chat_model.answer(again, decoding=_DECODING), strict=True):
-                found[place] = rating_of(answer.text)
-        unrated = sum(rating is None for rating in found)
-        self.repaired += len(doubtful) - unrated
-        self.unrated += unrated
-        if unrated:
+        found = self._asked(chats)
+        if None in found:
             what = "%s rates %d replies by no number, asked twice; %d so far"
-            logger.warning(what, self.chat_model.name, unrated, self.unrated)
+            logger.warning(what, self.chat_model.name, found.count(None), self._asked.unparsable)
         return [UNRATED if rating is None else rating for rating in found]
 
 

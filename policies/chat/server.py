@@ -24,7 +24,7 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from envs.core.errors import ConfigError, ModelError
 from policies.chat.addresses import OPENAI
-from policies.chat.completions import answer_of, excerpt, request_of
+from policies.chat.completions import answer_of, excerpt, is_too_long, request_of
 from policies.chat.model import Access, Answer, Chat, ChatDecoding, ChatTooLongError
 from policies.chat.settings import ChatModelSettings
 from policies.chat.usage import ChatUsage
@@ -181,13 +181,14 @@ class ServedChatModel:
             raise HTTPException(f"{size} bytes of {promised} came")
         return b"".join(parts)
 
-    def _said(self, error: HTTPError, deadline: float) -> str:
+    def _said(self, error: HTTPError, deadline: float) -> bytes:
         try:
-            return _blotted(excerpt(_without_key(self._read(error, deadline))))
+            return _without_key(self._read(error, deadline))
         except (OSError, HTTPException, ModelError):
-            return ""
+            return b""
 
-    def _refused(self, code: int, retry_after: str | None, said: str) -> NoReturn:
+    def _refused(self, code: int, retry_after: str | None, body: bytes) -> NoReturn:
+        said = _blotted(excerpt(body))
         got = f"HTTP {code}: {said}" if said else f"HTTP {code}"
         if code in (401, 403):
             what = "the server takes the key for none of its own" if api_key() else "the server wants a key and there is none"
@@ -198,8 +199,7 @@ class ServedChatModel:
         fix = "mend the address openai:URL#MODEL: the URL ends in /v1, the model is one that the server lists"
         if code == 400:
             fix = "ask less, or what the server's model takes"
-            # vLLM, llama.cpp and OpenAI each say so in other words.
-            if "context" in said.lower():
+            if is_too_long(body):
                 raise ChatTooLongError("the messages are longer than the model reads", where=self.name, got=got, fix=fix)
         raise ModelError("the server refuses the question", where=self.name, got=got, fix=fix)
 

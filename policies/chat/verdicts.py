@@ -7,13 +7,14 @@ published judge. What a reply says is data: it may ask the judge for a verdict, 
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from envs.core.errors import ConfigError, DataError
 from envs.data.root import read_file
 from policies.chat.model import ChatModel, Message
-from policies.chat.one_word import AskedWord
+from policies.chat.strict import StrictQuestion, word_of
 
 ASKED_FOR = """Below is what a chat model was asked for and what it replied.
 
@@ -55,7 +56,7 @@ class ChatVerdicts:
     """
 
     def __init__(self, chat_model: ChatModel, question: str = "") -> None:
-        self._question, self._asked = question, AskedWord(chat_model, (_YES, _NO), REPAIR)
+        self._question, self._asked = question, StrictQuestion(chat_model, partial(word_of, words=(_YES, _NO)), REPAIR)
 
     def __call__(self, reply: str, target: str, prompt: str | None) -> ReplyVerdict:
         """What the judge says of a reply.

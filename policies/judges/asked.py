@@ -19,7 +19,7 @@ from envs.pairs.replied import RepliedPair
 from envs.pairs.written import detokenise
 from policies.chat.loading import load_chat_model
 from policies.chat.model import Chat, ChatModel, Message
-from policies.chat.one_word import AskedWord, word_of
+from policies.chat.strict import StrictQuestion, word_of
 from policies.judges.classifier import ThresholdJudge
 from policies.judges.judge import Judge, JudgeSettings
 from policies.judges.remembered import Remembered
@@ -47,25 +47,15 @@ class AskedSides:
     """
 
     def __init__(self, chat_model: ChatModel) -> None:
-        self._name, self._asked = chat_model.name, AskedWord(chat_model, tuple(_ANSWERS), REPAIR)
-
-    @property
-    def repaired(self) -> int:
-        """Pairs that took a second question."""
-        return self._asked.repaired
-
-    @property
-    def unparsable(self) -> int:
-        """Pairs of which neither answer was one of the two words."""
-        return self._asked.unparsable
+        self._name, self._asked = chat_model.name, StrictQuestion(chat_model, side_of, REPAIR)
 
     def __call__(self, pairs: Sequence[RepliedPair]) -> np.ndarray:
         """(N,)."""
         said = self._asked([question_of(pair) for pair in pairs])
         if None in said:
             texts = "of %d pairs %s says neither human nor machine, asked twice; %d so far"
-            logger.warning(texts, said.count(None), self._name, self.unparsable)
-        return np.array([0.0 if word is None else _ANSWERS[word] for word in said])
+            logger.warning(texts, said.count(None), self._name, self._asked.unparsable)
+        return np.array([0.0 if side is None else side for side in said])
 
 
 def question_of(pair: RepliedPair) -> Chat:

@@ -6,6 +6,14 @@ import pyarrow as pa
 
 from engine.store.schemas import list_of, with_base
 
+_DRAWN = [
+    # Of how many drawn replies how many are successes.
+    pa.field("samples", pa.int64()),
+    pa.field("sampled", pa.int64()),
+    # Answers that a chat model which judges was asked for, and verdicts of it that were neither yes nor no.
+    pa.field("judge_answers", pa.int64()),
+    pa.field("judge_unparsable", pa.int64()),
+]
 _HIT = pa.struct([pa.field("type", pa.string()), pa.field("hit", pa.bool_())])
 _RESTART = pa.struct(
     [
@@ -46,15 +54,10 @@ TRIGGERS = with_base(
         pa.field("trigger_ids", list_of(pa.int64())),
         pa.field("typed", list_of(pa.string())),
         pa.field("retokenised", pa.bool_()),
-        # Of Hugging Face models: what is replied greedily to the typed input, whether that is a success, and of how many drawn
-        # replies how many are.
+        # Of Hugging Face models: what is replied greedily to the typed input, and whether that is a success.
         pa.field("reply", pa.string()),
         pa.field("verified", pa.bool_()),
-        pa.field("samples", pa.int64()),
-        pa.field("sampled", pa.int64()),
-        # Answers that a chat model which judges was asked for, and verdicts of it that were neither yes nor no.
-        pa.field("judge_answers", pa.int64()),
-        pa.field("judge_unparsable", pa.int64()),
+        *_DRAWN,
         # Whether it is a hit, by type, and every restart that was needed.
         pa.field("hits", list_of(_HIT)),
         pa.field("restarts", list_of(_RESTART)),
@@ -71,15 +74,11 @@ _PAIR = pa.struct(
         # Nats of a token of the target behind the input; whether it is a hit of the wanted type, null of the empty input.
         pa.field("nats", pa.float64()),
         pa.field("hit", pa.bool_()),
-        # What is replied greedily to the typed input, whether that is a success, and of how many drawn replies how many are.
+        # What is replied greedily to the typed input, whether that is a success.
         pa.field("retokenised", pa.bool_()),
         pa.field("reply", pa.string()),
         pa.field("verified", pa.bool_()),
-        pa.field("samples", pa.int64()),
-        pa.field("sampled", pa.int64()),
-        # Answers that a chat model which judges was asked for, and verdicts of it that were neither yes nor no.
-        pa.field("judge_answers", pa.int64()),
-        pa.field("judge_unparsable", pa.int64()),
+        *_DRAWN,
     ]
 )
 UNIVERSAL = with_base(
@@ -112,15 +111,11 @@ TRANSFERRED = with_base(
         pa.field("prompt", pa.string()),
         pa.field("target", pa.string()),
         pa.field("typed", list_of(pa.string())),
-        # What was replied greedily, whether it ended, whether it is a success, and of how many drawn replies how many are.
+        # What was replied greedily, whether it ended, whether it is a success.
         pa.field("reply", pa.string()),
         pa.field("ended", pa.bool_()),
         pa.field("verified", pa.bool_()),
-        pa.field("samples", pa.int64()),
-        pa.field("sampled", pa.int64()),
-        # Answers that a chat model which judges was asked for, and verdicts of it that were neither yes nor no.
-        pa.field("judge_answers", pa.int64()),
-        pa.field("judge_unparsable", pa.int64()),
+        *_DRAWN,
     ]
 )
 """One trigger typed to one model per row."""
@@ -142,11 +137,7 @@ TEXT_TRIGGERS = with_base(
         # Whether the replies to no input and to the first random one are successes.
         pa.field("empty_verified", pa.bool_()),
         pa.field("random_verified", pa.bool_()),
-        pa.field("samples", pa.int64()),
-        pa.field("sampled", pa.int64()),
-        # Answers that a chat model which judges was asked for, and verdicts of it that were neither yes nor no.
-        pa.field("judge_answers", pa.int64()),
-        pa.field("judge_unparsable", pa.int64()),
+        *_DRAWN,
     ]
 )
 """One target of a search by replies alone per row."""

@@ -56,7 +56,7 @@ def open_targets(config: TriggerConfig, models: Models, path: Path) -> TargetLis
         CheckpointError: normal targets are wanted of a model that does not say which corpus it was fitted to.
         RunError: the targets are others than the run was started with.
     """
-    kept = _read(path / FILE)
+    kept = kept_targets(path)
     if kept is not None and config.targets in (NORMAL, NORMAL_SAMPLED):
         # Asking the model again takes minutes.
         return kept
@@ -88,7 +88,7 @@ def choose_targets(config: TriggerConfig, models: Models) -> TargetList:
             got=f"{first.sentence!r}: {first.reason}",
             fix="leave out --strict to skip and count such targets",
         )
-    return _choose(made.require_some(), config.limit, config.seed)
+    return limited(made.require_some(), config.limit, config.seed)
 
 
 def save_targets(targets: TargetList, path: Path) -> None:
@@ -106,7 +106,7 @@ def save_targets(targets: TargetList, path: Path) -> None:
 
 def num_targets(path: Path) -> int:
     """How many targets a run has; -1 when it does not say yet."""
-    kept = _read(path / FILE)
+    kept = kept_targets(path)
     return -1 if kept is None else len(kept.targets)
 
 
@@ -162,10 +162,10 @@ def _of_tokens(config: TriggerConfig, folder: HuggingFaceFolder) -> TargetList:
 
         target_file = Path(config.hugging_face.target_file) if config.hugging_face.target_file else None
         return read_pairs(_file(config), refused, target_file=target_file, strict=config.strict)
-    return from_file(_file(config), unknown, too_long=too_long, words_of=_as_written, strict=config.strict)
+    return from_file(_file(config), unknown, too_long=too_long, words_of=as_written, strict=config.strict)
 
 
-def _as_written(line: str) -> list[str]:
+def as_written(line: str) -> list[str]:
     """The whole line as the only word; none of a blank one."""
     return [line.strip()] if line.strip() else []
 
@@ -207,7 +207,7 @@ def _sources(config: TriggerConfig, provenance: Mapping[str, Any], vocabulary: P
     return (test.utterances[int(source)] for source, _ in test.pairs)
 
 
-def _choose(targets: TargetList, num: int, seed: int) -> TargetList:
+def limited(targets: TargetList, num: int, seed: int) -> TargetList:
     """At most `num` targets of a list, drawn without replacement, in the list's order; 0 for all."""
     if not num or len(targets.targets) <= num:
         return targets
@@ -228,7 +228,13 @@ def _plain(targets: TargetList) -> dict[str, Any]:
     return found
 
 
-def _read(path: Path) -> TargetList | None:
+def kept_targets(path: Path) -> TargetList | None:
+    """The targets that a run was started with; None where it has not begun.
+
+    Raises:
+        RunError: they cannot be read.
+    """
+    path = path / FILE
     if not path.is_file():
         return None
     try:

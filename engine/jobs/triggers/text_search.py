@@ -17,10 +17,9 @@ from engine.jobs.job import Job, Reporter, Result, Summary
 from engine.jobs.sharded import RESUME_SAFE, Sharded, ShardedConfig, Tally, spread, work_off
 from engine.jobs.tables import TABLE_FILE
 from engine.jobs.triggers.config import MAL
-from engine.jobs.triggers.models import chat_judge
 from engine.jobs.triggers.rows import TEXT_TRIGGERS
-from engine.jobs.triggers.targets import FILE, num_targets, save_targets
-from engine.jobs.triggers.verification import verdict_columns
+from engine.jobs.triggers.targets import FILE, as_written, kept_targets, limited, num_targets, save_targets
+from engine.jobs.triggers.verification import judges_of_texts, verdict_columns
 from engine.metrics.rows import finished
 from engine.metrics.tables import TextTable
 from engine.metrics.triggers.hits import VERIFIED
@@ -31,12 +30,12 @@ from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import ok_row
 from engine.triggers.evolution import Evolution, EvolutionSettings, Words, closeness
-from engine.triggers.success import TOKENS, Success, SuccessSettings
+from engine.triggers.success import TOKENS, SuccessSettings
 from engine.triggers.target_pairs import has_prompts, read_pairs
 from engine.triggers.targets import Target, TargetList, from_file, malicious, prototypes, target_seed
 from envs.core.errors import ConfigError
 from envs.core.ranges import NumItemsOrAll
-from envs.core.seeds import derive_seed, stream
+from envs.core.seeds import derive_seed
 from envs.data.root import read_file
 from policies.chat.addresses import absolute_address
 from policies.chat.answers import ANSWERS_FOLDER
@@ -136,7 +135,8 @@ class TextSearchWorker:
         self.searching, self.config = searching, searching.wanted.config
         chat, answers = self.config.chat.on(self.config.device), Path(searching.answers)
         self._model: ChatModel = load_chat_model(absolute_address(self.config.model), chat, answers=answers)
-        self._template, self._success = messages_of(self.config), success_of(self.config, answers)
+        self._template = messages_of(self.config)
+        self._success = judges_of_texts(self.config.success, chat, answers)[self.config.end]
 
     def run(self, shard: Shard[Target]) -> list[dict[str, Any]]:
         """One row per target."""
@@ -255,21 +255,6 @@ def messages_of(config: TextSearchConfig) -> Chat:
     return found
 
 
-def success_of(config: TextSearchConfig, answers: Path | None) -> Success:
-    """What judges replies.
-
-    Raises:
-        ConfigError: a chat model that judges is none, or a classifier is named.
-        CheckpointError: it is not there.
-        DataError: a file of the settings cannot be read.
-    """
-    if config.success.by == "classifier":
-        fix = "--set success.by=judge, pattern, no-refusal, prefix, exact or target"
-        raise ConfigError("replies of such models are not classified", where="success.by", got="classifier", fix=fix)
-    verdicts = chat_judge(config.success, config.chat.on(config.device), answers)
-    return Success(config.success, end=config.end, verdicts=verdicts)
-
-
 def evolution() -> TextSearchConfig:
     """16 inputs of 8 words, 200 replies for each of 20 targets."""
     return TextSearchConfig()
@@ -301,8 +286,8 @@ class SearchText(Job[TextSearchConfig, WantedTexts, WantedTexts]):
             raise ConfigError("there is no model to search", where="--model", fix=fix)
         config.require_device()
         messages_of(config)
-        targets, words = _targets(config), _words(config)
-        success_of(config, None)
+        targets, words = kept_targets(path) or _targets(config), _words(config)
+        judges_of_texts(config.success, config.chat.on(config.device), None)
         load_chat_model(config.model, config.chat.on("cpu"))
         return WantedTexts(config, targets, words or _words_of(targets))
 
@@ -350,12 +335,8 @@ def _targets(config: TextSearchConfig) -> TargetList:
     elif has_prompts(config.targets):
         found = read_pairs(path, lambda prompt, target: None)
     else:
-        found = from_file(path, lambda words: (), words_of=lambda line: [line.strip()] if line.strip() else [])
-    targets = found.require_some().targets
-    if not config.limit or len(targets) <= config.limit:
-        return found
-    drawn = stream(config.seed, "targets", found.name).permutation(len(targets))[: config.limit]
-    return replace(found, targets=tuple(targets[place] for place in sorted(drawn.tolist())))
+        found = from_file(path, lambda words: (), words_of=as_written)
+    return limited(found.require_some(), config.limit, config.seed)
 
 
 def _words(config: TextSearchConfig) -> tuple[str, ...]:

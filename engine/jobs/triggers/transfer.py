@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 from engine.jobs.job import Job, Reporter, Result, Summary
 from engine.jobs.sharded import RESUME_SAFE, Sharded, ShardedConfig, Tally, spread, work_off
 from engine.jobs.tables import TABLE_FILE
-from engine.jobs.triggers.models import chat_judge
 from engine.jobs.triggers.rows import TRANSFERRED
 from engine.jobs.triggers.typed_triggers import TypedTrigger, Wanted, typed_triggers, with_controls
-from engine.jobs.triggers.verification import verdict_columns
+from engine.jobs.triggers.verification import judges_of_texts, verdict_columns
 from engine.metrics.rows import finished
 from engine.metrics.tables import TextTable
 from engine.metrics.triggers.hits import VERIFIED
@@ -28,7 +27,7 @@ from engine.runtime.sharding import Shard
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import ok_row
-from engine.triggers.success import TOKENS, Success, SuccessSettings
+from engine.triggers.success import TOKENS, SuccessSettings
 from envs.core.errors import ConfigError
 from envs.core.ranges import NumItemsOrAll
 from envs.core.seeds import derive_seed, stream
@@ -41,6 +40,8 @@ if TYPE_CHECKING:
 
 _ITEMS = 16
 """Of a shard at most: all of one model."""
+NUM_PROMPTS = "num_prompts"
+"""Entry of the summary: how many prompts are typed, those to each model."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +153,9 @@ class TriggerTransferWorker:
         self.transferring, self.config = transferring, transferring.config
         self._label = ""
         self._model: ChatModel | None = None
-        self._success = successes_of(self.config, Path(transferring.answers))
+        self._success = judges_of_texts(
+            self.config.success, self.config.chat.on(self.config.device), Path(transferring.answers)
+        )
 
     def run(self, shard: Shard[ShownTrigger]) -> list[dict[str, Any]]:
         """One row per trigger and model; what is asked of a model is asked at once."""
@@ -205,21 +208,6 @@ class TriggerTransferWorker:
         return self._model
 
 
-def successes_of(config: TriggerTransferConfig, answers: Path | None) -> dict[bool, Success]:
-    """What judges replies, by whether they end behind their targets.
-
-    Raises:
-        ConfigError: a chat model or a classifier that judges is none.
-        CheckpointError: it is not there.
-        DataError: a file of the settings cannot be read.
-    """
-    if config.success.by == "classifier":
-        fix = "--set success.by=judge, pattern, no-refusal, prefix, exact or target"
-        raise ConfigError("replies of other models are not classified", where="success.by", got="classifier", fix=fix)
-    verdicts = chat_judge(config.success, config.chat.on(config.device), answers)
-    return {end: Success(config.success, end=end, verdicts=verdicts) for end in (True, False)}
-
-
 @dataclass(frozen=True)
 class WantedTransfer:
     """What is typed to whom.
@@ -248,6 +236,7 @@ class SearchTransfer(Job[TriggerTransferConfig, WantedTransfer, WantedTransfer])
     repeatable = ("model", "searches")
     schema = TRANSFERRED
     files = (TABLE_FILE, SUMMARY, "rows")
+    num_rows_entry = NUM_PROMPTS
     resume_safe = RESUME_SAFE
 
     def prepare(self, config: TriggerTransferConfig, path: Path, reporter: Reporter) -> WantedTransfer:
@@ -259,7 +248,7 @@ class SearchTransfer(Job[TriggerTransferConfig, WantedTransfer, WantedTransfer])
             raise ConfigError("there is no model to type triggers to", where="--model", fix=fix)
         config.require_device()
         items = _items(config)
-        successes_of(config, None)
+        judges_of_texts(config.success, config.chat.on(config.device), None)
         for address in config.model_names.values():
             load_chat_model(address, config.chat.on("cpu"))
         return WantedTransfer(config, items)
@@ -275,13 +264,11 @@ class SearchTransfer(Job[TriggerTransferConfig, WantedTransfer, WantedTransfer])
             f"triggers of {', '.join(config.run_names)} on {', '.join(config.model_names)}",
             f"{len(found.items):,} prompts, {config.found} triggers, {len(config.model_names)} models, seed {config.seed}.",
             transfer_metrics(rows, config.seed),
+            {NUM_PROMPTS: len(found.items)},
         )
 
     def models(self, config: TriggerTransferConfig) -> Mapping[str, str]:
         return config.model_names
-
-    def num_rows(self, config: TriggerTransferConfig, path: Path) -> int:
-        return len(_items(config))
 
     def num_items(self, config: TriggerTransferConfig) -> int:
         return len(_items(config))

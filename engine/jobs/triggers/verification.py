@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.jobs.triggers.config import TriggerConfig
 from engine.jobs.triggers.models import chat_judge, classifier
-from engine.triggers.success import Success
+from engine.triggers.success import Success, SuccessSettings
+from envs.core.errors import ConfigError
 from envs.core.seeds import derive_seed
+from policies.chat.settings import ChatModelSettings
 from policies.chat.verdicts import ReplyVerdict
 
 if TYPE_CHECKING:
@@ -100,3 +103,18 @@ def verifier(config: TriggerConfig, victim: TextVictim) -> Verifier | None:
     judge, verdicts = classifier(config, config.device), chat_judge(config.success, config.chat.on(config.device))
     success = Success(config.success, end=config.hugging_face.end, scores=judge.scores if judge else None, verdicts=verdicts)
     return Verifier(success, config.success.samples, config.success.temperature)
+
+
+def judges_of_texts(settings: SuccessSettings, chat: ChatModelSettings, answers: Path | None) -> dict[bool, Success]:
+    """What judges replies of models that show nothing else, by whether a reply ends behind its target.
+
+    Raises:
+        ConfigError: a chat model that judges is none, or a classifier is named.
+        CheckpointError: it is not there.
+        DataError: a file of the settings cannot be read.
+    """
+    if settings.by == "classifier":
+        fix = "--set success.by=judge, pattern, no-refusal, prefix, exact or target"
+        raise ConfigError("replies of chat models are not classified", where="success.by", got="classifier", fix=fix)
+    verdicts = chat_judge(settings, chat, answers)
+    return {end: Success(settings, end=end, verdicts=verdicts) for end in (True, False)}

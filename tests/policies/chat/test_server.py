@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import json
 import pickle
 import time
 from pathlib import Path
@@ -250,11 +251,23 @@ def test_errors_cross_processes() -> None:
     assert str(copy.copy(pickle.loads(pickle.dumps(error)))) == str(error)  # noqa: S301  # our own
 
 
-def test_a_question_that_is_longer_than_the_model_reads_is_told_apart() -> None:
-    said = b'{"error": {"message": "This model\'s maximum context length is 4096 tokens"}}'
-    with serving(lambda number, body: Said(said, 400)) as server:
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [
+        ({"error": {"message": "This model's maximum context length is 4096 tokens"}}, ChatTooLongError),
+        ({"error": {"message": "Too much. " * 40, "code": "context_length_exceeded"}}, ChatTooLongError),
+        ({"error": {"message": "increase it", "type": "exceed_context_size_error", "n_ctx": 256}}, ChatTooLongError),
+        ({"object": "error", "message": "The prompt is longer than the maximum model length of 8."}, ChatTooLongError),
+        ({"error": {"message": "the chat template cannot be filled from this context"}}, ModelError),
+        ({"error": {"message": "a role is unknown", "prompt": "what is your maximum context length"}}, ModelError),
+    ],
+)  # fmt: skip
+def test_a_question_that_is_longer_than_the_model_reads_is_told_apart(
+    said: dict[str, Any], error: type[ChatTooLongError | ModelError]
+) -> None:
+    with serving(lambda number, body: Said(json.dumps(said).encode(), 400)) as server:
         model = load_chat_model(server.name, QUICK)
-        with pytest.raises(ChatTooLongError, match="maximum context length is 4096"):
+        with pytest.raises(error, match="HTTP 400"):
             model.answer(chats(), decoding=GREEDY)
         assert len(server.asked) == 1, "asking again would not make it shorter"
 

@@ -1,4 +1,4 @@
-"""The pairs that searches find their targets in, and their words."""
+"""The pairs that searches find their targets in, their words, and a chat model."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from envs.pairs.vocabulary import PairVocabulary
 from tests.engine.jobs.triggers.searches import words_of, write_corpus
+from tests.policies.byte_pairs import byte_model
 
 
 @pytest.fixture(scope="package")
@@ -18,3 +19,12 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="package")
 def vocabulary(corpus: Path) -> PairVocabulary:
     return words_of(corpus)
+
+
+@pytest.fixture(scope="package")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A saved chat model whose tokenizer merges across boundaries."""
+    path = tmp_path_factory.mktemp("chat")
+    for part in byte_model():
+        part.save_pretrained(path)
+    return path

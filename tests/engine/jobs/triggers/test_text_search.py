@@ -80,8 +80,10 @@ def test_a_killed_search_asks_nothing_twice_and_comes_to_the_same_rows(tmp_path:
     process = start_parley(*words, "--run", str(tmp_path / "run"), folder=tmp_path)
     kill_when(process, lambda: answers.is_file() and answers.read_text().count("\n") > 20)
     known, before = answers.read_text().count("\n"), num_asked(tmp_path)
+    (tmp_path / "pairs.csv").rename(tmp_path / "elsewhere.csv")
     run(config, tmp_path / "run", Silent())
     after = num_asked(tmp_path)
+    (tmp_path / "elsewhere.csv").rename(tmp_path / "pairs.csv")
     run(config, tmp_path / "whole", Silent())
     assert rows(tmp_path / "run") == rows(tmp_path / "whole")
     assert after - before == num_asked(tmp_path) - after - known

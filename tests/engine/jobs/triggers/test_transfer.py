@@ -22,7 +22,7 @@ from engine.store.run_folder import RunFolder
 from engine.triggers.settings import SearchSettings
 from engine.triggers.success import SuccessSettings
 from envs.core.errors import ConfigError, RunError
-from tests.engine.jobs.made_up import rows
+from tests.engine.jobs.made_up import Notes, rows
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 
@@ -82,6 +82,11 @@ def test_triggers_are_typed_to_each_model_and_prompts_without_them(tmp_path: Pat
     assert "found on" in report_from_run(tmp_path / "run").read_text()
     typed = {(row["prompt"], *row["typed"]) for row in found if row["model"] == "parrot"}
     assert (searched / "parrot.asked").read_text().count("asked") == len(typed), "nothing is asked twice"
+    (searched / "found").rename(searched / "elsewhere")
+    notes = Notes()
+    run(config, tmp_path / "run", notes)
+    (searched / "elsewhere").rename(searched / "found")
+    assert any("nothing is left to do" in line for line in notes.said), "a finished run reads no searches"
 
 
 def test_a_random_input_stands_behind_the_same_prompts_as_what_was_found(

@@ -21,20 +21,11 @@ from tests.engine.jobs.made_up import kill_when, rows, start_parley
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 
 from policies.hugging_face import load_hugging_face
-from tests.policies.byte_pairs import byte_model
 
 run = SEARCH_UNIVERSAL.run
 PROMPTS = ("tell me", "say it", "about <b>", "oh well", "please", "the printer")
 PAIRS = "prompt,target\n" + "".join(f"{prompt},hello\n" for prompt in PROMPTS)
 EFFORT = SearchSettings(candidates=24, max_sweeps=6, restarts=2, words_per_position=64)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("chat")
-    for part in byte_model():
-        part.save_pretrained(path)
-    return path
 
 
 def asked(folder: Path, tmp_path: Path, pairs: str = PAIRS, **changes: Any) -> UniversalConfig:
