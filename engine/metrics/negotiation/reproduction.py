@@ -34,7 +34,7 @@ _SPOKEN = {PLAIN: "RL agent, no attack, both choose", **TABLE_2, "none": "no att
 _TRAINED_AGAIN = {"rl": "RL attack, a fresh adversary", KNOWN: "RL attack, the adversary of training"}
 
 
-class Part(NamedTuple):
+class PaperTable(NamedTuple):
     """One of the tables.
 
     Args:
@@ -59,14 +59,14 @@ _WITHOUT = {PLAIN: "none", "none": ""}
 _AGAIN = {
     name: title for row, old in _SPOKEN.items() for name, title in (_TRAINED_AGAIN if row == "rl" else {row: old}).items()
 }
-PARTS: Mapping[str, Part] = {
-    SV: Part("Table 2: the supervised agent", _SPOKEN, "sv", _WITHOUT),
-    RL: Part("Table 2: the RL agent", _SPOKEN, "rl", _WITHOUT),
-    TURN: Part(
+PARTS: Mapping[str, PaperTable] = {
+    SV: PaperTable("Table 2: the supervised agent", _SPOKEN, "sv", _WITHOUT),
+    RL: PaperTable("Table 2: the RL agent", _SPOKEN, "rl", _WITHOUT),
+    TURN: PaperTable(
         "Table 7: the RL agent, attacked after n utterances", {row: f"reactive, n = {n}" for row, n in TURNS.items()}, "turns"
     ),
-    HARDENED: Part("Table 6: the RL agent after adversarial training", _AGAIN, "hardened", {**_WITHOUT, KNOWN: "rl"}),
-    CONTROL: Part("Control: the RL agent after as many dialogues of plain play alone", _SPOKEN),
+    HARDENED: PaperTable("Table 6: the RL agent after adversarial training", _AGAIN, "hardened", {**_WITHOUT, KNOWN: "rl"}),
+    CONTROL: PaperTable("Control: the RL agent after as many dialogues of plain play alone", _SPOKEN),
 }
 """The tables, in the order of the page."""
 LEGEND = {
