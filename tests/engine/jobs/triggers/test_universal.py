@@ -23,6 +23,7 @@ pytest.importorskip("transformers", reason="the extra hugging-face is not instal
 
 from policies import hugging_face
 from policies.hugging_face import load_hugging_face
+from tests.policies.byte_pairs import byte_model
 
 run = SEARCH_UNIVERSAL.run
 PROMPTS = ("tell me", "say it", "about <b>", "oh well", "please", "the printer")
