@@ -11,16 +11,7 @@ from markupsafe import Markup
 from engine.jobs.collaboration.channels import tells_lies
 from engine.jobs.collaboration.config import BLIND, SELECTORS, Condition
 from engine.jobs.collaboration.evaluate import ATTRIBUTES, CONDITIONS, EVALUATE_COLLABORATION, PAIRS
-from engine.metrics.collaboration.chats import (
-    BELIEVED,
-    CHANGE,
-    COMPLETION,
-    MODEL,
-    NORMAL,
-    by_condition,
-    completed_by,
-    of,
-)
+from engine.metrics.collaboration.chats import BELIEVED, CHANGE, COMPLETION, MODEL, NORMAL, by_condition, completed_by, of
 from engine.metrics.collaboration.table import overview
 from engine.metrics.rows import Row
 from engine.metrics.statistics import NOTHING, Estimate

@@ -13,15 +13,7 @@ from engine.jobs.retrieval.attack import ATTACK_RANKING, BUDGET, GOAL
 from engine.jobs.retrieval.prepared import ERRORS
 from engine.metrics.retrieval.movement import expected_ranks
 from engine.metrics.retrieval.search_tables import attacks_of, points_in
-from engine.metrics.retrieval.searched import (
-    AHEAD,
-    BASELINE,
-    MEDIAN_QUERIES,
-    SUCCESS,
-    TRANSFER,
-    SearchedRows,
-    describe_search,
-)
+from engine.metrics.retrieval.searched import AHEAD, BASELINE, MEDIAN_QUERIES, SUCCESS, TRANSFER, SearchedRows, describe_search
 from engine.metrics.rows import Row
 from engine.metrics.statistics import NOTHING, Estimate
 from engine.report.content import Chapter, Item, Section, Verdict
