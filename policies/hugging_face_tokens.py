@@ -129,6 +129,30 @@ def searchable(tokenizer: Any, num_tokens: int, rules: InputRules = ANY) -> Tens
     return allowed_V
 
 
+def start_of(tokenizer: Any, text: str, length: int, searchable_V: Tensor) -> list[int] | None:
+    """The tokens (N,) that a search starts from; None of an empty text, where they are drawn.
+
+    Args:
+        tokenizer: of the model.
+        text: as it was asked for.
+        length: N.
+        searchable_V: which tokens an input may hold.
+
+    Raises:
+        ConfigError: the text has more or fewer tokens than are searched, or some that no input may hold.
+    """
+    if not text:
+        return None
+    ids: list[int] = tokenizer(text, add_special_tokens=False).input_ids
+    if len(ids) != length:
+        got, fix = f"{len(ids)} tokens, and {length} are searched", f"--set hugging_face.length={len(ids)}"
+        raise ConfigError("the text to start from has another length", where=text, got=got, fix=fix)
+    if not bool(searchable_V[ids].all()):
+        fix = "start from other words"
+        raise ConfigError("the text to start from holds tokens that no input may hold", where=text, fix=fix)
+    return ids
+
+
 def _special_ids(tokenizer: Any) -> set[int]:
     return set(tokenizer.all_special_ids) | {i for i, token in tokenizer.added_tokens_decoder.items() if token.special}
 

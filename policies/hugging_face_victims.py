@@ -32,6 +32,7 @@ from policies.hugging_face_tokens import (
     reply_end,
     require_finite,
     searchable,
+    start_of,
     unknown_words,
 )
 
@@ -153,21 +154,8 @@ class HuggingFaceVictim:
 
     @property
     def start_ids(self) -> list[int] | None:
-        """The tokens (N,) that a search starts from; None where they are drawn.
-
-        Raises:
-            ConfigError: the text of the start has more or fewer tokens than are searched, or some that no input may hold.
-        """
-        if not self.rules.start:
-            return None
-        ids: list[int] = self.tokenizer(self.rules.start, add_special_tokens=False).input_ids
-        if len(ids) != self.input_length:
-            got, fix = f"{len(ids)} tokens, and {self.input_length} are searched", f"--set hugging_face.length={len(ids)}"
-            raise ConfigError("the text to start from has another length", where=self.rules.start, got=got, fix=fix)
-        if not bool(self.searchable_V[ids].all()):
-            fix = "start from other words"
-            raise ConfigError("the text to start from holds tokens that no input may hold", where=self.rules.start, fix=fix)
-        return ids
+        """The tokens (N,) that a search starts from, as the rules say; None where they are drawn. See `start_of`."""
+        return start_of(self.tokenizer, self.rules.start, self.input_length, self.searchable_V)
 
     def typed(self, ids: Sequence[int]) -> list[int]:
         """The tokens that the model reads where an input's text is typed into its place: of a whole prompt, or source."""
@@ -352,6 +340,18 @@ class HuggingFaceCausal(HuggingFaceVictim):
         read = self._read([-1] * self.input_length)
         places = [place for place, word in enumerate(read) if word == -1]
         return [self.end_id if word == -1 else word for word in read], places
+
+    @torch.no_grad()
+    def next_logits(self, words_Bt: Tensor) -> Tensor:
+        """Logits (B, V) of the token behind the first t tokens of inputs; equal ones where nothing stands before it."""
+        ids, places = self.prompt(words_Bt)
+        num = words_Bt.shape[1]
+        read_BS = words_Bt.new_tensor(ids[: places[num]]).repeat(len(words_Bt), 1)
+        if not read_BS.shape[1]:
+            return torch.zeros(len(words_Bt), len(self.searchable_V), device=words_Bt.device)
+        read_BS[:, places[:num]] = words_Bt
+        # One by one: whole logits of long prompts are much.
+        return torch.stack([self.steps(read)([]) for read in read_BS.tolist()])
 
     def reply_logits(self, embedded_BNE: Tensor, replies_BT: Tensor) -> Tensor:
         """Logits (B, T, V) of each token of the replies given those before it; differentiable in the embeddings."""

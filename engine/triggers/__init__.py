@@ -12,12 +12,16 @@ from envs.core.lazy import public
 __all__, __getattr__ = public(
     __name__,
     {
+        "Arca": "arca",
+        "AutoPrompt": "autoprompt",
         "Beam": "beam",
+        "Beast": "beast",
         "Gcg": "gcg",
         "GibbsEnum": "gibbs_enum",
         "HitType": "hits",
         "HotFlip": "hotflip",
         "Method": "method",
+        "Pez": "pez",
         "RandomSearch": "random_search",
         "Relaxation": "relaxation",
         "RelaxationSettings": "settings",

@@ -94,6 +94,10 @@ class TriggerSearch:
             what = "only swaps in Parley's own networks are screened, by gibbs-enum and gcg"
             fix = "leave out search.screening"
             raise ConfigError(what, where="search.screening", got=f"{type(method).__name__} on {_kind(victim)}", fix=fix)
+        one = victim.victims[0] if isinstance(victim, UniversalVictim) else victim
+        if method.continues and not hasattr(one, "next_logits"):
+            what, fix = "the victim does not say how its inputs go on", "a causal model, or another method"
+            raise ConfigError(what, where="method", got=f"{type(method).__name__} on {_kind(one)}", fix=fix)
         self.victim, self.objective, self.input_model = victim, objective, input_model
         # A continuous input is asked of the model itself: no tables are made for its words.
         if isinstance(victim, Seq2SeqVictim) and method.searches_words:

@@ -25,6 +25,16 @@ searches.register(
     "hotflip", "a beam over flips, chosen by first-order change (Ebrahimi et al. 2018)", "engine.triggers.hotflip:HotFlip"
 )
 searches.register("gcg", "random single swaps from the steepest of all positions (Zou et al. 2023)", "engine.triggers.gcg:Gcg")
+searches.register(
+    "autoprompt", "gibbs-enum with few words at drawn positions (Shin et al. 2020)", "engine.triggers.autoprompt:AutoPrompt"
+)
+searches.register(
+    "arca", "coordinate by coordinate, slopes averaged over random words (Jones et al. 2023)", "engine.triggers.arca:Arca"
+)
+searches.register("pez", "descent on embeddings, read at the nearest words (Wen et al. 2023)", "engine.triggers.pez:Pez")
+searches.register(
+    "beast", "a beam over inputs that the victim itself writes (Sadasivan et al. 2024)", "engine.triggers.beast:Beast"
+)
 searches.register("beam", "gibbs-enum with several inputs kept", "engine.triggers.beam:Beam")
 searches.register(
     "relaxation",

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from engine.triggers.attack import Trigger, TriggerSearch, search
 from engine.triggers.batch import tasks_of
@@ -102,7 +103,12 @@ class _Echo:
 
     def reply_logits(self, embedded_BNE: Tensor, replies_BT: Tensor) -> Tensor:
         """Logits (B, T, V): 4 at the word that stands there in the input, 0 at the others."""
-        return 4 * embedded_BNE[:, : replies_BT.shape[1]] @ self.embedding_VE.T
+        lacking = max(0, replies_BT.shape[1] - embedded_BNE.shape[1])
+        return 4 * pad(embedded_BNE, (0, 0, 0, lacking))[:, : replies_BT.shape[1]] @ self.embedding_VE.T
+
+    def next_logits(self, words_Bt: Tensor) -> Tensor:
+        """Logits (B, V) of the word behind the first ones of inputs: all alike."""
+        return torch.zeros(len(words_Bt), 8)
 
 
 _TARGETS = [[3, 5, 2], [7, 7, 4]]

@@ -56,8 +56,7 @@ class Gcg(WordMethod[GcgState]):
         return GcgState(task=task, best=incumbent, current=incumbent, buffer=buffer, past=past)
 
     def step(self, states: Sequence[GcgState]) -> None:
-        lists = self._lists(states)
-        words_BN = self._best_swaps(states, lists) if self.settings.num_replaced == 1 else self._best_inputs(states, lists)
+        words_BN = self.choose(states)
         for state, incumbent in zip(states, self.measure([state.task for state in states], words_BN.unbind()), strict=True):
             state.current = incumbent
             if self.settings.buffer:
@@ -65,7 +64,22 @@ class Gcg(WordMethod[GcgState]):
             if self.settings.momentum:
                 state.past = [state.current, *state.past][: ceil(log(LEAST_WEIGHT) / log(self.settings.momentum))]
             self.keep(state, incumbent)
-            self.visited(state, tried=self.candidates, moved=True)
+            self.visited(state, tried=self.tried, moved=True)
+
+    @property
+    def tried(self) -> int:
+        """Inputs that a visit costs."""
+        return self.candidates
+
+    def choose(self, states: Sequence[GcgState]) -> Tensor:
+        """Where the searches move (B, N)."""
+        lists = self._lists(states)
+        if self.settings.num_replaced > 1:
+            return self._best_inputs(states, lists)
+        draws = [self._draw(state, lists.shape[2]) for state in states]
+        positions_BG, ranks_BG = torch.from_numpy(np.stack(draws, axis=1)).to(lists.device)
+        rows_B1 = torch.arange(len(states), device=lists.device)[:, None]
+        return self.best_swaps(states, Swaps(positions_BG, lists[rows_B1, positions_BG, ranks_BG]))
 
     def _lists(self, states: Sequence[GcgState]) -> Tensor:
         """The steepest words (B, N, W) of every position, by the slopes at hand or with those of earlier steps."""
@@ -80,16 +94,13 @@ class Gcg(WordMethod[GcgState]):
             lists.append(slopes_NV.topk(min(num, self.goal.num_searchable), largest=False).indices)
         return torch.stack(lists)
 
-    def _best_swaps(self, states: Sequence[GcgState], lists: Tensor) -> Tensor:
+    def best_swaps(self, states: Sequence[GcgState], swaps: Swaps) -> Tensor:
         """Each input with the best of its single swaps (B, N)."""
-        device, current = self.victim.searchable_V.device, [state.current for state in states]
-        draws = [self._draw(state, lists.shape[2]) for state in states]
-        positions_BG, ranks_BG = torch.from_numpy(np.stack(draws, axis=1)).to(device)
-        words_BG = lists[torch.arange(len(states), device=device)[:, None], positions_BG, ranks_BG]
+        device, current = swaps.words_BG.device, [state.current for state in states]
         to_beat_B = torch.full((len(states),), torch.inf, device=device)
-        choices_B = self.scorer.best_swap(current, Swaps(positions_BG, words_BG), to_beat_B)[0].to(device)[:, None]
+        choices_B = self.scorer.best_swap(current, swaps, to_beat_B)[0].to(device)[:, None]
         words_BN = torch.stack([incumbent.words for incumbent in current])
-        return words_BN.scatter(1, positions_BG.gather(1, choices_B), words_BG.gather(1, choices_B))
+        return words_BN.scatter(1, swaps.positions_BG.gather(1, choices_B), swaps.words_BG.gather(1, choices_B))
 
     def _best_inputs(self, states: Sequence[GcgState], lists: Tensor) -> Tensor:
         """The best (B, N) of inputs in which several words are replaced."""

@@ -68,7 +68,7 @@ class GibbsEnum(WordMethod[GibbsState]):
     def step(self, states: Sequence[GibbsState]) -> None:
         device = self.victim.searchable_V.device
         incumbents = [state.best for state in states]
-        positions_B = torch.tensor([state.visits % self.victim.input_length for state in states], device=device)
+        positions_B = torch.tensor([self.position(state.task, state.visits) for state in states], device=device)
         words_BG = self.steepest(incumbents, positions_B, self.candidates)
         swaps = Swaps(positions_B[:, None].expand_as(words_BG), words_BG)
         beat_B = torch.tensor([to_beat(self._at_most(state)) for state in states], device=device)
@@ -82,16 +82,25 @@ class GibbsEnum(WordMethod[GibbsState]):
             if moved:
                 state.best = reached[row]
             state.unmoved = 0 if moved else state.unmoved + 1
-            still = state.unmoved == self.victim.input_length and not self.settings.stop_on_batch_mean
+            still = not self.settings.stop_on_batch_mean and self._tried_everywhere(state)
             self.visited(state, tried=words_BG.shape[1], moved=moved, converged=still)
         if self.settings.stop_on_batch_mean:
             for group in {id(state.group): state.group for state in states}.values():
                 self._stop_as_one(group)
 
+    def position(self, task: Task, visit: int) -> int:
+        """Where a search's visit, counted from 0, tries words."""
+        return visit % self.victim.input_length
+
+    def _tried_everywhere(self, state: GibbsState) -> bool:
+        """Whether every position was visited, the present one included, since the search last moved."""
+        visits = range(state.visits + 1 - state.unmoved, state.visits + 1)
+        return len({self.position(state.task, visit) for visit in visits}) == self.victim.input_length
+
     def _swapped(self, state: GibbsState, word: Tensor) -> Tensor:
         """The state's input (N,) with a word at the position that is visited."""
         words_N = state.best.words.clone()
-        words_N[state.visits % self.victim.input_length] = word
+        words_N[self.position(state.task, state.visits)] = word
         return words_N
 
     def _at_most(self, state: GibbsState) -> float:

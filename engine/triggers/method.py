@@ -47,6 +47,8 @@ class Method(ABC):
 
     searches_words: ClassVar[bool] = True
     """Whether an input is words at every moment, so that a language model can judge it."""
+    continues: ClassVar[bool] = False
+    """Whether it needs a victim that says how its inputs go on (`ContinuingScorer`)."""
     uses: ClassVar[tuple[str, ...]] = tuple(field.name for field in fields(SearchSettings))
     """The settings that this method reads."""
     sizes: ClassVar[Mapping[str, int]] = {"candidates": CANDIDATES}
@@ -218,7 +220,7 @@ class WordMethod(Method, Generic[StateT]):
         if incumbent.loss < state.best.loss or self.ends(incumbent):
             state.best = incumbent
 
-    def visited(self, state: StateT, *, tried: int, moved: bool, converged: bool = False) -> None:
+    def visited(self, state: StateT, *, tried: int, moved: bool, converged: bool = False, ahead: int | None = None) -> None:
         """Notes a visit, and whether it was the last.
 
         Args:
@@ -226,6 +228,7 @@ class WordMethod(Method, Generic[StateT]):
             tried: candidates of the visit.
             moved: whether it changed where the search stands.
             converged: whether no further visit could move it.
+            ahead: candidates of the next visit; as many as of this one when None.
         """
         state.visits += 1
         state.candidates += tried
@@ -237,7 +240,7 @@ class WordMethod(Method, Generic[StateT]):
             state.stopped = "satisfied"
         elif converged:
             state.stopped = "converged"
-        elif state.visits == self.most_visits or state.candidates + tried > most:
+        elif state.visits == self.most_visits or state.candidates + (tried if ahead is None else ahead) > most:
             state.stopped = "limit"
         if state.finished or state.visits % length == 0:
             state.loss_by_sweep.append(state.best.loss)

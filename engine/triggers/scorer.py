@@ -137,6 +137,9 @@ class Scorer(Protocol):
         It is the gradient in the one-hot input x_t, taken as continuous (equation 8); the lower, the better the word.
         """
 
+    def gradients(self, incumbents: Sequence[Incumbent]) -> Tensor:
+        """The loss's gradient (B, N, E) in the words' embeddings, a language model's term left out."""
+
     def best_swap(self, incumbents: Sequence[Incumbent], swaps: Swaps, beat_B: Tensor) -> tuple[Tensor, Tensor]:
         """The best swap of each list, if it is better than what is to be beaten.
 
@@ -152,6 +155,13 @@ class Scorer(Protocol):
 
     def losses(self, targets: Sequence[Tensor], words_RN: Tensor) -> Tensor:
         """The loss of each input (R,) for the target beside it."""
+
+
+class ContinuingScorer(Scorer, Protocol):
+    """A scorer of a victim that says how its inputs go on. It gives losses of inputs of fewer words than N too."""
+
+    def next_logits(self, target: Tensor, words_Bt: Tensor) -> Tensor:
+        """Logits (B, V), float32, of the word behind the first t words of inputs; equal ones where nothing stands before it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,6 +210,15 @@ class PlainScorer:
                 rows_bV = rows_bV - slope.input_pull_NV[at]
             rows.append(rows_bV)
         return torch.cat(rows)
+
+    def gradients(self, incumbents: Sequence[Incumbent]) -> Tensor:
+        """What was kept of the pass backward (B, N, E)."""
+        return torch.stack([incumbent.cache.gradient_NE for incumbent in incumbents])
+
+    def next_logits(self, target: Tensor, words_Bt: Tensor) -> Tensor:
+        """What the victim says (B, V)."""
+        logits_BV: Tensor = self.victim.next_logits(words_Bt)  # type: ignore[attr-defined]  # asked of those that have it
+        return logits_BV
 
     def best_swap(self, incumbents: Sequence[Incumbent], swaps: Swaps, beat_B: Tensor) -> tuple[Tensor, Tensor]:
         """The argmin over the losses of the whole lists."""

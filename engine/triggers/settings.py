@@ -22,8 +22,10 @@ from envs.core.ranges import Configuration, NonNegativeFloat, NumItems, NumItems
 
 CANDIDATES, CANDIDATES_GCG = 100, 512
 """Inputs tried at each visit where a search does not say how many: |G| of the paper, and nanoGCG's search width."""
-BEAMS, BEAMS_HOTFLIP = 4, 10
-"""Inputs that are kept where a search does not say how many: the latter of TextAttack's recipe."""
+CANDIDATES_AUTOPROMPT, CANDIDATES_ARCA, CANDIDATES_BEAST = 10, 32, 15
+"""The same of methods whose released code has sizes of its own."""
+BEAMS, BEAMS_HOTFLIP, BEAMS_BEAST = 4, 10, 15
+"""Inputs that are kept where a search does not say how many: of TextAttack's recipe, and of BEAST's code."""
 L1_WEIGHT, L1_WEIGHT_MALICIOUS = 1.0, 0.1
 """lambda_c of the paper's normal and malicious targets; at 1 no malicious one is hit."""
 
@@ -53,11 +55,21 @@ class RelaxationSettings(Configuration):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PezSettings(Configuration):
+    """How the continuous input of PEZ moves (Wen et al. 2023; the released configuration)."""
+
+    learning_rate: PositiveFloat = 0.1
+    """Of AdamW."""
+    weight_decay: NonNegativeFloat = 0.1
+    """Of AdamW."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class SearchSettings(Configuration):
     """How long a search goes on, and how much it tries."""
 
     candidates: NumItems | None = None
-    """Inputs tried at each visit: |G| of gibbs-enum, swaps of gcg, of each input of a beam; when not given 100, of gcg 512."""
+    """Inputs tried at each visit, of each input of a beam; when not given 100, gcg 512, arca 32, beast 15, autoprompt 10."""
     max_candidates: NumItemsOrAll = 0
     """Inputs tried by a restart of any method before it ends, to compare methods at one cost; 0 for no such limit."""
     max_sweeps: NumItems = 50
@@ -79,9 +91,11 @@ class SearchSettings(Configuration):
     momentum: ShareBelowOne = 0.0
     """gcg: weight of the slopes of earlier steps in a list, by step (MAC); 0 takes those at hand alone."""
     buffer: NumItemsOrAll = 0
-    """gcg: best inputs that are kept, each step from the best of them (nanoGCG's buffer_size); 0 goes on from the last one."""
+    """gcg, arca: best inputs that are kept, each step from the best of them (nanoGCG's buffer_size); 0: from the last one."""
     beams: NumItems | None = None
-    """beam, hotflip: inputs that are kept; when not given 4, of hotflip TextAttack's 10."""
+    """beam, hotflip, beast: inputs that are kept; when not given 4, of hotflip TextAttack's 10, of beast 15."""
+    pez: PezSettings = field(default_factory=PezSettings)
+    """pez: how its continuous input moves."""
     relaxation: RelaxationSettings = field(default_factory=RelaxationSettings)
     """relaxation: how a continuous input is optimised."""
 
@@ -109,6 +123,26 @@ def gcg() -> SearchSettings:
 def mac() -> SearchSettings:
     """GCG with momentum in its lists, in the sizes of our gcg; a weight of 0.6."""
     return replace(gcg(), momentum=0.6)
+
+
+def autoprompt() -> SearchSettings:
+    """AutoPrompt as released: lists of 10, one start, some 100 steps on inputs of 14 words."""
+    return SearchSettings(candidates=CANDIDATES_AUTOPROMPT, max_sweeps=7, restarts=1)
+
+
+def arca() -> SearchSettings:
+    """ARCA in the sizes of its experiments: slopes at 32 words, lists of 32, one start, 50 rounds over all positions."""
+    return SearchSettings(candidates=CANDIDATES_ARCA, max_sweeps=50, restarts=1)
+
+
+def pez() -> SearchSettings:
+    """PEZ as released: one start, some 3000 steps on inputs of 14 words."""
+    return SearchSettings(max_sweeps=214, restarts=1)
+
+
+def beast() -> SearchSettings:
+    """BEAST as released: inputs grow once, 15 of them kept, 15 words drawn for each."""
+    return SearchSettings(candidates=CANDIDATES_BEAST, beams=BEAMS_BEAST, max_sweeps=1, restarts=1)
 
 
 def compare() -> SearchSettings:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from engine.triggers.goal import Initial
 from engine.triggers.objective import TriggerObjective
-from engine.triggers.scorer import Incumbent, Scorer, Swaps, Victim
+from engine.triggers.scorer import ContinuingScorer, Incumbent, Scorer, Swaps, Victim
 from envs.core.errors import ConfigError
 from envs.core.seeds import derive_seed, stream
 
@@ -79,6 +79,14 @@ class RuledScorer:
         """Those of the inner scorer."""
         return self.inner.slopes(incumbents, positions_B)
 
+    def gradients(self, incumbents: Sequence[Incumbent]) -> Tensor:
+        """Those of the inner scorer."""
+        return self.inner.gradients(incumbents)
+
+    def next_logits(self, target: Tensor, words_Bt: Tensor) -> Tensor:
+        """Those of the inner scorer."""
+        return cast(ContinuingScorer, self.inner).next_logits(target, words_Bt)
+
     def best_swap(self, incumbents: Sequence[Incumbent], swaps: Swaps, beat_B: Tensor) -> tuple[Tensor, Tensor]:
         """The best of the allowed swaps; where none is allowed and nothing is to be beaten, the first at infinite loss."""
         choices, losses = [], []
@@ -120,9 +128,7 @@ class RuledScorer:
                 self._refused[key] = number
 
 
-def allowed_inputs(
-    victim: RuledVictim, likely: Callable[[int], Tensor] | None = None, *, from_start: bool = True
-) -> Initial:
+def allowed_inputs(victim: RuledVictim, likely: Callable[[int], Tensor] | None = None, *, from_start: bool = True) -> Initial:
     """Inputs that a victim allows: its own start, else drawn until one is.
 
     Args:

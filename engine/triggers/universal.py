@@ -119,6 +119,18 @@ class UniversalScorer:
             total_BV += part.slopes([incumbent.cache[place] for incumbent in incumbents], positions_B)
         return total_BV / len(self.parts)
 
+    def gradients(self, incumbents: Sequence[Incumbent]) -> Tensor:
+        """The mean of the gradients (B, N, E) behind each prompt."""
+        of_pairs = [part.gradients([each.cache[place] for each in incumbents]) for place, part in enumerate(self.parts)]
+        return torch.stack(of_pairs).mean(0)
+
+    def next_logits(self, target: Tensor, words_Bt: Tensor) -> Tensor:
+        """The mean of log probabilities (B, V) behind each prompt."""
+        total_BV = torch.zeros(len(words_Bt), len(self.victim.searchable_V), device=words_Bt.device)
+        for part, own in self._pairs():
+            total_BV += part.next_logits(own, words_Bt).log_softmax(-1)
+        return total_BV / len(self.parts)
+
     def best_swap(self, incumbents: Sequence[Incumbent], swaps: Swaps, beat_B: Tensor) -> tuple[Tensor, Tensor]:
         """The argmin of the mean over the lists; what cannot be it is not read behind all prompts."""
         rows = zip(incumbents, swaps.positions_BG, swaps.words_BG, beat_B.tolist(), strict=True)

@@ -90,7 +90,7 @@ class SearchingConfig(ShardedConfig):
     lm: str = ""
     """Run of a language model that judges inputs (parley train lm), hf:FOLDER for a Hugging Face model; for io types."""
     method: str = "gibbs-enum"
-    """gibbs-enum, random, hotflip, gcg, beam, relaxation, or path/file.py:Class."""
+    """gibbs-enum, random, hotflip, gcg, autoprompt, arca, pez, beast, beam, relaxation, or path/file.py:Class."""
     limit: NumItemsOrAll = 500
     """At most so many targets; 0 for all. Of normal and random lists the first, of others the seed's choice."""
     corpus: str = ""

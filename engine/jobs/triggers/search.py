@@ -62,9 +62,14 @@ def candidates_per_s(run: RunFolder) -> Estimate:
 
 
 def _require_weights(config: TriggerConfig) -> None:
-    """Raises ConfigError where a model is named of which replies alone are seen, before anything is loaded."""
+    """Raises ConfigError where a model is named that shows less than the method reads, before anything is loaded."""
+    from engine.triggers.catalogue import make_method
+
     if config.model.startswith(OPENAI) or ".py:" in config.model:
         what, fix = f"{config.method} reads losses of the model, which gives replies alone", "parley search text, or hf:FOLDER"
+        raise ConfigError(what, where="--model", got=config.model, fix=fix)
+    if make_method(config.method).continues and not config.is_hugging_face:
+        what, fix = f"{config.method} lets the model write inputs, which Parley's own networks do not", "--model hf:FOLDER"
         raise ConfigError(what, where="--model", got=config.model, fix=fix)
 
 
@@ -119,6 +124,26 @@ def mac() -> TriggerConfig:
     return TriggerConfig(method="gcg", limit=100, search=settings.mac())
 
 
+def autoprompt() -> TriggerConfig:
+    """AutoPrompt in its released sizes: lists of 10 at drawn positions, one start, some 100 steps (Shin et al. 2020)."""
+    return TriggerConfig(method="autoprompt", limit=100, search=settings.autoprompt())
+
+
+def arca() -> TriggerConfig:
+    """ARCA in its released sizes: slopes at 32 random words, lists of 32, one start, 50 rounds (Jones et al. 2023)."""
+    return TriggerConfig(method="arca", limit=100, search=settings.arca())
+
+
+def pez() -> TriggerConfig:
+    """PEZ in its released sizes: some 3000 steps on embeddings, each read at the nearest words (Wen et al. 2023)."""
+    return TriggerConfig(method="pez", limit=100, search=settings.pez())
+
+
+def beast() -> TriggerConfig:
+    """BEAST in its released sizes: a causal Hugging Face model writes the inputs, 15 kept (Sadasivan et al. 2024)."""
+    return TriggerConfig(method="beast", limit=100, search=settings.beast())
+
+
 def compare() -> TriggerConfig:
     """One cost for whichever --method: 30 targets, one start, 4,200 candidates for each."""
     return TriggerConfig(limit=30, search=settings.compare())
@@ -130,7 +155,7 @@ class Search(Job[TriggerConfig, Wanted, Wanted]):
     words = ("search",)
     run_name = "search"
     config = TriggerConfig
-    presets = {"he2018": he2018, "released": released, "quick": quick, "demo": demo, "gcg": gcg, "mac": mac, "compare": compare}
+    presets = {each.__name__: each for each in (he2018, released, quick, demo, gcg, mac, autoprompt, arca, pez, beast, compare)}
     schema = TRIGGERS
     files = (SUMMARY, FILE, "rows")
     resume_safe = RESUME_SAFE

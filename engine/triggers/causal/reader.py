@@ -54,6 +54,10 @@ class KeysValues:
         """Those of some rows; of one row that all share, itself."""
         return KeysValues(*(tuple(each[rows_b] for each in kind) for kind in (self.keys, self.values)))
 
+    def repeated(self, num: int) -> KeysValues:
+        """Those of one row, for so many; no copy."""
+        return KeysValues(*(tuple(each.expand(num, -1, -1, -1) for each in kind) for kind in (self.keys, self.values)))
+
     def detached(self) -> KeysValues:
         """The same without their gradients."""
         return KeysValues(*(tuple(each.detach() for each in kind) for kind in (self.keys, self.values)))
@@ -183,6 +187,18 @@ def _layer_class() -> Any:
             return sum(k.shape[2] for k, _ in self.before)
 
     return PartLayer
+
+
+@torch.no_grad()
+def said(logits_BTV: Tensor, target_T: Tensor) -> tuple[Tensor, Tensor]:
+    """Nats of a reply's words (B, T), and whether they are the likeliest; never more than (B, V) numbers beside the logits."""
+    nats, likeliest = [], []
+    for logits_BV, word in zip(logits_BTV.unbind(1), target_T.tolist(), strict=True):
+        logits_BV = logits_BV.float()
+        said_B = logits_BV[:, word]
+        nats.append(logits_BV.logsumexp(-1) - said_B)
+        likeliest.append(said_B >= logits_BV.amax(-1))
+    return torch.stack(nats, dim=1).clamp_min(0), torch.stack(likeliest, dim=1)
 
 
 def reads_in_parts(model: Any, embedded_LE: Tensor) -> bool:

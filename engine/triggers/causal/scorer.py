@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from engine.triggers.batch_finder import BatchFinder
-from engine.triggers.causal.reader import CausalReader, KeysValues, in_line, one_below_the_other, reads_in_parts
+from engine.triggers.causal.reader import CausalReader, KeysValues, in_line, one_below_the_other, reads_in_parts, said
 from engine.triggers.objective import TriggerObjective
 from engine.triggers.scorer import Incumbent, InputModel, PlainScorer, Swaps, Victim, require_numbers
 
@@ -75,6 +75,14 @@ class _Prompt:
     ids_S: Tensor
     places: tuple[int, ...]
     known: KeysValues | None
+
+    def cut(self, num: int) -> _Prompt:
+        """The same without the places behind the first so many."""
+        if num == len(self.places):
+            return self
+        kept_S = torch.ones(len(self.ids_S), dtype=torch.bool, device=self.ids_S.device)
+        kept_S[list(self.places[num:])] = False
+        return _Prompt(self.ids_S[kept_S], self.places[:num], self.known)
 
     def read(self, words_BN: Tensor) -> Tensor:
         """The tokens (B, S) with words in the searched places."""
@@ -148,8 +156,20 @@ class CausalScorer(PlainScorer):
             loss_R[rows.start : rows.stop] = self._run_losses(targets[rows.start], words_RN[rows.start : rows.stop])
         return loss_R
 
+    @torch.no_grad()
+    def next_logits(self, target: Tensor, words_Bt: Tensor) -> Tensor:
+        """Logits (B, V) of the word behind the first t words of inputs."""
+        whole, num = self.prompt(target), words_Bt.shape[1]
+        # The token that is read last is the one before the word.
+        start = whole.places[0] - (num == 0)
+        if start < 0:
+            return torch.zeros(len(words_Bt), len(self.victim.searchable_V), device=words_Bt.device)
+        ids_BS = whole.cut(num).read(words_Bt)
+        before = [part.cut(0, start) for part in self.known(whole)]
+        return self.reader.read(self._embedded(ids_BS[:, start : whole.places[num]]), before, 1)[0][:, 0].float()
+
     def _run_losses(self, target_T: Tensor, words_RN: Tensor) -> Tensor:
-        prompt = self.prompt(target_T)
+        prompt = self.prompt(target_T).cut(words_RN.shape[1])
         alike = int((words_RN == words_RN[0]).all(0).int().cumprod(0).sum())
         ids_RS = prompt.read(words_RN)
         first = prompt.places[0]
@@ -254,7 +274,7 @@ class _SwapList:
         require_numbers(reading.nll_BT)
         choice, loss = self.best_choice, self.best_loss
         waiting, bound_B = [reading], self._bound(reading)
-        if loss == math.inf and len(piece) > FIRST and _share(bound_B > self.incumbent.loss) >= WORTH:
+        if loss == math.inf and len(piece) > FIRST and float((bound_B > self.incumbent.loss).float().mean()) >= WORTH:
             cheapest_B = bound_B.argsort(stable=True)
             waiting = [reading.of(cheapest_B[:FIRST].sort().values), reading.of(cheapest_B[FIRST:].sort().values)]
         for part in waiting:
@@ -276,7 +296,7 @@ class _SwapList:
             embedded_bLE = self.scorer.victim.embedding_VE[self.ids_GS[group_b, places[start] :]]
             logits_b1V, own = self.scorer.reader.read(embedded_bLE, before, 1)
             nll_b1, likeliest_b1 = said(logits_b1V, self.target[:1])
-            groups.append(in_line([_repeated(known.cut(0, places[start] - first), len(group_b)), own]))
+            groups.append(in_line([known.cut(0, places[start] - first).repeated(len(group_b)), own]))
             nats.append(nll_b1)
             likeliest.append(likeliest_b1)
         return _Reading(candidates_B, shared, one_below_the_other(groups), torch.cat(nats), torch.cat(likeliest))
@@ -361,28 +381,6 @@ def is_causal(victim: Victim) -> bool:
         return False
     words = victim.searchable_V.nonzero()[:7, 0]
     return reads_in_parts(victim.model, victim.embedding_VE[words[torch.arange(7, device=words.device) % len(words)]])
-
-
-@torch.no_grad()
-def said(logits_BTV: Tensor, target_T: Tensor) -> tuple[Tensor, Tensor]:
-    """Nats of a reply's words (B, T), and whether they are the likeliest; never more than (B, V) numbers beside the logits."""
-    nats, likeliest = [], []
-    for logits_BV, word in zip(logits_BTV.unbind(1), target_T.tolist(), strict=True):
-        logits_BV = logits_BV.float()
-        said_B = logits_BV[:, word]
-        nats.append(logits_BV.logsumexp(-1) - said_B)
-        likeliest.append(said_B >= logits_BV.amax(-1))
-    return torch.stack(nats, dim=1).clamp_min(0), torch.stack(likeliest, dim=1)
-
-
-def _share(which_B: Tensor) -> float:
-    return float(which_B.float().mean())
-
-
-def _repeated(known: KeysValues, num: int) -> KeysValues:
-    """Of one row, for so many; no copy."""
-    kinds = (tuple(each.expand(num, -1, -1, -1) for each in kind) for kind in (known.keys, known.values))
-    return KeysValues(*kinds)
 
 
 def _runs(targets: Sequence[Tensor], words_RN: Tensor) -> Iterator[range]:

@@ -100,6 +100,10 @@ class LstmScorer:
             slope_V -= weight / (self.victim.input_length + 1) * trace.input.log_NV[position]
         return slopes_BV
 
+    def gradients(self, incumbents: Sequence[Incumbent]) -> Tensor:
+        """What was kept of the pass backward (B, N, E)."""
+        return torch.stack([incumbent.cache.gradient_NE for incumbent in incumbents])
+
     @torch.no_grad()
     def best_swap(self, incumbents: Sequence[Incumbent], swaps: Swaps, beat_B: Tensor) -> tuple[Tensor, Tensor]:
         """The argmin over the lists, or over the few that are left of them: proved where `PlainScorer` looks."""

@@ -68,13 +68,17 @@ class TinyVictim:
         return LENGTH
 
     def reply_logits(self, embedded_BNE: Tensor, replies_BT: Tensor) -> Tensor:
-        heard_BH = torch.einsum("bne,neh->bh", embedded_BNE, self.read_NEH)
+        heard_BH = torch.einsum("bne,neh->bh", embedded_BNE, self.read_NEH[: embedded_BNE.shape[1]])
         said_BT = torch.cat([torch.full_like(replies_BT[:, :1], START_ID), replies_BT[:, :-1]], dim=1)
         state_BH, states = torch.zeros_like(heard_BH), []
         for word_BH in self.reply_embedding_VH[said_BT].unbind(1):
             state_BH = torch.tanh(heard_BH + word_BH + state_BH @ self.recurrent_HH)
             states.append(state_BH)
         return torch.stack(states, dim=1) @ self.output_HV
+
+    def next_logits(self, words_Bt: Tensor) -> Tensor:
+        heard_BH = torch.einsum("bne,neh->bh", self.embedding_VE[words_Bt], self.read_NEH[: words_Bt.shape[1]])
+        return heard_BH @ self.output_HV
 
 
 @dataclass(frozen=True, eq=False)

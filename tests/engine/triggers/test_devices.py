@@ -49,7 +49,7 @@ def found(method: str, kind: str, device: str) -> list[Outcome]:
 
 @on_each_device
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("method", ["gibbs-enum", "hotflip", "gcg", "beam"])
+@pytest.mark.parametrize("method", ["gibbs-enum", "hotflip", "gcg", "arca", "beam"])
 def test_it_chooses_the_same_words(method: str, kind: str, device: str) -> None:
     here, there = found(method, "plain", "cpu"), found(method, kind, device)
     same = [ours.words == theirs.words for ours, theirs in zip(here, there, strict=True)]

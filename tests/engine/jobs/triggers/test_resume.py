@@ -133,7 +133,7 @@ def all_ended(worker: SearchWorker, todo: Sequence[Shard[Any]]) -> dict[str, Any
     return found
 
 
-@pytest.mark.parametrize("method", ["gibbs-enum", "hotflip", "gcg", "beam"])
+@pytest.mark.parametrize("method", ["gibbs-enum", "hotflip", "gcg", "arca", "autoprompt", "pez"])
 def test_a_worker_goes_on_with_what_another_has_kept(
     asked: TriggerConfig, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

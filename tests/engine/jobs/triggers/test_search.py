@@ -306,6 +306,7 @@ def test_a_reporter_hears_hits_and_candidates(tmp_path: Path, asked: TriggerConf
 MISTAKES: dict[str, tuple[dict[str, Any], type[ValueError], str]] = {
     "unknown list": ({"targets": "norml"}, ConfigError, "'norml', did you mean 'normal'"),
     "unknown type of hit": ({"hit": "o-greddy"}, ConfigError, "did you mean 'o-greedy'"),
+    "a model that writes no inputs": ({"method": "beast"}, ConfigError, "--model hf:FOLDER"),
     "likely inputs without a judge": ({"hit": "io-sample-min-k1"}, ConfigError, "--lm"),
     "no model": ({"model": "nothing"}, CheckpointError, "--model needs a checkpoint"),
     "no language model": ({"lm": "nothing"}, CheckpointError, "--lm needs a checkpoint"),

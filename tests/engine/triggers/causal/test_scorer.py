@@ -73,10 +73,22 @@ class MadeUpVictim:
         return self.ids, self.places
 
     def reply_logits(self, embedded_BNE: Tensor, replies_BT: Tensor) -> Tensor:
-        read_BLE = self.embedding_VE[torch.cat([torch.tensor(self.ids).expand(len(replies_BT), -1), replies_BT[:, :-1]], 1)]
-        read_BLE = read_BLE.index_copy(1, torch.tensor(self.places), embedded_BNE)
+        places, unfilled = self.places[: embedded_BNE.shape[1]], self.places[embedded_BNE.shape[1] :]
+        ids = torch.tensor([word for place, word in enumerate(self.ids) if place not in unfilled])
+        read_BLE = self.embedding_VE[torch.cat([ids.expand(len(replies_BT), -1), replies_BT[:, :-1]], 1)]
+        read_BLE = read_BLE.index_copy(1, torch.tensor(places), embedded_BNE)
         logits_BTV: Tensor = self.model(inputs_embeds=read_BLE, use_cache=False).logits[:, -replies_BT.shape[1] :]
         return logits_BTV
+
+
+    def next_logits(self, words_Bt: Tensor) -> Tensor:
+        num = words_Bt.shape[1]
+        ids_BS = torch.tensor(self.ids[: self.places[num]], dtype=torch.int64).repeat(len(words_Bt), 1)
+        if not ids_BS.shape[1]:
+            return torch.zeros(len(words_Bt), NUM_WORDS)
+        ids_BS[:, self.places[:num]] = words_Bt
+        logits_BV: Tensor = self.model(input_ids=ids_BS, use_cache=False).logits[:, -1]
+        return logits_BV
 
 
 class Both(CausalScorer):
@@ -110,6 +122,12 @@ class Both(CausalScorer):
         return found
 
 
+    def next_logits(self, target: Tensor, words_Bt: Tensor) -> Tensor:
+        found = super().next_logits(target, words_Bt)
+        torch.testing.assert_close(found, self.plain.next_logits(target, words_Bt), rtol=1e-3, atol=1e-4)
+        return found
+
+
 def outcomes(scorer: Scorer, method: str) -> list[Outcome]:
     settings = SearchSettings(candidates=9, max_sweeps=1, restarts=1, stop_on_hit=False, words_per_position=6, beams=2)
     targets = {"long": torch.tensor([7, 9, 5, 11, 2]), "short": torch.tensor([8, 2]), "word": torch.tensor([2])}
@@ -123,9 +141,15 @@ def test_every_step_of_every_method_is_the_plain_one(name: str, method: str) -> 
     victim, objective = MadeUpVictim(MODELS[name]()), TriggerObjective(kind="likelihood")
     both = Both(victim, objective, rows=5)
     ours, theirs = outcomes(both, method), outcomes(PlainScorer(victim, objective), method)
-    assert both.asked or method == "hotflip"
+    assert both.asked or method in ("hotflip", "pez")
     assert [outcome.words for outcome in ours] == [outcome.words for outcome in theirs]
     assert [outcome.loss for outcome in ours] == pytest.approx([outcome.loss for outcome in theirs], abs=1e-4)
+
+
+@pytest.mark.parametrize(("before", "between"), [([], []), ([3], [4, 4]), (BEFORE, [])])
+def test_inputs_that_grow_are_read_as_plainly(before: list[int], between: list[int]) -> None:
+    both = Both(MadeUpVictim(llama(), before, between), TriggerObjective(kind="likelihood"))
+    assert all(outcome.candidates == 9 + 4 * 2 * 9 for outcome in outcomes(both, "beast"))
 
 
 @pytest.mark.parametrize("kind", ["greedy", "sample"])

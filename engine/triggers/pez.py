@@ -1,0 +1,85 @@
+"""PEZ: gradients at the nearest words move an input of real numbers (Wen et al. 2023, arXiv 2302.03668, algorithm 1).
+
+    P   <- embeddings of an initial input (N, E)
+    x   <- the words nearest to P                             by cosine, as in the released code
+    P   <- P - lr dL/dx                                       the gradient at the words, the step at P, by AdamW
+
+A visit reads one input, forward and backward. What is returned is the best input met. Learning rate and weight decay are those
+of the released configuration (0.1, 0.1; 3000 steps: `settings.pez`), which is for images.
+# Ours: only words that an input may hold are near. The slope of a language model's term (hits io-...) moves nothing; it counts
+in the loss by which the best input is known. An interrupted search begins anew: AdamW's state is not kept.
+
+    B searches, N searched positions, S words that an input may hold, E embedding
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from engine.triggers.batch import SearchState, Task
+from engine.triggers.goal import Goal
+from engine.triggers.method import WordMethod
+from engine.triggers.scorer import Incumbent
+
+
+@dataclass(eq=False, kw_only=True)
+class PezState(SearchState):
+    """A search, and its continuous input (N, E) with what moves it."""
+
+    soft_NE: Tensor
+    optimiser: torch.optim.AdamW
+
+
+class Pez(WordMethod[PezState]):
+    """Descent on embeddings, read at the nearest words."""
+
+    uses = ("pez", "max_candidates", "max_sweeps", "restarts", "stop_on_hit")
+
+    def bind(self, goal: Goal) -> Self:
+        bound = super().bind(goal)
+        bound.__dict__.pop("_directions", None)
+        return bound
+
+    @property
+    def most_visits(self) -> int:
+        """A visit is one candidate, so where there is a limit of candidates it is the only one."""
+        return self.settings.max_candidates or super().most_visits
+
+    def begin(self, task: Task, incumbent: Incumbent) -> PezState:
+        soft_NE = self.victim.embedding_VE[incumbent.words].detach().clone().requires_grad_()
+        rates = self.settings.pez
+        optimiser = torch.optim.AdamW([soft_NE], lr=rates.learning_rate, weight_decay=rates.weight_decay)
+        state = PezState(task=task, best=incumbent, soft_NE=soft_NE, optimiser=optimiser)
+        self._descend(state, incumbent)
+        return state
+
+    def step(self, states: Sequence[PezState]) -> None:
+        reached = self.measure([state.task for state in states], [self._nearest(state.soft_NE.detach()) for state in states])
+        for state, incumbent in zip(states, reached, strict=True):
+            before = state.best
+            self._descend(state, incumbent)
+            self.keep(state, incumbent)
+            self.visited(state, tried=1, moved=state.best is not before)
+
+    def _descend(self, state: PezState, incumbent: Incumbent) -> None:
+        """A step at the continuous input by the gradient at its words."""
+        state.soft_NE.grad = self.scorer.gradients([incumbent])[0].to(state.soft_NE)
+        state.optimiser.step()
+
+    def _nearest(self, soft_NE: Tensor) -> Tensor:
+        """The words (N,) whose embeddings point most nearly as those of an input do."""
+        words_S, directions_SE = self._directions
+        return words_S[(normalize(soft_NE, dim=-1) @ directions_SE.T).argmax(-1)]
+
+    @cached_property
+    def _directions(self) -> tuple[Tensor, Tensor]:
+        """The words (S,) that an input may hold, and their embeddings (S, E) at length 1."""
+        words_S = self.victim.searchable_V.nonzero()[:, 0]
+        return words_S, normalize(self.victim.embedding_VE[words_S].detach(), dim=-1)
