@@ -13,7 +13,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
@@ -157,7 +157,7 @@ def render(report: Report, chapters: Sequence[Chapter[Any]]) -> str:
     """The page as text; the same report gives the same text."""
     parts = [(chapter, chapter.render(report.found[chapter.name])) for chapter in chapters if chapter.name in report.found]
     items = _addressed([item for _, section in parts for item in section.items])
-    shown = [_shown(chapter, section, items) for chapter, section in parts]
+    shown = [_shown(chapter, section, items, report.title) for chapter, section in parts]
     script = files("engine.report").joinpath("templates/viewer.js").read_text() if items else ""
     return str(
         fill(
@@ -215,8 +215,14 @@ def fitted(heading: str, table: TextTable) -> Sheet:
     return Sheet(heading, table, "stacked")
 
 
-def _shown(chapter: Chapter[Any], section: Section, items: Sequence[ShownItem]) -> ShownChapter:
-    """Opens a dozen numbers, tables first, and folds the rest."""
+def _shown(chapter: Chapter[Any], section: Section, items: Sequence[ShownItem], title: str) -> ShownChapter:
+    """Opens a dozen numbers, tables first, and folds the rest; what repeats the page's title is told without it."""
+
+    def brief(text: str) -> str:
+        rest = text.removeprefix(title)
+        return rest[2:] if rest != text and rest[:2] in (", ", ": ", "; ") else text
+
+    figures = [replace(each, caption=brief(each.caption)) for each in section.figures]
     room = MOST_NUMBERS
     open_sheets: list[Sheet] = []
     folded_sheets: list[Sheet] = []
@@ -240,9 +246,9 @@ def _shown(chapter: Chapter[Any], section: Section, items: Sequence[ShownItem]) 
         open_blocks,
         folded_sheets,
         folded_blocks,
-        section.figures[:MOST_FIGURES],
-        section.figures[MOST_FIGURES:],
-        {title: addresses[id(item)] for title, item in section.chosen.items()},
+        figures[:MOST_FIGURES],
+        figures[MOST_FIGURES:],
+        {brief(name): addresses[id(item)] for name, item in section.chosen.items()},
     )
 
 

@@ -123,7 +123,7 @@ class MatcherFitConfig(Configuration):
     decay: PositiveShare = 0.9
     """What the rate is multiplied by every `decay_steps` steps."""
     decay_steps: NonNegativeInt = 0
-    """BegunSteps after which the rate falls; 0: never."""
+    """Steps after which the rate falls; 0: never."""
     batch_size: AtLeastTwo = 200
     """Pairs of context and reply per step."""
     clip: PositiveFloat = 5.0

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
-from engine.jobs.job import Job
 from engine.jobs.triggers.enumeration import SEARCH_ENUMERATE
 from engine.jobs.triggers.search import SEARCH
 from engine.jobs.triggers.table import SEARCH_TABLE
-from engine.jobs.triggers.text_search import SEARCH_TEXT
-from engine.jobs.triggers.transfer import SEARCH_TRANSFER
-from engine.jobs.triggers.universal import SEARCH_UNIVERSAL
-from engine.metrics.statistics import Estimate, Metric
+from engine.metrics.statistics import Estimate
 from engine.metrics.triggers.enumeration import enumeration_table
 from engine.metrics.triggers.hits import describe
-from engine.metrics.triggers.text import TEXT_METRICS
-from engine.metrics.triggers.transfer import describe_transfer
-from engine.metrics.triggers.universal import describe_universal
 from engine.report.content import Chapter, Section, ShownRun, Stages, Verdict
 from engine.report.runs import Run
 from engine.report.triggers.pairs import note_of, search_figures, search_items, word_figures
 from engine.report.triggers.sections import ShownSearch, Triggers
+from engine.report.triggers.typed import TYPED_JOBS, shown_typed, typed_items, typed_verdict
 from engine.report.verdicts import MOST_MARKS, SHARE, caveat, listed
 from engine.triggers.settings import CANDIDATES, CANDIDATES_GCG
 from engine.triggers.targets import Skipped
@@ -32,19 +26,13 @@ from envs.core.visible import visible
 _LISTS = {"normal": "usual replies", "mal": "rude sentences", "random": "sentences of random words"}
 """What the built-in lists of targets hold."""
 _MOST_SAID = 3
-_BY_TABLE: Mapping[Job[Any, Any, Any], Callable[[str], Metric]] = {
-    SEARCH_UNIVERSAL: describe_universal,
-    SEARCH_TRANSFER: describe_transfer,
-    SEARCH_TEXT: TEXT_METRICS.__getitem__,
-}
-"""Jobs whose runs are shown by their tables, with what their metrics mean."""
 
 
 class TriggerSearches(Chapter[Triggers]):
     """The chapter of searches, tables of them, and enumerations."""
 
     name, title = "triggers", "Triggers"
-    jobs = (SEARCH.name, SEARCH_TABLE.name, SEARCH_ENUMERATE.name, *(each.name for each in _BY_TABLE))
+    jobs = (SEARCH.name, SEARCH_TABLE.name, SEARCH_ENUMERATE.name, *TYPED_JOBS)
     stages: ClassVar = {SEARCH_TABLE.name: Stages(others="by folder")}
     terms: ClassVar = {
         r"\bo-greedy": ("o-greedy hit", "the model's likeliest reply, taken word by word, is the target."),
@@ -72,17 +60,15 @@ class TriggerSearches(Chapter[Triggers]):
         tried = [run for run in measured if run.job == SEARCH_ENUMERATE.name]
         tables += [(run.heading, enumeration_table(run.metrics, run.summary["attention"])) for run in tried]
         shown = [ShownRun.of(run) for run in tried]
-        for run in measured:
-            if job := next((job for job in _BY_TABLE if job.name == run.job), None):
-                tables.append((run.heading, job.tables(run.folder)[""]))
-                shown.append(ShownRun.of(run, legend={name: _BY_TABLE[job](name) for name in run.metrics}))
-        found = Triggers(searches=searches, tables=tables, others=shown)
+        typed = [shown_typed(run) for run in measured if run.job in TYPED_JOBS]
+        tables += [(each.name, each.table) for each in typed]
+        found = Triggers(searches=searches, tables=tables, others=shown, typed=typed)
         return found if searches or tables else None
 
     def verdict(self, found: Triggers) -> Verdict | None:
         searches = [search for search in found.searches if math.isfinite(search.rate.value)]
         if not searches:
-            return None
+            return next(filter(None, map(typed_verdict, found.typed)), None)
         ordered = sorted(searches, key=lambda search: -search.rate.value)
         said = listed([_told(search) for search in ordered])
         if len(searches) > _MOST_SAID:
@@ -98,10 +84,11 @@ class TriggerSearches(Chapter[Triggers]):
     def render(self, found: Triggers) -> Section:
         done = [search for search in found.searches if search.done]
         items = {search.name: search_items(search) for search in done}
+        replies = [item for run in found.typed for item in typed_items(run)]
         return Section(
             notes=[note_of(search) for search in done],
             tables=found.tables,
-            measured=[*found.searches, *found.others],
+            measured=[*found.searches, *found.others, *found.typed],
             figures=[*search_figures(found.searches), *(figure for search in done for figure in word_figures(search))],
             lists={
                 f"Skipped sentences, {search.name}": [
@@ -110,7 +97,7 @@ class TriggerSearches(Chapter[Triggers]):
                 for search in found.searches
                 if search.skipped
             },
-            items=[item for shown in items.values() for item in shown],
+            items=[item for shown in items.values() for item in shown] + replies,
             chosen={f"{name}: best": shown[0] for name, shown in items.items()},
         )
 

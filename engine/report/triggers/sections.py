@@ -9,6 +9,7 @@ from engine.metrics.statistics import NOTHING, Estimate
 from engine.metrics.tables import TextTable
 from engine.metrics.triggers.hits import HIT_RATE
 from engine.report.content import ShownRun
+from engine.report.triggers.typed import ShownTyped
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +41,9 @@ class ShownSearch(ShownRun):
 
 @dataclass(frozen=True, kw_only=True)
 class Triggers:
-    """All searches of a page, tables, and runs that are shown by their metrics alone: enumerations, universal searches."""
+    """All searches of a page, tables, runs that are shown by their metrics alone, and those that type inputs to chat models."""
 
     searches: Sequence[ShownSearch] = ()
     tables: Sequence[tuple[str, TextTable]] = ()
     others: Sequence[ShownRun] = ()
+    typed: Sequence[ShownTyped] = ()

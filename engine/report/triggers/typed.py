@@ -1,0 +1,192 @@
+"""Inputs that were typed to chat models, for people to read: prompt, input, target and what was replied.
+
+Prompts, inputs, targets and replies are hostile text: it is made visible before it is shown, and the page escapes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from engine.jobs.job import Job
+from engine.jobs.triggers.text_search import SEARCH_TEXT
+from engine.jobs.triggers.transfer import SEARCH_TRANSFER
+from engine.jobs.triggers.universal import SEARCH_UNIVERSAL
+from engine.metrics.rows import Row
+from engine.metrics.statistics import NOTHING, Estimate, Metric
+from engine.metrics.tables import TextTable
+from engine.metrics.triggers.hits import VERIFIED
+from engine.metrics.triggers.text import EMPTY, RANDOM, TEXT_METRICS
+from engine.metrics.triggers.transfer import BETWEEN, NO_INPUT, describe_transfer
+from engine.metrics.triggers.universal import EMPTY as NO_INPUTS
+from engine.metrics.triggers.universal import FOUND, HELD_OUT, KINDS, SEARCHED, best_found, describe_universal
+from engine.metrics.triggers.universal import RANDOM as RANDOM_INPUTS
+from engine.report.content import Item, ShownRun, Verdict
+from engine.report.markup import fill, line
+from engine.report.runs import Run
+from engine.report.verdicts import SHARE, caveat, listed, number
+from envs.core.visible import visible
+
+NUM_SHOWN = 200
+"""Replies of a run that the viewer holds."""
+_MOST_MARKS = 12
+_SUCCESS = SHARE._replace(title="Target said", direction="higher: adversary", definition="share of typed prompts, greedily")
+
+
+Marks = tuple[str, dict[str, Estimate]]
+"""What is counted, in the plural, and shares of it by what was typed."""
+
+
+@dataclass(frozen=True)
+class TypedReply:
+    """A reply of a model.
+
+    Args:
+        key: its own in the run.
+        sort: what was typed, in a word or two, such as "found" or "no input".
+        place: whose reply it is, or behind which sort of prompt.
+        prompt: the request.
+        typed: what stood in its slots; empty where nothing did.
+        target: what was to be said.
+        reply: what was said.
+        said: whether that is a success.
+        measured: numbers to sort by, by name.
+    """
+
+    key: str
+    sort: str
+    place: str
+    prompt: str
+    typed: Sequence[str]
+    target: str
+    reply: str
+    said: bool
+    measured: Mapping[str, float]
+
+
+class _Sort(NamedTuple):
+    """What is read of the runs of one job: what metrics mean, replies of rows, and marks of metrics."""
+
+    job: Job[Any, Any, Any]
+    describe: Callable[[str], Metric]
+    replies: Callable[[Sequence[Row]], Iterator[TypedReply]]
+    marks: Callable[[Mapping[str, Estimate]], Marks]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownTyped(ShownRun):
+    """A run of one of `TYPED_JOBS`; its items are replies, or inputs behind many prompts.
+
+    Args:
+        job: its job.
+        table: what was measured.
+    """
+
+    job: str
+    table: TextTable
+
+
+def shown_typed(run: Run) -> ShownTyped:
+    """A run of one of `TYPED_JOBS` that was measured."""
+    sort = _SORTS[run.job]
+    legend = {name: sort.describe(name) for name in run.metrics}
+    return ShownTyped.of(run, job=run.job, legend=legend, table=sort.job.tables(run.folder)[""])
+
+
+def typed_items(run: ShownTyped) -> list[Item]:
+    """Replies that the viewer holds, successes first."""
+    replies = sorted(_SORTS[run.job].replies(run.done), key=lambda reply: not reply.said)
+    return [
+        Item(
+            kind="answer",
+            key=visible(reply.key),
+            group=run.name,
+            summary=line(
+                '{}{} \N{RIGHTWARDS ARROW} <q class="target">{}</q>',
+                visible(reply.prompt),
+                line(' <q class="adversary">{}</q>', visible(" … ".join(reply.typed))) if any(reply.typed) else "",
+                visible(reply.reply),
+            ),
+            tags=("said" if reply.said else "not said", visible(reply.sort), *(visible(reply.place),) * bool(reply.place)),
+            values=reply.measured,
+            body=fill("triggers/typed.html", reply=reply, visible=visible),
+        )
+        for reply in replies[:NUM_SHOWN]
+    ]
+
+
+def typed_verdict(run: ShownTyped) -> Verdict | None:
+    """What a run comes to, its controls beside; None where nothing was measured."""
+    units, found = _SORTS[run.job].marks(run.metrics)
+    marks = {name: mark for name, mark in found.items() if mark.n}
+    if not marks:
+        return None
+    shown = dict(list(marks.items())[:_MOST_MARKS])
+    told = listed([f"{number(SHARE, mark.value)} {name}" for name, mark in shown.items()])
+    more = f" {len(marks) - len(shown)} more lines are in the table." if len(marks) > len(shown) else ""
+    sentence = f"Of the {units}, {told} had the target for a reply.{more}{caveat(*marks.values(), unit=units)}"
+    return Verdict(sentence=sentence, metric=_SUCCESS, marks=shown)
+
+
+def _universal_replies(rows: Sequence[Row]) -> Iterator[TypedReply]:
+    kept = best_found(rows)
+    for row in rows if kept is None else [kept, *(row for row in rows if row["kind"] != FOUND)]:
+        for pair in row["pairs"]:
+            yield TypedReply(
+                f"{row['item_key']}/{pair['key']}",
+                row["kind"],
+                "searched prompt" if pair["searched"] else "held-out prompt",
+                pair["prompt"],
+                row["typed"] or (),
+                pair["target"],
+                pair["reply"],
+                bool(pair[VERIFIED]),
+                {"nats": pair["nats"]},
+            )
+
+
+def _universal_marks(metrics: Mapping[str, Estimate]) -> Marks:
+    named = {FOUND: "with the input found", RANDOM_INPUTS: "with random inputs", NO_INPUTS: "with none"}
+    # Where prompts are held out, the others chose the input.
+    split = HELD_OUT if metrics.get(f"{FOUND}.{HELD_OUT}.{VERIFIED}", NOTHING).n else SEARCHED
+    units = "held-out prompts" if split == HELD_OUT else "searched prompts"
+    return units, {named[kind]: metrics.get(f"{kind}.{split}.{VERIFIED}", NOTHING) for kind in KINDS}
+
+
+def _transfer_replies(rows: Sequence[Row]) -> Iterator[TypedReply]:
+    for row in rows:
+        said = bool(row[VERIFIED])
+        sort = row["source"]
+        yield TypedReply(
+            row["item_key"], sort, row["model"], row["prompt"], row["typed"], row["target"], row["reply"], said, {}
+        )
+
+
+def _transfer_marks(metrics: Mapping[str, Estimate]) -> Marks:
+    cells = [(name.split(BETWEEN), each) for name, each in metrics.items() if name.endswith(f"{BETWEEN}{VERIFIED}")]
+    ordered = sorted(cells, key=lambda cell: cell[0][0] == NO_INPUT)
+    return "typed triggers", {f"of {visible(source)} on {visible(model)}": each for (source, model, _), each in ordered}
+
+
+def _text_replies(rows: Sequence[Row]) -> Iterator[TypedReply]:
+    for row in rows:
+        measured = {"fitness": row["fitness"], "queries": row["queries"]}
+        said = bool(row[VERIFIED])
+        yield TypedReply(
+            row["item_key"], "evolved", "", row["prompt"], row["typed"], row["target"], row["reply"], said, measured
+        )
+
+
+def _text_marks(metrics: Mapping[str, Estimate]) -> Marks:
+    lines = {VERIFIED: "with evolved inputs", RANDOM: "with the first random one", EMPTY: "with none"}
+    return "targets", {line: metrics.get(name, NOTHING) for name, line in lines.items()}
+
+
+_SORTS = {
+    SEARCH_UNIVERSAL.name: _Sort(SEARCH_UNIVERSAL, describe_universal, _universal_replies, _universal_marks),
+    SEARCH_TRANSFER.name: _Sort(SEARCH_TRANSFER, describe_transfer, _transfer_replies, _transfer_marks),
+    SEARCH_TEXT.name: _Sort(SEARCH_TEXT, TEXT_METRICS.__getitem__, _text_replies, _text_marks),
+}
+TYPED_JOBS = tuple(_SORTS)
+"""Jobs that type inputs to chat models."""

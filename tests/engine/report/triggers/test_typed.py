@@ -1,0 +1,98 @@
+"""Runs that type inputs to chat models, on the page: what was replied, its controls beside, hostile words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from engine.jobs.triggers.text_search import SEARCH_TEXT, TextSearchConfig
+from engine.jobs.triggers.transfer import SEARCH_TRANSFER, TriggerTransferConfig
+from engine.jobs.triggers.universal import SEARCH_UNIVERSAL, UniversalConfig
+from engine.metrics.statistics import Estimate
+from engine.metrics.triggers.text import text_metrics
+from engine.metrics.triggers.transfer import transfer_metrics
+from engine.metrics.triggers.universal import universal_metrics
+from engine.report.collect import collect_run
+from engine.report.content import Report, Verdict
+from engine.report.triggers.chapter import TriggerSearches
+from engine.store.run_folder import RunFolder
+from engine.store.schemas import ok_row
+from tests.engine.report.negotiation.dialogues import page_of
+from tests.engine.report.pages import HOSTILE, assert_harmless
+
+UNJUDGED: dict[str, Any] = {"samples": 0, "sampled": 0, "judge_answers": 0, "judge_unparsable": 0}
+
+
+def said(key: str, *, searched: bool, verified: bool) -> dict[str, Any]:
+    asked = {"key": key, "prompt": f"{HOSTILE} {key}", "target": "yes", "reply": "yes" if verified else "no", "nats": 1.0}
+    return asked | UNJUDGED | {"searched": searched, "hit": None, "retokenised": True, "verified": verified}
+
+
+def typed(kind: str, number: int, *works: bool) -> dict[str, Any]:
+    """An input behind a searched prompt and two held-out ones."""
+    pairs = [said(f"p{place}", searched=place == 0, verified=verified) for place, verified in enumerate(works)]
+    own = {"kind": kind, "typed": None if kind == "empty" else [f"{kind} words"], "loss": float(number), "pairs": pairs}
+    return ok_row(f"{kind}-{number}", 1) | own | {"candidates": 4, "refused": 0}
+
+
+def recorded(path: Path, job: Any, config: Any, rows: list[dict[str, Any]], metrics: dict[str, Estimate]) -> Report:
+    rows = [{name: row.get(name) for name in job.schema.names} for row in rows]
+    with RunFolder.open(path, config, job=job.name, schema=job.schema) as run:
+        run.write_shard("shard", rows)
+        run.write_summary(metrics, {"title": HOSTILE, "description": HOSTILE})
+    return collect_run(path)
+
+
+def verdict_of(report: Report) -> Verdict:
+    found = TriggerSearches().verdict(report.found["triggers"])
+    assert found is not None
+    return found
+
+
+def test_a_universal_input_is_judged_behind_held_out_prompts(tmp_path: Path) -> None:
+    rows = [typed("found", 0, True, True, False), typed("found", 1, False, True, True)]
+    rows += [typed("random", 0, False, False, False), typed("empty", 0, False, True, False)]
+    shown = recorded(tmp_path / "run", SEARCH_UNIVERSAL, UniversalConfig(), rows, universal_metrics(rows, 0))
+    verdict = verdict_of(shown)
+    assert [mark.value for mark in verdict.marks.values()] == [0.5, 0.0, 0.5]
+    assert verdict.sentence.startswith("Of the held-out prompts, 50.0\N{NO-BREAK SPACE}% with the input found, 0.0")
+    assert "found words" in "".join(assert_harmless(page_of(shown)).text)
+    items = TriggerSearches().render(shown.found["triggers"]).items
+    assert len(items) == 9, "of several searches only the input that is kept is shown"
+    assert [item.tags[0] for item in items] == ["said"] * 3 + ["not said"] * 6
+
+
+def test_transferred_triggers_stand_before_no_input(tmp_path: Path) -> None:
+    rows = [
+        ok_row(f"{model}/{source}/{number}", 1)
+        | {"source": source, "trigger": "t", "model": model, "prompt": HOSTILE, "target": "yes", "typed": typed_in}
+        | {"reply": HOSTILE, "ended": True, "verified": source == "run" and number == 0}
+        | UNJUDGED
+        for model in ("a", "b")
+        for source, typed_in in (("no input", [""]), ("run", ["x", "y"]))
+        for number in range(2)
+    ]
+    config = TriggerTransferConfig(model="hf:a,hf:b", searches="run")
+    shown = recorded(tmp_path / "run", SEARCH_TRANSFER, config, rows, transfer_metrics(rows))
+    assert {name: mark.value for name, mark in verdict_of(shown).marks.items()} == {
+        "of run on a": 0.5,
+        "of run on b": 0.5,
+        "of no input on a": 0.0,
+        "of no input on b": 0.0,
+    }
+    assert "x … y" in "".join(assert_harmless(page_of(shown)).text)
+
+
+def test_evolved_inputs_beside_their_controls(tmp_path: Path) -> None:
+    rows = [
+        ok_row(str(number), 1)
+        | {"prompt": "ask", "target": "yes", "trigger": HOSTILE, "typed": [HOSTILE], "fitness": 1.0, "queries": 7}
+        | {"fitness_by_generation": [1.0], "reply": "yes", "ended": True, "verified": number < 3}
+        | {"empty_verified": False, "random_verified": number == 0}
+        | UNJUDGED
+        for number in range(4)
+    ]
+    config = TextSearchConfig(model="hf:a", targets="pairs.csv")
+    shown = recorded(tmp_path / "run", SEARCH_TEXT, config, rows, text_metrics(rows))
+    assert [mark.value for mark in verdict_of(shown).marks.values()] == [0.75, 0.25, 0.0]
+    assert_harmless(page_of(shown))
