@@ -30,12 +30,7 @@ def installed(library: str) -> str | None:
 
 
 def _textattack(plain: PlainLoops, folder: Path) -> dict[str, Augment]:
-    from textattack.augmentation import (  # type: ignore[import-not-found]  # optional
-        Augmenter,
-        CharSwapAugmenter,
-        DeletionAugmenter,
-        WordNetAugmenter,
-    )
+    from textattack.augmentation import Augmenter, CharSwapAugmenter, DeletionAugmenter, WordNetAugmenter  # type: ignore[import-not-found]  # optional
     from textattack.transformations import WordInnerSwapRandom  # type: ignore[import-not-found]  # optional
 
     made = {

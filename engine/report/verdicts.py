@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sized
 from typing import Literal
 
 from engine.metrics.statistics import FEW, Estimate, Metric
@@ -10,6 +11,8 @@ from engine.metrics.statistics import FEW, Estimate, Metric
 MINUS = "\N{MINUS SIGN}"
 POINTS = Metric("points", "", "")
 SHARE = Metric("share", "", "", "share")
+MOST_MARKS = 12
+"""Estimates that a picture has room for."""
 
 
 def number(metric: Metric, value: float) -> str:
@@ -53,3 +56,13 @@ def caveat(*estimates: Estimate, unit: str = "independent units") -> str:
 def listed(names: list[str]) -> str:
     """Such as "a, b and c"."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def first_marks(marks: Mapping[str, Estimate]) -> dict[str, Estimate]:
+    """As many as a picture has room for."""
+    return dict(list(marks.items())[:MOST_MARKS])
+
+
+def others_below(measured: Sized, what: str = "evaluations") -> str:
+    """A sentence, with a blank before it, on the runs that a verdict on the first one leaves out; empty for no other."""
+    return f" {len(measured) - 1} more {what} are below." if len(measured) > 1 else ""

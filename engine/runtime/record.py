@@ -28,13 +28,7 @@ from engine.runtime.worker import ShardFailure, ShardWorker, TurnResult, TurnWor
 from engine.store.parts import Part, put_part, require_writable, to_table
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import error_row
-from engine.store.unfinished import (
-    delete_unfinished,
-    put_unfinished,
-    read_unfinished,
-    remove_unfinished,
-    write_unfinished,
-)
+from engine.store.unfinished import delete_unfinished, put_unfinished, read_unfinished, remove_unfinished, write_unfinished
 
 logger = logging.getLogger(__name__)
 

@@ -33,13 +33,7 @@ from engine.jobs.negotiation.language import PUBLISHED, corpus_words, require_wo
 from engine.jobs.repeated import RepeatedJob
 from engine.jobs.rounds import ROUNDS_MADE, rounds_of
 from engine.jobs.sharded import session
-from engine.metrics.negotiation.campaign import (
-    AFTER,
-    BEFORE,
-    ROUND_METRICS,
-    exploitability_of,
-    still_playing,
-)
+from engine.metrics.negotiation.campaign import AFTER, BEFORE, ROUND_METRICS, exploitability_of, still_playing
 from engine.metrics.negotiation.dialogues import NEITHER
 from engine.metrics.repeats import crossed_difference
 from engine.metrics.rounds import Round, best_round

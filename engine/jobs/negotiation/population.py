@@ -20,15 +20,7 @@ from engine.jobs.negotiation.language import require_words
 from engine.jobs.negotiation.payoffs import PAYOFFS, Population, PopulationConfig, members
 from engine.jobs.sharded import RESUME_SAFE, work_off
 from engine.jobs.tables import TABLE_FILE
-from engine.metrics.negotiation.population import (
-    FRESH,
-    LEGEND,
-    Played,
-    elo,
-    matrix_table,
-    payoff_estimates,
-    ratings_table,
-)
+from engine.metrics.negotiation.population import FRESH, LEGEND, Played, elo, matrix_table, payoff_estimates, ratings_table
 from engine.metrics.repeats import crossed_mean
 from engine.metrics.statistics import Estimate
 from engine.metrics.tables import TextTable

@@ -20,15 +20,7 @@ from engine.jobs.retrieval.config import RankingAttackConfig
 from engine.jobs.retrieval.groups import RankedGroup
 from engine.jobs.retrieval.matcher import TRAIN_MATCHER
 from engine.jobs.retrieval.pool import SEARCH
-from engine.jobs.retrieval.prepared import (
-    ERRORS,
-    NUM_CONTEXTS,
-    RANKERS,
-    PreparedRanking,
-    RankersJob,
-    Tried,
-    found_ranking,
-)
+from engine.jobs.retrieval.prepared import ERRORS, NUM_CONTEXTS, RANKERS, PreparedRanking, RankersJob, Tried, found_ranking
 from engine.jobs.retrieval.rows import SEARCHES
 from engine.jobs.sharded import work_off
 from engine.metrics.retrieval.search_tables import success_table, tables_of_searches

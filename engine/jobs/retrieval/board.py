@@ -16,15 +16,7 @@ import numpy as np
 from engine.jobs.retrieval.asked import asked_rankers, loaded
 from engine.jobs.retrieval.attack_worker import judges_of
 from engine.jobs.retrieval.config import RankersConfig
-from engine.jobs.retrieval.groups import (
-    Contexts,
-    group_seed,
-    lexicon_setting,
-    opened,
-    ranked_split,
-    rule_resources,
-    rule_seed,
-)
+from engine.jobs.retrieval.groups import Contexts, group_seed, lexicon_setting, opened, ranked_split, rule_resources, rule_seed
 from engine.metrics.retrieval.erasure import erased
 from engine.metrics.retrieval.movement import expected_ranks
 from engine.perturb.replies.catalogue import build_rules, rule_names

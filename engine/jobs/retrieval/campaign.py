@@ -39,14 +39,7 @@ from engine.retrieval.settings import AttackDetails
 from engine.store.run_folder import RunFolder
 from envs.candidates.edit_game import EditRules
 from envs.candidates.options import CandidateOptions
-from envs.core.ranges import (
-    NonNegativeFloat,
-    NonNegativeInt,
-    NumItems,
-    NumItemsOrAll,
-    PositiveInt,
-    PositiveShare,
-)
+from envs.core.ranges import NonNegativeFloat, NonNegativeInt, NumItems, NumItemsOrAll, PositiveInt, PositiveShare
 from envs.core.seeds import derive_seed
 from policies.choosing_settings import ChoiceLearning
 from policies.matching.settings import MatcherFitConfig, SmnSizes

@@ -18,14 +18,7 @@ from engine.jobs.job import Reporter, Result, Summary
 from engine.jobs.limit import drawn
 from engine.jobs.retrieval.asked import asked_rankers
 from engine.jobs.retrieval.config import RankersConfig, RankingAttackConfig, RankingConfig
-from engine.jobs.retrieval.prepared import (
-    ERRORS,
-    NUM_CONTEXTS,
-    RANKERS,
-    PreparedRanking,
-    RankersJob,
-    found_ranking,
-)
+from engine.jobs.retrieval.prepared import ERRORS, NUM_CONTEXTS, RANKERS, PreparedRanking, RankersJob, found_ranking
 from engine.jobs.retrieval.rows import RANKING
 from engine.jobs.retrieval.worker import Ranking
 from engine.jobs.sharded import work_off

@@ -18,15 +18,7 @@ import numpy as np
 
 from engine.jobs.retrieval.asked import AskedRanker, loaded
 from engine.jobs.retrieval.config import RankersConfig
-from engine.jobs.retrieval.groups import (
-    Contexts,
-    RankedGroup,
-    built_rules,
-    group_seed,
-    opened,
-    rule_resources,
-    rule_seed,
-)
+from engine.jobs.retrieval.groups import Contexts, RankedGroup, built_rules, group_seed, opened, rule_resources, rule_seed
 from engine.jobs.sharded import Sharded, Tally, spread
 from engine.metrics.retrieval.erasure import read_words
 from engine.metrics.retrieval.ranking import CLEAN

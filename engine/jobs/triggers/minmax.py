@@ -25,14 +25,7 @@ from engine.jobs.tables import TABLE_FILE
 from engine.jobs.triggers.config import TriggerConfig
 from engine.jobs.triggers.search import SEARCH
 from engine.metrics.tables import TextTable
-from engine.metrics.triggers.hardening import (
-    CONTROL,
-    START,
-    hardening_figures,
-    hardening_legend,
-    hardening_table,
-    round_name,
-)
+from engine.metrics.triggers.hardening import CONTROL, START, hardening_figures, hardening_legend, hardening_table, round_name
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.triggers import settings

@@ -22,15 +22,7 @@ from engine.metrics.generation.tables import PUBLISHED_ADVERSUC
 from engine.metrics.generation.variety import DISTINCT, WORDS
 from engine.metrics.repeats import crossed_difference, crossed_mean, over_runs
 from engine.metrics.replies import distinct
-from engine.metrics.statistics import (
-    NEITHER,
-    NOTHING,
-    Estimate,
-    Metric,
-    count,
-    mean,
-    ratio_of_sums,
-)
+from engine.metrics.statistics import NEITHER, NOTHING, Estimate, Metric, count, mean, ratio_of_sums
 from engine.metrics.tables import ABSENT, BETWEEN, TextTable, figure, interval
 from engine.metrics.training import HIGHER
 

@@ -91,21 +91,20 @@ _COSTS: Mapping[str, Callable[[Step], int]] = {
 """What a search has spent by one of its steps, by the name of the budget."""
 
 
-def attack_metrics(rows: Sequence[Row], seconds: Estimate, seed: int = 0) -> dict[str, Estimate]:
+def attack_metrics(rows: Sequence[Row], seconds: Estimate) -> dict[str, Estimate]:
     """All of `ATTACK_METRICS` from the rows of one attack.
 
     Args:
         rows: rows of `engine.jobs.negotiation.rows.ATTACKS`; those with status "error" are left out with a warning.
         seconds: worker seconds per dialogue, which rows do not hold because they are the same for any number of workers.
-        seed: names the bootstrap's resampling stream.
 
     Returns:
         One estimate per name in `ATTACK_METRICS`, in its order; the value is NaN where nothing qualifies (no attempt, no
         judge).
     """
-    live = negotiation_metrics(rows, seed)
+    live = negotiation_metrics(rows)
     dialogues = finished(rows)
-    forced = outcome_metrics([_with_forced_end(row) for row in dialogues], seed)
+    forced = outcome_metrics([_with_forced_end(row) for row in dialogues])
     attempts = [(str(row["item_key"]), attempt) for row in dialogues for attempt in row["attempts"]]
     reached = [(key, attempt) for key, attempt in attempts if attempt["accepted"] and attempt["kind"] == REACTIVE]
     judged = [(key, attempt) for key, attempt in attempts if attempt["lowest_probability"] is not None]
@@ -113,14 +112,14 @@ def attack_metrics(rows: Sequence[Row], seconds: Estimate, seed: int = 0) -> dic
     num_accepted = sum(any(attempt["accepted"] for attempt in row["attempts"]) for row in dialogues)
 
     def over(chosen: Sequence[tuple[str, Attempt]], number: Callable[[Attempt], float]) -> Estimate:
-        return mean([number(attempt) for _, attempt in chosen], [key for key, _ in chosen], seed)
+        return mean([number(attempt) for _, attempt in chosen], [key for key, _ in chosen])
 
     def per_dialogue(column: str) -> Estimate:
-        return mean([row[column] for row in dialogues], seed=seed)
+        return mean([row[column] for row in dialogues])
 
     def fluency(whose: str, suffix: str) -> Estimate:
         nats, words = ([attempt[f"{column}{suffix}"] for _, attempt in attempts] for column in ("nll", "num_words"))
-        return perplexity(whose, nats, words, [key for key, _ in attempts], seed)
+        return perplexity(whose, nats, words, [key for key, _ in attempts])
 
     estimates = {
         **live,
@@ -141,7 +140,7 @@ def attack_metrics(rows: Sequence[Row], seconds: Estimate, seed: int = 0) -> dic
     return estimates
 
 
-def budget_curves(rows: Sequence[Row], seed: int = 0) -> dict[str, Points]:
+def budget_curves(rows: Sequence[Row]) -> dict[str, Points]:
     """What reactive searches gain within a budget, the forced protocol's advantage averaged over their dialogues.
 
     A search within a budget is the search that was recorded, stopped before the first step that exceeds it; where no step
@@ -151,7 +150,6 @@ def budget_curves(rows: Sequence[Row], seed: int = 0) -> dict[str, Points]:
 
     Args:
         rows: rows of `engine.jobs.negotiation.rows.ATTACKS`; the first reactive attempt of each dialogue counts.
-        seed: as in `attack_metrics`.
 
     Returns:
         Advantage by budget: under "replaced" for 0, 1, ... words, under "queries" for 1, 2, 4, ... answers of the target, to
@@ -168,7 +166,7 @@ def budget_curves(rows: Sequence[Row], seed: int = 0) -> dict[str, Points]:
         "queries": [2**power for power in range(max(0, most["queries"] - 1).bit_length() + 1)],
     }
     return {
-        name: [(limit, mean([_gain_within(path, _COSTS[name], limit) for path in paths], seed=seed)) for limit in limits]
+        name: [(limit, mean([_gain_within(path, _COSTS[name], limit) for path in paths])) for limit in limits]
         for name, limits in budgets.items()
     }
 

@@ -164,19 +164,18 @@ CEILING = "truth"
 """The true replies as answers to themselves."""
 
 
-def reference_metrics(truths: Sequence[ActEnt], seed: int = 0) -> dict[str, Estimate]:
+def reference_metrics(truths: Sequence[ActEnt]) -> dict[str, Estimate]:
     """What `CONSTANTS` and `CEILING` score, by "activity_f1.NAME" and "entity_f1.NAME".
 
     Args:
         truths: of the examples that models are scored on.
-        seed: names the bootstrap's resampling stream.
     """
     counted = [truth for truth in truths if truth.complete]
     metrics: dict[str, Estimate] = {}
     for name in (*CONSTANTS, CEILING):
         answers = [CONSTANTS.get(name, truth) for truth in counted]
         for kind, values in zip(("activity_f1", "entity_f1"), _columns(answers, counted), strict=True):
-            metrics[f"{kind}.{name}"] = mean(values, seed=seed)
+            metrics[f"{kind}.{name}"] = mean(values)
     return metrics
 
 

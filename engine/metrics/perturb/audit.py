@@ -56,14 +56,13 @@ def describe_audit(name: str) -> Metric:
     return _OVERALL[kind] if kind in _OVERALL else _KINDS[kind]._replace(title=f"{_KINDS[kind].title}, {strategy}")
 
 
-def audit_metrics(rows: Iterable[Row], strategies: Sequence[str], max_ratio: float, seed: int = 0) -> dict[str, Estimate]:
+def audit_metrics(rows: Iterable[Row], strategies: Sequence[str], max_ratio: float) -> dict[str, Estimate]:
     """All metrics but those of labels, which `labels.py` adds.
 
     Args:
         rows: looked at once, one after the other; those with status "error" are left out with a warning.
         strategies: their names, in the order of the tables.
         max_ratio: the ratio of perplexities from which edits are counted.
-        seed: names the bootstrap's resampling stream.
     """
     tallies = {name: _Tally() for name in (*strategies, CONTROL)}
     num_words: list[int] = []
@@ -81,7 +80,7 @@ def audit_metrics(rows: Iterable[Row], strategies: Sequence[str], max_ratio: flo
     return {
         f"{kind}.{name}": estimate
         for name, tally in tallies.items()
-        for kind, estimate in tally.estimates(np.array(num_words, dtype=np.int64), num_utterances, max_ratio, seed).items()
+        for kind, estimate in tally.estimates(np.array(num_words, dtype=np.int64), num_utterances, max_ratio).items()
     }
 
 
@@ -109,7 +108,7 @@ class _Tally:
             self.judged += 1
             self.kept += touched["kept"]
 
-    def estimates(self, num_words: np.ndarray, num_utterances: int, max_ratio: float, seed: int) -> dict[str, Estimate]:
+    def estimates(self, num_words: np.ndarray, num_utterances: int, max_ratio: float) -> dict[str, Estimate]:
         """By kind; of the words of each context (contexts,) and of all utterances some were touched."""
         number, log_ratios = len(self.contexts), np.array(self.log_ratios)
         changed = np.bincount(self.contexts, self.changed, len(num_words)) if number else np.zeros(len(num_words))
@@ -118,9 +117,9 @@ class _Tally:
         found = {
             CONTEXTS: rate(len({*self.contexts}), len(num_words)),
             UTTERANCES: rate(number, num_utterances),
-            WORDS: mean(self.changed, self.contexts, seed),
-            ALL_WORDS: ratio_of_sums(changed, num_words, seed=seed),
-            RATIO: ratio_of_sums(log_ratios, np.ones(number), self.contexts, seed=seed, transform=np.exp),
+            WORDS: mean(self.changed, self.contexts),
+            ALL_WORDS: ratio_of_sums(changed, num_words),
+            RATIO: ratio_of_sums(log_ratios, np.ones(number), self.contexts, transform=np.exp),
             ABOVE: rate(above, number),
             RETAGGED: rate(self.retagged, self.replaced),
             **{name: rate(rises, number) for name, rises in self.rises.items()},

@@ -105,13 +105,12 @@ def base_metrics(strategies: Sequence[str]) -> list[str]:
     return [*(f"{PERTURBED_SHARE}.{name}" for name in strategies), f"{DIFFERENT}.{BASE}.{CLEAN}", *of_strategies, *f1]
 
 
-def robustness_metrics(rows: Sequence[Row], num_resamples: int = NUM_TEST_RESAMPLES, seed: int = 0) -> dict[str, Estimate]:
+def robustness_metrics(rows: Sequence[Row], num_resamples: int = NUM_TEST_RESAMPLES) -> dict[str, Estimate]:
     """All metrics of some rows; kinds for which no row has a number are left out.
 
     Args:
         rows: those with status "error" are left out with a warning.
         num_resamples: of the significance tests.
-        seed: names the bootstrap's resampling streams.
     """
     examples = finished(rows)
     if len(examples) < len(rows):
@@ -130,15 +129,15 @@ def robustness_metrics(rows: Sequence[Row], num_resamples: int = NUM_TEST_RESAMP
             metrics[f"{DIFFERENT}.{where}"] = count(len({reply["reply"] for reply in said}), len(said))
         for kind in (ACTIVITY, ENTITY, CONTEXT_SIMILARITY, REPLY_SIMILARITY, BLEU):
             if numbers := [reply[kind] for reply in said if reply[kind] is not None]:
-                metrics[f"{kind}.{where}"] = mean(numbers, seed=seed)
+                metrics[f"{kind}.{where}"] = mean(numbers)
         if model != BASE:
             for kind in (ACTIVITY, ENTITY, CHANGE_RATE):
-                if test := _gain(said, replies[BASE, strategy], kind, num_resamples, seed):
+                if test := _gain(said, replies[BASE, strategy], kind, num_resamples):
                     metrics[f"{kind}{GAIN}.{where}"] = test.difference
                     metrics[f"{kind}{P_VALUE}.{where}"] = count(test.p_value, test.difference.n)
         if strategy and model in (BASE, BESIDE) and (BESIDE, "") in replies:
             for kind in (ACTIVITY, ENTITY):
-                if test := _gain(said, replies[model, ""], kind, num_resamples, seed):
+                if test := _gain(said, replies[model, ""], kind, num_resamples):
                     metrics[f"{kind}{LOSS}.{where}"] = test.difference
                     metrics[f"{kind}{LOSS_P}.{where}"] = count(test.p_value, test.difference.n)
     return metrics
@@ -160,11 +159,11 @@ def unknown_shares(rows: Sequence[Row], known: Container[str]) -> dict[str, Esti
     return {f"{UNKNOWN_SHARE}.{BASE}.{situation}": rate(sum(each), len(each)) for situation, each in marks.items()}
 
 
-def _gain(after: Sequence[Reply], before: Sequence[Reply], kind: str, num_resamples: int, seed: int) -> PairedTest | None:
+def _gain(after: Sequence[Reply], before: Sequence[Reply], kind: str, num_resamples: int) -> PairedTest | None:
     """The test of replies against others to the same examples; none where nothing was scored."""
     both = [(_number(now, kind), _number(then, kind)) for now, then in zip(after, before, strict=True)]
     scored = np.array([pair for pair in both if None not in pair])
-    return paired_bootstrap(scored[:, 0], scored[:, 1], num_resamples, seed) if len(scored) else None
+    return paired_bootstrap(scored[:, 0], scored[:, 1], num_resamples) if len(scored) else None
 
 
 def _number(reply: Reply, kind: str) -> float | None:

@@ -6,16 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from engine.metrics.perturb.published import SUBWORDS, Pair
-from engine.metrics.perturb.robustness import (
-    ACTIVITY,
-    BASE,
-    CHANGE_RATE,
-    CLEAN,
-    ENTITY,
-    LOSS_P,
-    P_VALUE,
-    UNKNOWN_SHARE,
-)
+from engine.metrics.perturb.robustness import ACTIVITY, BASE, CHANGE_RATE, CLEAN, ENTITY, LOSS_P, P_VALUE, UNKNOWN_SHARE
 from engine.metrics.perturb.table import SIGNIFICANT, Metrics, percent, share, strategies
 from engine.metrics.statistics import NOTHING
 from engine.metrics.tables import ABSENT, TextTable, above, few_note, num_measured

@@ -129,7 +129,6 @@ def kept_points(
     readings: Sequence[Mapping[int, WordReading]],
     ks: Sequence[int] = KS,
     clusters: Sequence[int] | None = None,
-    seed: int = 0,
 ) -> list[KeptPoint]:
     """Figure 2: how often a ranker is right when only the k most important words of replies stay.
 
@@ -139,7 +138,6 @@ def kept_points(
         readings: of the replies that are shortened, by their places.
         ks: how many words stay, as the readings have it.
         clusters: what each group is drawn with, such as its dialogue; each group is its own when not given.
-        seed: names the resampling stream of the intervals.
     """
     whole, counted = _accuracies(labels, scores)
     drawn_with = None if clusters is None else np.asarray(clusters)[counted]
@@ -150,8 +148,8 @@ def kept_points(
             for given, of in zip(scores, readings, strict=True)
         ]
         accuracy, _ = _accuracies(labels, shortened)
-        relative = ratio_of_sums(accuracy, whole, drawn_with, seed=seed)
-        points.append(KeptPoint(k, mean(accuracy, drawn_with, seed), relative))
+        relative = ratio_of_sums(accuracy, whole, drawn_with)
+        points.append(KeptPoint(k, mean(accuracy, drawn_with), relative))
     return points
 
 

@@ -69,14 +69,13 @@ def overlap_of(group: CandidateGroup) -> Overlap | None:
     return Overlap(shared / min(len(context), len(reply)), beta)
 
 
-def histogram(values: Sequence[float], metric: Sequence[float], edges: Sequence[float], seed: int = 0) -> list[Bin]:
+def histogram(values: Sequence[float], metric: Sequence[float], edges: Sequence[float]) -> list[Bin]:
     """A metric over bins of overlap, as figure 1 draws it.
 
     Args:
         values: alpha or beta of each group (G,).
         metric: of the same groups (G,); groups of values outside of the edges are in no bin.
         edges: ascending.
-        seed: names the resampling stream of the intervals.
     """
     overlap, figures = np.asarray(values, dtype=np.float64), np.asarray(metric, dtype=np.float64)
     assert overlap.shape == figures.shape, f"one of each is wanted, got {overlap.shape} and {figures.shape}"
@@ -84,12 +83,12 @@ def histogram(values: Sequence[float], metric: Sequence[float], edges: Sequence[
     found = []
     for number, (low, high) in enumerate(pairwise(edges)):
         below = overlap <= high if number == last else overlap < high
-        found.append(Bin(low, high, mean(figures[(overlap >= low) & below], seed=seed)))
+        found.append(Bin(low, high, mean(figures[(overlap >= low) & below])))
     return found
 
 
 def figure_1(
-    groups: Iterable[CandidateGroup], metrics: GroupMetrics, name: str = "r@1", seed: int = 0
+    groups: Iterable[CandidateGroup], metrics: GroupMetrics, name: str = "r@1"
 ) -> tuple[list[Bin], list[Bin]]:
     """Figure 1: a metric by alpha, and by beta.
 
@@ -97,12 +96,11 @@ def figure_1(
         groups: that were ranked; those without overlap are left out.
         metrics: of them, by their keys.
         name: of the metric.
-        seed: names the resampling stream of the intervals.
     """
     value_of = dict(zip(metrics.keys.tolist(), metrics.values[name].tolist(), strict=True))
     found = [(overlap, value_of[group.key]) for group in groups if group.key in value_of and (overlap := overlap_of(group))]
     values = [value for _, value in found]
     return (
-        histogram([overlap.alpha for overlap, _ in found], values, ALPHA_EDGES, seed),
-        histogram([overlap.beta for overlap, _ in found], values, BETA_EDGES, seed),
+        histogram([overlap.alpha for overlap, _ in found], values, ALPHA_EDGES),
+        histogram([overlap.beta for overlap, _ in found], values, BETA_EDGES),
     )

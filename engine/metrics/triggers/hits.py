@@ -82,7 +82,7 @@ def kinds(rows: Sequence[Row]) -> list[str]:
     return [str(found["type"]) for row in rows[:1] for found in row["hits"]]
 
 
-def search_metrics(rows: Iterable[Row], candidates_per_s: Estimate, num_skipped: int, seed: int = 0) -> dict[str, Estimate]:
+def search_metrics(rows: Iterable[Row], candidates_per_s: Estimate, num_skipped: int) -> dict[str, Estimate]:
     """Hit rates (Wilson intervals) by "hit_rate.TYPE", then all of `COST_METRICS`.
 
     Rows are looked at once, one after the other, and not kept: of a million of them only numbers stay.
@@ -91,7 +91,6 @@ def search_metrics(rows: Iterable[Row], candidates_per_s: Estimate, num_skipped:
         rows: rows of one search; those with status "error" are left out with a warning.
         candidates_per_s: which rows do not hold, because they are the same for any number of workers.
         num_skipped: sentences that were left out of the list.
-        seed: names the bootstrap's resampling stream.
     """
     num_rows = candidates = refused = 0
     verified: list[bool] = []
@@ -123,12 +122,12 @@ def search_metrics(rows: Iterable[Row], candidates_per_s: Estimate, num_skipped:
     if num_targets < num_rows:
         logger.warning("%d of %d targets failed and are left out of the metrics", num_rows - num_targets, num_rows)
     costs = {
-        "loss": mean(losses, seed=seed),
+        "loss": mean(losses),
         "candidates_per_s": candidates_per_s,
         "targets": count(num_targets, num_targets),
         "skipped": count(num_skipped, num_targets + num_skipped),
         "restarts": count(len(sweeps), num_targets),
-        "sweeps": mean(sweeps, clusters, seed),
+        "sweeps": mean(sweeps, clusters),
         "candidates": count(candidates, num_targets),
     }
     assert list(costs) == list(COST_METRICS), "the table and the computation name the same metrics"
@@ -137,7 +136,7 @@ def search_metrics(rows: Iterable[Row], candidates_per_s: Estimate, num_skipped:
     if verified:
         typed = {VERIFIED: rate(sum(verified), len(verified)), REFUSED: count(refused, num_targets)}
         if drawn:
-            typed[SAMPLED] = mean(drawn, seed=seed)
+            typed[SAMPLED] = mean(drawn)
         if judged[JUDGE_ANSWERS]:
             typed |= {name: count(judged[name], num_targets) for name in (JUDGE_ANSWERS, JUDGE_UNPARSABLE)}
     return {**claimed, **typed, **costs}
@@ -159,18 +158,17 @@ def hits_by_restarts(rows: Sequence[Row], kind: str) -> Points:
     ]
 
 
-def loss_by_sweep(rows: Sequence[Row], seed: int = 0) -> Points:
+def loss_by_sweep(rows: Sequence[Row]) -> Points:
     """The mean loss over restarts after 0, 1, 2, ... sweeps (figure 4), clustered by target.
 
     A restart that has ended keeps its last loss, so that every point is over the same restarts.
 
     Args:
         rows: finished rows of one search.
-        seed: as in `search_metrics`.
     """
     paths = [(str(row["item_key"]), restart["loss_by_sweep"]) for row in rows for restart in row["restarts"]]
     clusters = [key for key, _ in paths]
     most = max((len(losses) for _, losses in paths), default=0)
     return [
-        (sweep, mean([losses[min(sweep, len(losses) - 1)] for _, losses in paths], clusters, seed)) for sweep in range(most)
+        (sweep, mean([losses[min(sweep, len(losses) - 1)] for _, losses in paths], clusters)) for sweep in range(most)
     ]

@@ -11,16 +11,7 @@ from markupsafe import Markup
 from engine.jobs.collaboration.channels import tells_lies
 from engine.jobs.collaboration.config import BLIND, SELECTORS, Condition
 from engine.jobs.collaboration.evaluate import ATTRIBUTES, CONDITIONS, EVALUATE_COLLABORATION, PAIRS
-from engine.metrics.collaboration.chats import (
-    BELIEVED,
-    CHANGE,
-    COMPLETION,
-    MODEL,
-    NORMAL,
-    by_condition,
-    completed_by,
-    of,
-)
+from engine.metrics.collaboration.chats import BELIEVED, CHANGE, COMPLETION, MODEL, NORMAL, by_condition, completed_by, of
 from engine.metrics.collaboration.table import overview
 from engine.metrics.rows import Row
 from engine.metrics.statistics import NOTHING, Estimate
@@ -29,7 +20,7 @@ from engine.report.collaboration.chats import NUM_SHOWN, chat_items
 from engine.report.content import Chapter, Section, ShownRun, Verdict
 from engine.report.figure import Figure
 from engine.report.runs import Run
-from engine.report.verdicts import SHARE, caveat, certain_sign, number
+from engine.report.verdicts import SHARE, caveat, certain_sign, number, others_below
 from envs.core.visible import visible
 
 _FOUND = SHARE._replace(title="Common friend found", definition="share of chats in which both sides select it")
@@ -116,10 +107,9 @@ class Collaborations(Chapter[Shown]):
             f"{visible(first.pairs[each.pair])}, who never speak, in {number(SHARE, first.completion(each).value)}"
             for each in selecting
         ]
-        more = f" {len(measured) - 1} more evaluations are below." if len(measured) > 1 else ""
         shown = [each for each in first.conditions if each.pair == MODEL or each.strategy == NORMAL]
         return Verdict(
-            sentence=f"{'; '.join(told)}.{caveat(*leaned, unit='chats')}{more}",
+            sentence=f"{'; '.join(told)}.{caveat(*leaned, unit='chats')}{others_below(measured)}",
             metric=_FOUND,
             marks={first.title(each): first.completion(each) for each in shown},
         )

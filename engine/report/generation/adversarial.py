@@ -14,18 +14,17 @@ from engine.metrics.generation.scenarios import ADVERSUC, RANDOM
 from engine.metrics.generation.tables import AskedJudges
 from engine.metrics.statistics import Estimate
 from engine.metrics.tables import TextTable
-from engine.report.content import Chapter, Item, Section, ShownRun, Verdict
+from engine.report.content import Chapter, Item, Section, ShownRun, Verdict, tables_of
 from engine.report.figure import Figure
 from engine.report.markup import fill, line
 from engine.report.runs import Run
-from engine.report.verdicts import SHARE, caveat
+from engine.report.verdicts import SHARE, caveat, first_marks, others_below
 from envs.core.config import from_dict
 from envs.core.visible import visible
 
 _ADVERSUC = SHARE._replace(
     title="AdverSuc", definition="share of pairs that a judge takes for the other side's; 50 %: it cannot tell"
 )
-_MOST_MARKS = 12
 _SHOWN = (ADVERSUC, RANDOM, ERE)
 """Metrics that do not stand in the tables alone."""
 _NUM_SHOWN = 10
@@ -92,11 +91,10 @@ class JudgedSystems(Chapter[Sequence[ShownJudging]]):
                 if (estimate := first.metrics.get(f"{ADVERSUC}.{judge}.{system}")) is not None and estimate.n:
                     marks[visible(f"{judge}, {system}")] = estimate
         said = " ".join(map(visible, first.verdicts))
-        more = f" {len(measured) - 1} more evaluations are below." if len(measured) > 1 else ""
         return Verdict(
-            sentence=f"{said}{caveat(*marks.values(), unit='sources')}{more}",
+            sentence=f"{said}{caveat(*marks.values(), unit='sources')}{others_below(measured)}",
             metric=_ADVERSUC,
-            marks=dict(list(marks.items())[:_MOST_MARKS]),
+            marks=first_marks(marks),
         )
 
     def render(self, found: Sequence[ShownJudging]) -> Section:
@@ -108,11 +106,7 @@ class JudgedSystems(Chapter[Sequence[ShownJudging]]):
         return Section(
             notes=[visible(note) for each in done for note in (*each.verdicts, *each.notes)],
             measured=found,
-            tables=[
-                (f"{title}, {each.name}" if len(done) > 1 else title, table)
-                for each in done
-                for title, table in each.tables.items()
-            ],
+            tables=tables_of([(each.name, each.tables) for each in done]),
             figures=[drawn for each in done for drawn in _drawn(each, figures_of(each.metrics, each.asked, each.scored))],
             items=[item for shown in items.values() for item in shown],
             chosen={f"{name}: the most human-like reply": shown[0] for name, shown in items.items() if shown},

@@ -14,11 +14,11 @@ from engine.metrics.generation.trained import LESS, METHODS, SAMPLED, TRAINED, r
 from engine.metrics.statistics import Estimate
 from engine.metrics.tables import TextTable
 from engine.metrics.training import BEFORE
-from engine.report.content import Chapter, Item, Section, ShownRun, Stages, Verdict
+from engine.report.content import Chapter, Item, Section, ShownRun, Stages, Verdict, tables_of
 from engine.report.curves import Curve, CurveSource, curve_figure, read_curves
 from engine.report.markup import fill, line
 from engine.report.runs import Run
-from engine.report.verdicts import SHARE, caveat, certain_sign
+from engine.report.verdicts import SHARE, caveat, certain_sign, first_marks
 from envs.core.visible import visible
 
 CURVES = (
@@ -39,7 +39,6 @@ CURVES = (
 )
 """What a training says of itself."""
 _ADVERSUC = SHARE._replace(title="AdverSuc", definition="share of pairs that a judge takes for the other side's")
-_MOST_MARKS = 12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,11 +89,7 @@ class TrainedGenerators(Chapter[ShownGenerators]):
         return ShownGenerators(
             trainings=trainings,
             curves=curves,
-            tables=[
-                (f"{title}, {run.heading}" if len(tables) > 1 else title, table)
-                for run in tables
-                for title, table in EVALUATE_GENERATION.tables(run.folder).items()
-            ],
+            tables=tables_of([(run.heading, EVALUATE_GENERATION.tables(run.folder)) for run in tables]),
             metrics=tables[0].metrics if tables else {},
             concluded=" ".join(tables[0].summary.get(CONCLUDED, [])) if tables else "",
             rewards={run.heading: told for run in trained if (told := _rewards(run))},
@@ -107,7 +102,7 @@ class TrainedGenerators(Chapter[ShownGenerators]):
             rows = {name: name.rpartition(".")[0] for name in found.metrics if LESS not in name and f".{ADVERSUC}-" in name}
             chosen = {visible(row_title(row)): found.metrics[name] for name, row in rows.items() if not row.endswith(SAMPLED)}
             sentence = f"{found.concluded or 'No training stands beside a control.'}{caveat(*chosen.values(), unit='sources')}"
-            return Verdict(sentence=sentence, metric=_ADVERSUC, marks=dict(list(chosen.items())[:_MOST_MARKS]))
+            return Verdict(sentence=sentence, metric=_ADVERSUC, marks=first_marks(chosen))
         if not found.trainings:
             return None
         first = found.trainings[0]

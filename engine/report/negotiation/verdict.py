@@ -11,7 +11,7 @@ from engine.metrics.negotiation.campaign import EXPLOITABILITY
 from engine.metrics.statistics import NOTHING, Estimate, Metric
 from engine.report.content import Verdict
 from engine.report.negotiation.sections import PLAIN, Hardening, Match, Negotiation
-from engine.report.verdicts import MINUS, POINTS, caveat, certain_sign, listed, number
+from engine.report.verdicts import MINUS, POINTS, caveat, certain_sign, first_marks, listed, number
 
 _AHEAD = Metric("Points ahead", "higher: adversary", "the adversary's points less the target's, mean over all dialogues")
 ATTACKERS = {
@@ -24,7 +24,6 @@ ATTACKERS = {
     "attack-ra-pa-ta": "a combined search (RA+PA+TA)",
     "evaluate-exploitability": "a fresh adversary",
 }
-_MOST_MARKS = 12
 
 
 def verdict_on(found: Negotiation) -> Verdict | None:
@@ -42,9 +41,8 @@ def verdict_on(found: Negotiation) -> Verdict | None:
         sentences.append(matrix.sentence)
         marks |= matrix.marks
     sentences += _without_effect(found.matches)
-    marks = dict(list(marks.items())[:_MOST_MARKS])
     sentences = [sentence for sentence in sentences if sentence]
-    return Verdict(sentence=" ".join(sentences), metric=_AHEAD, marks=marks) if sentences else None
+    return Verdict(sentence=" ".join(sentences), metric=_AHEAD, marks=first_marks(marks)) if sentences else None
 
 
 def _attacked(attacks: Sequence[Match]) -> str:

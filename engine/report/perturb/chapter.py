@@ -11,19 +11,18 @@ from engine.metrics.perturb.robustness import BASE, BESIDE, CHANGE_RATE, GAIN, T
 from engine.metrics.statistics import Estimate
 from engine.perturb.catalogue import strategies
 from engine.perturb.strategy import Expectation
-from engine.report.content import Chapter, Section, Verdict
+from engine.report.content import Chapter, Section, Verdict, tables_of
 from engine.report.perturb.audits import audit_verdict, shown_audit
 from engine.report.perturb.examples import example_items, figures_of, note_of, strategy_names
 from engine.report.perturb.sections import ShownAudit, ShownEvaluation, ShownPerturbations
 from engine.report.runs import Run
-from engine.report.verdicts import SHARE, caveat, certain_sign, listed, number
+from engine.report.verdicts import SHARE, caveat, certain_sign, first_marks, listed, number, others_below
 from envs.core.visible import visible
 
 _CHANGED = SHARE._replace(
     title="Replies that change", definition="share of the contexts that a strategy changed whose reply is another than before"
 )
 _WANTED = {Expectation.SHOULD_NOT_CHANGE.value: "stay", Expectation.SHOULD_CHANGE.value: "change"}
-_MOST_MARKS = 12
 
 
 class Perturbations(Chapter[ShownPerturbations]):
@@ -77,13 +76,12 @@ class Perturbations(Chapter[ShownPerturbations]):
                 marks[f"{visible(name)}, trained against {'it' if model == name else visible(model)}"] = after
         told = [_training(first, name, model) for name in worst for model in _trained(first, name)[:1]]
         training = f" Training against it brings that to {listed(told)}." if told else ""
-        more = f" {len(measured) - 1} more evaluations are below." if len(measured) > 1 else ""
         said = "; ".join(sentences)
         rest = caveat(*(known[name] for name in worst), unit="contexts")
         return Verdict(
-            sentence=f"{said[:1].upper()}{said[1:]}.{rest}{training}{more}",
+            sentence=f"{said[:1].upper()}{said[1:]}.{rest}{training}{others_below(measured)}",
             metric=_CHANGED,
-            marks=dict(list(marks.items())[:_MOST_MARKS]),
+            marks=first_marks(marks),
         )
 
     def render(self, found: ShownPerturbations) -> Section:
@@ -103,11 +101,7 @@ class Perturbations(Chapter[ShownPerturbations]):
                 *(f"{each.name}: {each.note}" for each in found.audits if each.note),
             ],
             measured=both,
-            tables=[
-                (f"{title}, {each.name}" if len(both) > 1 else title, table)
-                for each in both
-                for title, table in each.tables.items()
-            ],
+            tables=tables_of([(each.name, each.tables) for each in both]),
             figures=[figure for each in done for figure in figures_of(each)],
             items=[item for shown in items.values() for item in shown],
             chosen={f"{name}: an example": shown[0] for name, shown in items.items() if shown},

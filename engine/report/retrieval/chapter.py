@@ -13,13 +13,12 @@ from engine.report.content import Chapter, Item, Section, Verdict
 from engine.report.retrieval.examples import example_items
 from engine.report.retrieval.sections import ShownRanking, measured_section
 from engine.report.runs import Run
-from engine.report.verdicts import SHARE, caveat, certain_sign, number
+from engine.report.verdicts import SHARE, caveat, certain_sign, first_marks, number, others_below
 from envs.core.visible import visible
 
 _FIRST = SHARE._replace(
     title="Right reply first", definition="share of the contexts; under a rule the reply as the rule left it"
 )
-_MOST_MARKS = 12
 
 Shown = Sequence[ShownRanking]
 
@@ -73,11 +72,10 @@ class Rankings(Chapter[Shown]):
         if beaten is not None:
             marks[f"{visible(beaten)}, {CLEAN}"] = controls[beaten]
             told.append(f"the best control, {visible(beaten)}, is right in {number(SHARE, controls[beaten].value)}")
-        more = f" {len(measured) - 1} more evaluations are below." if len(measured) > 1 else ""
         return Verdict(
-            sentence=f"{'; '.join(told)}.{caveat(*leaned, unit='dialogues')}{more}",
+            sentence=f"{'; '.join(told)}.{caveat(*leaned, unit='dialogues')}{others_below(measured)}",
             metric=_FIRST,
-            marks=dict(list(marks.items())[:_MOST_MARKS]),
+            marks=first_marks(marks),
         )
 
     def render(self, found: Shown) -> Section:

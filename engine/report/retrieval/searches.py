@@ -13,29 +13,20 @@ from engine.jobs.retrieval.attack import ATTACK_RANKING, BUDGET, GOAL
 from engine.jobs.retrieval.prepared import ERRORS
 from engine.metrics.retrieval.movement import expected_ranks
 from engine.metrics.retrieval.search_tables import attacks_of, points_in
-from engine.metrics.retrieval.searched import (
-    AHEAD,
-    BASELINE,
-    MEDIAN_QUERIES,
-    SUCCESS,
-    TRANSFER,
-    SearchedRows,
-    describe_search,
-)
+from engine.metrics.retrieval.searched import AHEAD, BASELINE, MEDIAN_QUERIES, SUCCESS, TRANSFER, SearchedRows, describe_search
 from engine.metrics.rows import Row
 from engine.metrics.statistics import NOTHING, Estimate
 from engine.report.content import Chapter, Item, Section, Verdict
 from engine.report.retrieval.examples import AttackedContext, ShownCandidate, context_item, marked, moved, said_by
 from engine.report.retrieval.sections import ShownRankers, measured_section
 from engine.report.runs import Run
-from engine.report.verdicts import SHARE, caveat, certain_sign, number
+from engine.report.verdicts import SHARE, caveat, certain_sign, first_marks, number, others_below
 from envs.core.seeds import stable_hash
 from envs.core.visible import visible
 
 NUM_SHOWN = 10
 """Contexts of a method on a ranker that the viewer holds."""
 _SUCCESS = SHARE._replace(title="Goal reached", definition="share of the attacked contexts")
-_MOST_MARKS = 12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,12 +104,11 @@ class RankerAttacks(Chapter[Shown]):
             for other in dict.fromkeys(of for of, _ in attacks)
             if (estimate := first.known.get(f"{TRANSFER}.{model}.{other}.{best}", NOTHING)).n
         ]
-        more = f" {len(measured) - 1} more runs are below." if len(measured) > 1 else ""
         marks = {f"{visible(model)}, {visible(method)}": first.reached(model, method, budget) for model, method in attacks}
         return Verdict(
-            sentence=f"{'; '.join(told)}.{caveat(methods[best], unit='dialogues')}{more}",
+            sentence=f"{'; '.join(told)}.{caveat(methods[best], unit='dialogues')}{others_below(measured, 'runs')}",
             metric=_SUCCESS,
-            marks=dict([(name, mark) for name, mark in marks.items() if mark.n][:_MOST_MARKS]),
+            marks=first_marks({name: mark for name, mark in marks.items() if mark.n}),
         )
 
     def render(self, found: Shown) -> Section:

@@ -11,7 +11,7 @@ from engine.metrics.retrieval.ranking import RankedRows
 from engine.metrics.retrieval.ranks import recall_at
 from engine.metrics.statistics import Estimate
 from engine.metrics.tables import TextTable
-from engine.report.content import Item, Section, ShownRun
+from engine.report.content import Item, Section, ShownRun, tables_of
 from engine.report.figure import Figure
 from envs.core.visible import visible
 
@@ -76,11 +76,7 @@ def measured_section(
             for model, reason in each.errors.items()
         ],
         measured=found,
-        tables=[
-            (f"{title}, {each.name}" if len(done) > 1 else title, table)
-            for each in done
-            for title, table in each.tables.items()
-        ],
+        tables=tables_of([(each.name, each.tables) for each in done]),
         figures=[figure for each in done for figure in figures_of(each)],
         items=[item for shown in items.values() for item in shown],
         chosen={f"{name}: an example": shown[0] for name, shown in items.items() if shown},

@@ -18,14 +18,14 @@ from engine.report.runs import Run
 from engine.report.triggers.pairs import note_of, search_figures, search_items, word_figures
 from engine.report.triggers.sections import ShownSearch, Triggers
 from engine.report.triggers.typed import TYPED_JOBS, shown_typed, typed_items, typed_verdict
-from engine.report.verdicts import SHARE, caveat, listed
+from engine.report.verdicts import MOST_MARKS, SHARE, caveat, listed
 from engine.triggers.settings import CANDIDATES, CANDIDATES_GCG
 from engine.triggers.targets import Skipped
 from envs.core.visible import visible
 
 _LISTS = {"normal": "usual replies", "mal": "rude sentences", "random": "sentences of random words"}
 """What the built-in lists of targets hold."""
-_MOST_SAID, _MOST_MARKS = 3, 12
+_MOST_SAID = 3
 
 
 class TriggerSearches(Chapter[Triggers]):
@@ -78,7 +78,7 @@ class TriggerSearches(Chapter[Triggers]):
         return Verdict(
             sentence=f"A trigger was found for {said}.{caveat(*(each.rate for each in searches), unit='targets')}{words}",
             metric=SHARE._replace(title="Triggers found", direction="higher: adversary", definition="share of all targets"),
-            marks=_marks(searches[:_MOST_MARKS]),
+            marks=_marks(searches[:MOST_MARKS]),
         )
 
     def render(self, found: Triggers) -> Section:

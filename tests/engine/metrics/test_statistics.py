@@ -13,15 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.metrics import statistics
-from engine.metrics.statistics import (
-    Estimate,
-    count,
-    mean,
-    paired_bootstrap,
-    paired_difference,
-    rate,
-    ratio_of_sums,
-)
+from engine.metrics.statistics import Estimate, count, mean, paired_bootstrap, paired_difference, rate, ratio_of_sums
 
 
 @given(n=st.integers(1, 5000), data=st.data())

@@ -25,23 +25,8 @@ from policies.negotiator.checkpoints import save_model
 from policies.negotiator.inference import Tables
 from policies.negotiator.model import Negotiator
 from policies.negotiator.screening import Screening
-from policies.negotiator.speaker import (
-    NegotiatorAgent,
-    best_selection,
-    load_agent,
-    selection_scores,
-    shortfalls,
-)
-from tests.policies.negotiator.made_up import (
-    SHORT,
-    TINY,
-    VOCABULARY,
-    always_screened,
-    deal,
-    negotiator,
-    never_screened,
-    played,
-)
+from policies.negotiator.speaker import NegotiatorAgent, best_selection, load_agent, selection_scores, shortfalls
+from tests.policies.negotiator.made_up import SHORT, TINY, VOCABULARY, always_screened, deal, negotiator, never_screened, played
 
 PER_DIALOGUE = ("authors", "num_tokens", "num_turns", "to_move", "forced", "selections", "num_illegal", "agreed", "points")
 

@@ -28,14 +28,7 @@ from envs.pairs.turns import Example, Turns, format_turns, parse_turns
 from envs.pairs.vocabulary import PairVocabulary
 from policies.responders import load_responder
 from tests.engine.jobs.made_up import Notes, rows
-from tests.engine.jobs.perturb.robust import (
-    ANTONYM,
-    BUILT_IN,
-    OWN,
-    SWAP,
-    evaluation,
-    save_responder,
-)
+from tests.engine.jobs.perturb.robust import ANTONYM, BUILT_IN, OWN, SWAP, evaluation, save_responder
 from tests.engine.jobs.triggers.searches import write_corpus
 
 run = EVALUATE_ROBUSTNESS.run

@@ -22,13 +22,7 @@ from envs.core.errors import RunError
 from envs.pairs.turns import Example
 from envs.pairs.vocabulary import PairVocabulary
 from tests.engine.jobs.made_up import Notes, interrupt, rows
-from tests.engine.jobs.perturb.robust import (
-    OWN,
-    SWAP,
-    Dying,
-    evaluation,
-    save_responder,
-)
+from tests.engine.jobs.perturb.robust import OWN, SWAP, Dying, evaluation, save_responder
 
 run = EVALUATE_ROBUSTNESS.run
 

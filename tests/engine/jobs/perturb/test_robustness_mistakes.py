@@ -17,12 +17,7 @@ from engine.perturb.settings import PerturbSettings
 from envs.core.errors import CheckpointError, ConfigError, DataError, ParleyError
 from envs.pairs.vocabulary import SPECIALS, PairVocabulary
 from tests.engine.jobs.made_up import save_negotiator
-from tests.engine.jobs.perturb.robust import (
-    OWN,
-    SWAP,
-    save_responder,
-    words_of_the_desk,
-)
+from tests.engine.jobs.perturb.robust import OWN, SWAP, save_responder, words_of_the_desk
 
 run = EVALUATE_ROBUSTNESS.run
 

@@ -11,12 +11,7 @@ import pytest
 
 from engine.jobs.job import Silent
 from engine.jobs.responders import seq2seq
-from engine.jobs.responders.seq2seq import (
-    TRAIN_LM,
-    TRAIN_SEQ2SEQ,
-    TrainLMConfig,
-    TrainSeq2SeqConfig,
-)
+from engine.jobs.responders.seq2seq import TRAIN_LM, TRAIN_SEQ2SEQ, TrainLMConfig, TrainSeq2SeqConfig
 from engine.jobs.triggers.config import TriggerConfig
 from engine.jobs.triggers.models import open_models
 from engine.metrics.training import PREDICTION, READING, TEXT

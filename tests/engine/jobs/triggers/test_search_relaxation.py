@@ -16,14 +16,7 @@ from engine.triggers.settings import RelaxationSettings
 from envs.core.errors import ConfigError
 from envs.pairs.vocabulary import PairVocabulary
 from tests.engine.jobs.made_up import rows
-from tests.engine.jobs.triggers.searches import (
-    EFFORT,
-    SMALL,
-    save_lm,
-    save_seq2seq,
-    search,
-    write_targets,
-)
+from tests.engine.jobs.triggers.searches import EFFORT, SMALL, save_lm, save_seq2seq, search, write_targets
 
 run = SEARCH.run
 

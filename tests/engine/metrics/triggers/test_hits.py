@@ -7,14 +7,7 @@ import logging
 import pytest
 
 from engine.metrics.statistics import count, rate
-from engine.metrics.triggers.hits import (
-    COST_METRICS,
-    choose_restart,
-    describe,
-    hits_by_restarts,
-    loss_by_sweep,
-    search_metrics,
-)
+from engine.metrics.triggers.hits import COST_METRICS, choose_restart, describe, hits_by_restarts, loss_by_sweep, search_metrics
 from tests.engine.metrics.triggers.searches import KINDS, failed, restart, searched
 
 GREEDY, LIKELY = KINDS

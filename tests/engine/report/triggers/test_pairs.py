@@ -18,15 +18,7 @@ from engine.metrics.triggers.hits import describe, search_metrics
 from engine.report.collect import collect_run, report_from_run
 from engine.report.content import Report
 from engine.report.triggers.chapter import TriggerSearches
-from engine.report.triggers.pairs import (
-    NUM_SHOWN,
-    note_of,
-    ranked,
-    read_pair,
-    search_figures,
-    search_items,
-    word_figures,
-)
+from engine.report.triggers.pairs import NUM_SHOWN, note_of, ranked, read_pair, search_figures, search_items, word_figures
 from engine.report.triggers.sections import ShownSearch, Triggers
 from engine.store.run_folder import RunFolder
 from engine.triggers.settings import SearchSettings

@@ -10,14 +10,7 @@ from hypothesis import strategies as st
 from envs.core.errors import DataError
 from envs.core.seeds import stream
 from envs.data.lines import FileLine, read_lines
-from envs.negotiation.corpora.dealornodeal import (
-    DialogueRecord,
-    Turn,
-    format_line,
-    parse_line,
-    parse_lines,
-    parse_scenarios,
-)
+from envs.negotiation.corpora.dealornodeal import DialogueRecord, Turn, format_line, parse_line, parse_lines, parse_scenarios
 from envs.negotiation.scenario import DISAGREE_ID, random_scenario, selection_table
 from tests.envs.data.made_up import LINE, SCENARIO
 
