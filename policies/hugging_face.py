@@ -70,12 +70,25 @@ def read_model(name: str | Path) -> tuple[Any, Any]:
         ConfigError: transformers is not installed.
         CheckpointError: there is no model that it can read, or not all of its weights.
     """
-    file = fetched_file(str(name).removeprefix(GGUF)) if str(name).startswith(GGUF) else None
+    folder, file = _files(name)
     return read_pretrained(
-        file.parent if file else fetched_model(name if isinstance(name, Path) else name.removeprefix(HUGGING_FACE)),
-        lambda config: "AutoModelForSeq2SeqLM" if config.is_encoder_decoder else "AutoModelForCausalLM",
-        gguf_file=file.name if file else None,
+        folder, lambda config: "AutoModelForSeq2SeqLM" if config.is_encoder_decoder else "AutoModelForCausalLM", gguf_file=file
     )
+
+
+def read_tokenizer(name: str | Path) -> Any:
+    """The tokenizer alone; see `read_model`."""
+    transformers, folder, source = _source(*_files(name))
+    with _readable(folder), without_progress_bars():
+        return transformers.AutoTokenizer.from_pretrained(folder, **source)
+
+
+def _files(name: str | Path) -> tuple[Path, str | None]:
+    """The folder of a model, and its file there if it is one of llama.cpp."""
+    if str(name).startswith(GGUF):
+        file = fetched_file(str(name).removeprefix(GGUF))
+        return file.parent, file.name
+    return fetched_model(name if isinstance(name, Path) else name.removeprefix(HUGGING_FACE)), None
 
 
 def read_pretrained(
@@ -93,20 +106,8 @@ def read_pretrained(
         ConfigError: transformers is not installed.
         CheckpointError: the folder holds no model that it can read, or not all of its weights.
     """
-    try:
-        import transformers
-    except ImportError:
-        fix = f"pip install 'parley[{EXTRA}]'"
-        raise ConfigError("Hugging Face models need the package transformers, which is not installed", fix=fix) from None
-    folder = folder if gguf_file is not None else model_inside(folder)
-    if gguf_file is None and not (folder / "config.json").is_file():
-        fix = "name a folder that save_pretrained wrote"
-        raise CheckpointError("a Hugging Face model needs a config.json and there is none", where=folder, fix=fix)
+    transformers, folder, source = _source(folder, gguf_file)
     with _readable(folder), without_progress_bars():
-        # Said in so many words, or transformers asks whoever sits at the terminal whether it may.
-        source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-        # Other formats than safetensors and GGUF are pickles, which can run anything.
-        source |= {"use_safetensors": True} if gguf_file is None else {"gguf_file": gguf_file}
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **source)
         config = transformers.AutoConfig.from_pretrained(folder, **source)
         reader = getattr(transformers, kind(config))
@@ -120,6 +121,23 @@ def read_pretrained(
             fix="save the whole model there with save_pretrained",
         )
     return tokenizer, model
+
+
+def _source(folder: Path, gguf_file: str | None) -> tuple[Any, Path, dict[str, Any]]:
+    """The library, where it reads, and how: nothing is downloaded, and no code is run."""
+    try:
+        import transformers
+    except ImportError:
+        fix = f"pip install 'parley[{EXTRA}]'"
+        raise ConfigError("Hugging Face models need the package transformers, which is not installed", fix=fix) from None
+    folder = folder if gguf_file is not None else model_inside(folder)
+    if gguf_file is None and not (folder / "config.json").is_file():
+        fix = "name a folder that save_pretrained wrote"
+        raise CheckpointError("a Hugging Face model needs a config.json and there is none", where=folder, fix=fix)
+    # Said in so many words, or transformers asks whoever sits at the terminal whether it may.
+    source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    # Other formats than safetensors and GGUF are pickles, which can run anything.
+    return transformers, folder, source | ({"use_safetensors": True} if gguf_file is None else {"gguf_file": gguf_file})
 
 
 @contextmanager

@@ -94,7 +94,10 @@ class TriggerSearch:
             what = "only swaps in Parley's own networks are screened, by gibbs-enum and gcg"
             fix = "leave out search.screening"
             raise ConfigError(what, where="search.screening", got=f"{type(method).__name__} on {_kind(victim)}", fix=fix)
-        one = victim.victims[0] if isinstance(victim, UniversalVictim) else victim
+        one, num_models = (victim.victims[0], victim.num_models) if isinstance(victim, UniversalVictim) else (victim, 1)
+        if method.embeds and num_models > 1:
+            what, fix = "the method moves among embeddings, which models do not share", "search one model, or by another method"
+            raise ConfigError(what, where="method", got=f"{type(method).__name__} on {num_models} models", fix=fix)
         if method.continues and not hasattr(one, "next_logits"):
             what, fix = "the victim does not say how its inputs go on", "a causal model, or another method"
             raise ConfigError(what, where="method", got=f"{type(method).__name__} on {_kind(one)}", fix=fix)

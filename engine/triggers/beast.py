@@ -9,7 +9,8 @@ It takes no gradient, and its inputs read like texts. k1 = `beams` and k2 = `can
 words that an input may hold take part. Its losses are those of inputs that are shorter than N: what is searched ends there.
 # Released code: k1 first words, not scored, and the best input of any length is kept. Ours: those of N words alone, as in all
 methods. With candidates left (`max_candidates`, `max_sweeps`) it grows inputs anew from other draws.
-Behind several prompts (`parley search universal`) words are drawn from the geometric mean of what they say next.
+Behind several prompts, and of several models (`parley search universal`), words are drawn from the geometric mean of what all
+say next. Released code: from the first model alone.
 
     B inputs of a beam, G words drawn for each, R candidates, t words so far, N searched positions, V words
 """

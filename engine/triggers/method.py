@@ -49,6 +49,8 @@ class Method(ABC):
     """Whether an input is words at every moment, so that a language model can judge it."""
     continues: ClassVar[bool] = False
     """Whether it needs a victim that says how its inputs go on (`ContinuingScorer`)."""
+    embeds: ClassVar[bool] = False
+    """Whether it moves among embeddings, which no two models share."""
     uses: ClassVar[tuple[str, ...]] = tuple(field.name for field in fields(SearchSettings))
     """The settings that this method reads."""
     sizes: ClassVar[Mapping[str, int]] = {"candidates": CANDIDATES}

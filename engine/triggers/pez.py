@@ -40,6 +40,7 @@ class PezState(SearchState):
 class Pez(WordMethod[PezState]):
     """Descent on embeddings, read at the nearest words."""
 
+    embeds = True
     uses = ("pez", "max_candidates", "max_sweeps", "restarts", "stop_on_hit")
 
     def bind(self, goal: Goal) -> Self:

@@ -8,6 +8,9 @@ one after the other, those of the highest loss first. No loss is below 0, so a c
 the best one does ends there, which is exact. Where nothing is to be beaten, as in gcg, the few that are cheapest behind the
 first prompt are read behind all of them first.
 
+Pairs may be of several models with the same tokens, as in Zou et al. (section 2.3: an input for several models at once): a
+prompt of each is a pair of its own. Models may have more embeddings than tokens; the words are those that all of them have.
+
 A hit is an input that is one behind every prompt (o-greedy, o-sample-min); of o-sample-avg it is the mean over all words.
 Zou et al. add prompts one by one as those before are hit. Ours: all from the beginning.
 
@@ -33,16 +36,23 @@ _ROUNDING = 1e-5
 
 
 class UniversalVictim:
-    """Prompts of one model that share the searched words.
+    """Prompts of one model, or of several with the same tokens, that share the searched words.
 
     Args:
-        victims: the model behind each prompt; all have the same words and as many searched positions.
+        victims: a model behind each prompt; all have the same words and as many searched positions.
         targets: word ids (T,) of each, the end included.
+
+    Attributes:
+        num_models: how many there are.
+        searchable_V: which words an input may hold.
     """
 
     def __init__(self, victims: Sequence[Victim], targets: Sequence[Tensor]) -> None:
         assert len(victims) == len(targets) > 0, "a target for each prompt"
         self.victims, self.targets = tuple(victims), tuple(targets)
+        self.num_models = len({id(getattr(victim, "model", None)) for victim in victims})
+        num = min(len(victim.searchable_V) for victim in victims)
+        self.searchable_V: Tensor = torch.stack([victim.searchable_V[:num] for victim in victims]).all(0)
 
     @property
     def target_ids(self) -> Tensor:
@@ -51,13 +61,8 @@ class UniversalVictim:
 
     @property
     def embedding_VE(self) -> Tensor:
-        """Embeddings of the words of the input."""
-        return self.victims[0].embedding_VE
-
-    @property
-    def searchable_V(self) -> Tensor:
-        """Which words an input may hold."""
-        return self.victims[0].searchable_V
+        """The first model's embeddings of the words of the input."""
+        return self.victims[0].embedding_VE[: len(self.searchable_V)]
 
     @property
     def input_length(self) -> int:
@@ -99,10 +104,12 @@ class UniversalScorer:
 
     def __init__(self, victim: UniversalVictim, objective: TriggerObjective, input_model: InputModel | None = None) -> None:
         self.victim, self.objective = victim, objective
-        kind = CausalScorer if is_causal(victim.victims[0]) else PlainScorer
-        # All victims of a universal one are of one model, and so of one kind.
-        parts = [kind(part, objective, input_model) for part in victim.victims]  # type: ignore[arg-type]  # as its first is
-        self.parts: list[PlainScorer] = parts
+        firsts = {id(getattr(part, "model", None)): part for part in reversed(victim.victims)}
+        kinds = {model: CausalScorer if is_causal(part) else PlainScorer for model, part in firsts.items()}
+        self.parts: list[PlainScorer] = [
+            kinds[id(getattr(part, "model", None))](part, objective, input_model)  # type: ignore[arg-type]  # asked above
+            for part in victim.victims
+        ]
 
     def measure(self, targets: Sequence[Tensor], words_BN: Tensor) -> list[Incumbent]:
         """Measures inputs behind each prompt."""
@@ -114,9 +121,10 @@ class UniversalScorer:
 
     def slopes(self, incumbents: Sequence[Incumbent], positions_B: Tensor) -> Tensor:
         """The mean of the slopes (B, V) behind each prompt."""
-        total_BV = torch.zeros(len(incumbents), len(self.victim.searchable_V), device=positions_B.device)
+        num = len(self.victim.searchable_V)
+        total_BV = torch.zeros(len(incumbents), num, device=positions_B.device)
         for place, part in enumerate(self.parts):
-            total_BV += part.slopes([incumbent.cache[place] for incumbent in incumbents], positions_B)
+            total_BV += part.slopes([incumbent.cache[place] for incumbent in incumbents], positions_B)[:, :num]
         return total_BV / len(self.parts)
 
     def gradients(self, incumbents: Sequence[Incumbent]) -> Tensor:
@@ -126,9 +134,10 @@ class UniversalScorer:
 
     def next_logits(self, target: Tensor, words_Bt: Tensor) -> Tensor:
         """The mean of log probabilities (B, V) behind each prompt."""
-        total_BV = torch.zeros(len(words_Bt), len(self.victim.searchable_V), device=words_Bt.device)
+        num = len(self.victim.searchable_V)
+        total_BV = torch.zeros(len(words_Bt), num, device=words_Bt.device)
         for part, own in self._pairs():
-            total_BV += part.next_logits(own, words_Bt).log_softmax(-1)
+            total_BV += part.next_logits(own, words_Bt).log_softmax(-1)[:, :num]
         return total_BV / len(self.parts)
 
     def best_swap(self, incumbents: Sequence[Incumbent], swaps: Swaps, beat_B: Tensor) -> tuple[Tensor, Tensor]:

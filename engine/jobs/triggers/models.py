@@ -7,7 +7,7 @@ Hugging Face models, named "hf:FOLDER" or "gguf:FILE", are loaded once by each p
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -128,12 +128,14 @@ class Models:
         lm: the language model; None without one.
         thresholds: of hits.
         provenance: how the model came about.
+        others: Hugging Face models that are searched beside it for one input of all.
     """
 
     victim: StoredNetwork | HuggingFaceFolder
     lm: StoredNetwork | None
     thresholds: Thresholds
     provenance: Mapping[str, Any]
+    others: tuple[HuggingFaceFolder, ...] = ()
 
     @property
     def limits(self) -> dict[str, float]:
@@ -143,7 +145,8 @@ class Models:
 
     def shared(self) -> Models:
         """The same with all weights in the object store of the session."""
-        return replace(self, victim=self.victim.shared(), lm=self.lm.shared() if self.lm else None)
+        others = tuple(other.shared() for other in self.others)
+        return replace(self, victim=self.victim.shared(), lm=self.lm.shared() if self.lm else None, others=others)
 
     def load(self, device: str, *, unknown: bool) -> TextVictim:
         """The model under test, on a device, with its judge.
@@ -200,6 +203,34 @@ def open_models(config: TriggerConfig) -> Models:
         t_in = threshold(lm_folder, LANGUAGE_MODEL) if t_in is None else t_in
     t_out = threshold(folder, SEQ2SEQ) if t_out is None else t_out
     return Models(victim, judge, Thresholds(t_out=t_out, t_in=t_in if lm else None), provenance)
+
+
+def open_together(config: TriggerConfig, names: Sequence[str]) -> Models:
+    """Reads Hugging Face models that are searched for one input of all.
+
+    Args:
+        config: the search.
+        names: of the models; the first has the thresholds, and is what judges itself.
+
+    Raises:
+        ConfigError: they have different tokens, which is found out from their tokenizers alone, or one is not causal.
+        CheckpointError: as of `open_models`.
+    """
+    from policies.hugging_face import read_tokenizer
+    from policies.hugging_face_victims import HuggingFaceCausal
+
+    words = {name: read_tokenizer(name).get_vocab() for name in names} if len(names) > 1 else {}
+    for name, own in words.items():
+        if own != words[names[0]]:
+            where, got = f"{names[0]} and {name}", f"{len(words[names[0]]):,} and {len(own):,} tokens, or others"
+            fix = "name models of one family"
+            raise ConfigError("models that share an input have the same tokens", where=where, got=got, fix=fix)
+    models = open_models(replace(config, model=names[0]))
+    others = tuple(HuggingFaceFolder(name, config.hugging_face, has_prompts(config.targets)) for name in names[1:])
+    for other in others:
+        if not isinstance(other.load("cpu"), HuggingFaceCausal):
+            raise ConfigError("only a causal model reads prompts", where=other.name, fix="name a causal one")
+    return replace(models, others=others)
 
 
 def searchable(model: Seq2Seq, name: str) -> Seq2Seq:

@@ -66,7 +66,8 @@ TRIGGERS = with_base(
 """One target of a trigger search per row, with all of its restarts."""
 _PAIR = pa.struct(
     [
-        # A pair's key, request and target, and whether searches saw it.
+        # The model's label; a pair's key, request and target, and whether searches saw it.
+        pa.field("model", pa.string()),
         pa.field("key", pa.string()),
         pa.field("prompt", pa.string()),
         pa.field("target", pa.string()),

@@ -106,7 +106,9 @@ def _triggers(label: str, name: str, wanted: Wanted) -> Iterator[TypedTrigger]:
         return
     if (best := best_found(rows)) is None:
         return
-    pairs = [pair for pair in best["pairs"] if _is_wanted(pair, bool(pair["hit"]), wanted)]
+    # Of several models that were searched together a prompt is typed once.
+    first = best["pairs"][0].get("model")
+    pairs = [each for each in best["pairs"] if each.get("model") == first and _is_wanted(each, bool(each["hit"]), wanted)]
     # The random input behind the same prompts, so that the two lines can be compared.
     random = (row for row in finished(rows) if row["kind"] == RANDOM)
     for source, kept in ((label, best), *((f"{label}, random", row) for row in islice(random, 1))):

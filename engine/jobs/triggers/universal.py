@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from engine.jobs.job import Job, Reporter, Result, Summary
 from engine.jobs.sharded import RESUME_SAFE, work_off
 from engine.jobs.tables import TABLE_FILE
-from engine.jobs.triggers.config import TriggerConfig
-from engine.jobs.triggers.models import Models, models_of, open_models
+from engine.jobs.triggers.config import TriggerConfig, is_hugging_face
+from engine.jobs.triggers.models import Models, models_of, open_together
 from engine.jobs.triggers.rows import UNIVERSAL
 from engine.jobs.triggers.search import require_searchable
+from engine.jobs.triggers.table import model_labels
 from engine.jobs.triggers.targets import FILE, open_targets, save_targets
 from engine.jobs.triggers.universal_worker import SearchingUniversal, universal_inputs
 from engine.jobs.triggers.worker import composition
@@ -33,6 +35,9 @@ from envs.core.errors import ConfigError, DataError
 from envs.core.ranges import NumItemsOrAll, ShareBelowOne
 from envs.core.seeds import stream
 
+if TYPE_CHECKING:
+    from policies.hugging_face_victims import HuggingFaceCausal
+
 BEST = "best"
 """Entry of the summary: the input that is kept, as it is typed into each slot."""
 
@@ -42,7 +47,7 @@ class UniversalConfig(TriggerConfig):
     """Which model is to say the targets of many pairs behind one input."""
 
     model: str = ""
-    """Causal model that is searched: hf:FOLDER or gguf:FILE."""
+    """Causal model that is searched: hf:FOLDER or gguf:FILE; or several with the same tokens, separated by commas."""
     targets: str = ""
     """A file of (prompt, target) pairs: CSV or JSONL, as of parley search."""
     hit: str = "o-greedy"
@@ -53,6 +58,11 @@ class UniversalConfig(TriggerConfig):
     """Share of the prompts that no search sees."""
     num_random: NumItemsOrAll = 5
     """Random inputs of the same length, tried behind all prompts beside what is found."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The models, one by one."""
+        return tuple(name.strip() for name in self.model.split(",") if name.strip())
 
 
 @dataclass(frozen=True)
@@ -124,9 +134,10 @@ class SearchUniversal(Job[UniversalConfig, WantedUniversal, WantedUniversal]):
     def prepare(self, config: UniversalConfig, path: Path, reporter: Reporter) -> WantedUniversal:
         """The model and the pairs, those that the run was started with where it has begun."""
         _require_pairs(config)
-        models = open_models(config)
+        models = open_together(config, config.names)
         require_searchable(config, models)
         targets = open_targets(config, models, path)
+        _require_room(models, targets)
         searched, held_out = split_by_prompt(targets.targets, config.held_out, config.seed)
         return WantedUniversal(config, models, targets, searched, held_out)
 
@@ -134,7 +145,8 @@ class SearchUniversal(Job[UniversalConfig, WantedUniversal, WantedUniversal]):
         config = prepared.config
         save_targets(prepared.targets, run.path)
         reporter.say(composition(config, prepared.models.thresholds))
-        searching = SearchingUniversal(config, prepared.models, prepared.searched, prepared.held_out)
+        labels = tuple(model_labels(config.model))
+        searching = SearchingUniversal(config, prepared.models, prepared.searched, prepared.held_out, labels)
         items = universal_inputs(config.search.restarts, config.num_random)
         title = f"searching for one input behind {len(prepared.searched):,} prompts, {len(prepared.held_out):,} held out"
         work_off(run, searching, items, config, reporter, title)
@@ -156,7 +168,8 @@ class SearchUniversal(Job[UniversalConfig, WantedUniversal, WantedUniversal]):
         )
 
     def models(self, config: UniversalConfig) -> Mapping[str, str]:
-        return models_of(config)
+        beside = {f"model {place}": name.partition(":")[2] for place, name in enumerate(config.names[1:], start=2)}
+        return models_of(replace(config, model=next(iter(config.names), ""))) | beside
 
     def num_rows(self, config: UniversalConfig, path: Path) -> int:
         return len(universal_inputs(config.search.restarts, config.num_random))
@@ -178,6 +191,18 @@ class SearchUniversal(Job[UniversalConfig, WantedUniversal, WantedUniversal]):
         return replace(result, legend=legend, tables=self.tables(run))
 
 
+def _require_room(models: Models, targets: TargetList) -> None:
+    """Raises DataError where a model beside the first cannot read a prompt."""
+    for other in models.others:
+        victim = cast("HuggingFaceCausal", other.load("cpu"))
+        for pair in targets.targets:
+            behind = victim.behind(str(pair.prompt))
+            room = behind.longest_reply
+            if behind.read_text("") is None or (room is not None and len(behind.target(" ".join(pair.words))) > room):
+                fix = "leave the prompt out, or the model"
+                raise DataError("a prompt is longer than the model reads", where=other.name, got=str(pair.prompt)[:80], fix=fix)
+
+
 def _require_pairs(config: UniversalConfig) -> None:
     """Raises ConfigError where there are no prompts to search behind, before any model is loaded."""
     from engine.triggers.catalogue import make_method
@@ -185,10 +210,17 @@ def _require_pairs(config: UniversalConfig) -> None:
     if not has_prompts(config.targets):
         fix = "--targets FILE.csv or FILE.jsonl, with the columns prompt and target"
         raise ConfigError("one input for many prompts needs pairs", where="--targets", got=repr(config.targets), fix=fix)
-    if not config.is_hugging_face:
+    if not config.names or not all(map(is_hugging_face, config.names)):
         what, fix = "targets with prompts need a model that reads prompts", "--model hf:FOLDER or gguf:FILE"
         raise ConfigError(what, where="--model", got=repr(config.model), fix=fix)
-    if not make_method(config.method).searches_words:
+    method, several = make_method(config.method), len(config.names) > 1
+    if method.embeds and several:
+        fix = "search one model, or name another --method"
+        raise ConfigError("models do not share the embeddings that the method moves among", got=config.method, fix=fix)
+    if config.corpus and several:
+        fix = "leave out --corpus; --set objective.t_out=NATS for sampled hits"
+        raise ConfigError("a corpus sets the thresholds of one model", where="--corpus", got=config.model, fix=fix)
+    if not method.searches_words:
         fix = "name another --method"
         raise ConfigError("a continuous input has no words to type", where="--method", got=config.method, fix=fix)
     if config.search.stop_on_batch_mean:

@@ -15,7 +15,7 @@ import numpy as np
 
 from engine.jobs.sharded import Sharded, Tally
 from engine.jobs.triggers.config import TriggerConfig
-from engine.jobs.triggers.models import Models
+from engine.jobs.triggers.models import HuggingFaceFolder, Models
 from engine.jobs.triggers.turns import SearchTurns
 from engine.jobs.triggers.verification import verifier
 from engine.jobs.triggers.worker import AT_HAND, composer
@@ -61,6 +61,7 @@ class SearchingUniversal(Sharded[UniversalInput]):
         models: what is searched.
         searched: the pairs that searches see.
         held_out: those that none sees.
+        labels: what the models are called.
     """
 
     unit = "inputs"
@@ -70,6 +71,7 @@ class SearchingUniversal(Sharded[UniversalInput]):
     models: Models
     searched: tuple[Target, ...]
     held_out: tuple[Target, ...]
+    labels: tuple[str, ...]
 
     def seed(self, key: str) -> int:
         return target_seed(self.config.seed, key)
@@ -100,6 +102,28 @@ class SearchingUniversal(Sharded[UniversalInput]):
         return f"{pace:,.2g} candidates/s, pairs said: {tally.total['said']}"
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """A pair of a model.
+
+    Args:
+        label: the model's.
+        pair: request and target.
+        searched: whether searches see it.
+        victim: the model behind the request.
+    """
+
+    label: str
+    pair: Target
+    searched: bool
+    victim: HuggingFaceCausal
+
+    @property
+    def target(self) -> str:
+        """What the model is to say."""
+        return " ".join(self.pair.words)
+
+
 class UniversalWorker(SearchTurns[UniversalInput]):
     """Holds the model behind every prompt.
 
@@ -111,22 +135,26 @@ class UniversalWorker(SearchTurns[UniversalInput]):
         from engine.triggers.hits import HitType
         from engine.triggers.universal import UniversalVictim
 
-        config, models = searching.config, searching.models
+        # The first model stands where one is asked for.
+        config, models = replace(searching.config, model=searching.config.model.split(",")[0].strip()), searching.models
         self.config, self.thresholds, self.wanted = config, models.thresholds, HitType.parse(config.hit)
-        model = cast("HuggingFaceCausal", models.load(config.device, unknown=config.engine.unknown))
-        self.pairs = [(pair, pair in searching.searched) for pair in (*searching.searched, *searching.held_out)]
-        self.behind = {pair.key: model.behind(str(pair.prompt)) for pair, _ in self.pairs}
+        folders = cast("list[HuggingFaceFolder]", [models.victim, *models.others])
+        causal = [cast("HuggingFaceCausal", folder.load(config.device)) for folder in folders]
+        self.pairs = [
+            _Asked(label, pair, pair in searching.searched, model.behind(str(pair.prompt)))
+            for label, model in zip(searching.labels, causal, strict=True)
+            for pair in (*searching.searched, *searching.held_out)
+        ]
 
-        def victim(pairs: Sequence[Target]) -> UniversalVictim:
-            targets = [model.target(" ".join(pair.words)) for pair in pairs]
-            return UniversalVictim([self.behind[pair.key] for pair in pairs], targets)
+        def victim(pairs: Sequence[_Asked]) -> UniversalVictim:
+            return UniversalVictim([each.victim for each in pairs], [each.victim.target(each.target) for each in pairs])
 
-        compose = composer(config, models, model)
-        self.victim = victim(searching.searched)
+        compose = composer(config, models, causal[0])
+        self.victim = victim([each for each in self.pairs if each.searched])
         self.search = compose(self.victim)
         # Measures behind all prompts what was searched for behind some of them.
-        self._everywhere = compose(victim([pair for pair, _ in self.pairs])).method.scorer
-        self._verifier = verifier(config, model)
+        self._everywhere = compose(victim(self.pairs)).method.scorer
+        self._verifier = verifier(config, causal[0])
         self.drop()
 
     def searches(self) -> SideBySide:
@@ -141,7 +169,7 @@ class UniversalWorker(SearchTurns[UniversalInput]):
 
     def row(self, item: UniversalInput, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         words = self._words(item, outcomes)
-        first = self.behind[self.pairs[0][0].key]
+        first = self.pairs[0].victim
         outcome = outcomes[0] if outcomes else None
         return ok_row(item.key, target_seed(self.config.seed, item.key)) | {
             "kind": item.kind,
@@ -180,8 +208,8 @@ class UniversalWorker(SearchTurns[UniversalInput]):
             (incumbent,) = self._everywhere.measure([self.victim.target_ids], ids_1N)
             measured = incumbent.cache
         found = []
-        for (pair, searched), at in zip(self.pairs, measured, strict=True):
-            victim, target = self.behind[pair.key], " ".join(pair.words)
+        for each, at in zip(self.pairs, measured, strict=True):
+            pair, victim, target = each.pair, each.victim, each.target
             seed = derive_seed(target_seed(self.config.seed, item.key), "pair", pair.key)
             assert self._verifier is not None, "only Hugging Face models have prompts"
             if words is None:
@@ -193,7 +221,7 @@ class UniversalWorker(SearchTurns[UniversalInput]):
                 asked = self._verifier.verify(victim, words, target, pair.prompt, seed)
                 nats = [-each for each in at.reading.word_log_probability]
                 hit = self.wanted.is_hit(at.reading, self.thresholds)
-            about = {"key": pair.key, "prompt": pair.prompt, "target": target, "searched": searched}
+            about = {"model": each.label, "key": pair.key, "prompt": pair.prompt, "target": target, "searched": each.searched}
             kept = {name: value for name, value in asked.items() if name != "typed"}
             found.append(about | {"nats": float(np.mean(nats)), "hit": hit} | kept)
         return found

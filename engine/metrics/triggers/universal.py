@@ -77,7 +77,7 @@ def best_found(rows: Sequence[Row]) -> Row | None:
 
 
 def universal_metrics(rows: Sequence[Row], num_skipped: int, seed: int = 0) -> dict[str, Estimate]:
-    """Figures by "KIND.SPLIT.FIGURE", and what it took.
+    """Figures by "KIND.SPLIT.FIGURE", with ".MODEL" behind where there are several, and what it took.
 
     Args:
         rows: of one run.
@@ -92,6 +92,10 @@ def universal_metrics(rows: Sequence[Row], num_skipped: int, seed: int = 0) -> d
     for kind, split in ((kind, split) for kind in KINDS for split in SPLITS):
         pairs = [pair for row in inputs[kind] for pair in row["pairs"] if pair["searched"] == (split == SEARCHED)]
         found |= {f"{kind}.{split}.{name}": estimate for name, estimate in _figures(pairs, seed).items()}
+        if len(models := dict.fromkeys(pair.get("model") for pair in pairs)) > 1:
+            for model in models:
+                of_model = _figures([pair for pair in pairs if pair["model"] == model], seed)
+                found |= {f"{kind}.{split}.{name}.{model}": estimate for name, estimate in of_model.items()}
     for split in SPLITS if kept is not None and inputs[RANDOM] else ():
         found[f"{FOUND}.{split}.{OVER}"] = _over_random(inputs[FOUND], inputs[RANDOM], split, seed)
     num_pairs = len(done[0]["pairs"]) if done else 0
@@ -110,22 +114,27 @@ def describe_universal(name: str) -> Metric:
     """What a metric of a universal search is called and how to read it."""
     if name in COSTS:
         return COSTS[name]
-    kind, split, figure = name.split(".")
+    kind, split, figure, *models = name.split(".", 3)
     direction, definition, unit = _FIGURES[figure]
     title = {VERIFIED: "said", SAMPLED: "said, drawn", HIT: "hits", OVER: "more than at random"}.get(figure, figure)
-    full = f"{definition}; behind {_OF_SPLIT[split]} prompts, {_OF_KIND[kind]}"
-    return Metric(f"{title}: {kind}, {_OF_SPLIT[split]}", direction, full, unit, main=figure in (VERIFIED, OVER))
+    of_model = "".join(f", {model}" for model in models)
+    full = f"{definition}; behind {_OF_SPLIT[split]} prompts, {_OF_KIND[kind]}{of_model}"
+    shown = f"{title}: {kind}, {_OF_SPLIT[split]}{of_model}"
+    return Metric(shown, direction, full, unit, main=not models and figure in (VERIFIED, OVER))
 
 
 def universal_table(metrics: Mapping[str, Estimate]) -> TextTable:
-    """An input a line: found, random, empty."""
+    """An input a line: found, random, empty; below each of them its lines of single models where there are several."""
     shown = [name for name in _COLUMNS if any(f"{kind}.{name}" in metrics for kind in KINDS)]
+    of_empty = f"{EMPTY}.{SEARCHED}.{VERIFIED}"
+    models = [name.removeprefix(f"{of_empty}.") for name in metrics if name.startswith(f"{of_empty}.")]
     rows = []
-    for kind in KINDS:
-        estimates = [metrics.get(f"{kind}.{name}", NOTHING) for name in shown]
-        nums = (num_measured(metrics.get(f"{kind}.{split}.{VERIFIED}", NOTHING)) for split in SPLITS)
-        rows.append((kind, *map(with_interval, estimates), *nums))
-    few = any(each.flagged for name, each in metrics.items() if name.endswith(VERIFIED) and each.n)
+    for kind, model in ((kind, model) for kind in KINDS for model in ("", *models)):
+        behind = f".{model}" if model else ""
+        estimates = [metrics.get(f"{kind}.{name}{behind}", NOTHING) for name in shown]
+        nums = (num_measured(metrics.get(f"{kind}.{split}.{VERIFIED}{behind}", NOTHING)) for split in SPLITS)
+        rows.append((f"{kind}, {model}" if model else kind, *map(with_interval, estimates), *nums))
+    few = any(each.flagged for name, each in metrics.items() if VERIFIED in name.split(".") and each.n)
     columns = ("input", *(_COLUMNS[name] for name in shown), "searched prompts", "held-out prompts")
     return TextTable(columns, tuple(rows), _NOTE + few * few_note("prompts"))
 

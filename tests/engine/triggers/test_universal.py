@@ -7,10 +7,13 @@ import torch
 
 from engine.triggers.attack import TriggerSearch
 from engine.triggers.batch import tasks_of
+from engine.triggers.beast import Beast
 from engine.triggers.gcg import Gcg
 from engine.triggers.objective import TriggerObjective
+from engine.triggers.pez import Pez
 from engine.triggers.scorer import PlainScorer, Swaps
 from engine.triggers.universal import UniversalScorer, UniversalVictim
+from envs.core.errors import ConfigError
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 
@@ -55,6 +58,30 @@ def test_the_scorer_is_the_mean_over_pairs(victim: UniversalVictim) -> None:
         assert torch.allclose(losses_B, least_B, atol=1e-5)
         tried = [swaps.words_BG[row, choice] for row, choice in enumerate(choices_B.tolist()) if choice >= 0]
         assert tried == [swaps.words_BG[row, choice] for row, choice in enumerate(wanted_B.tolist()) if choice >= 0]
+
+
+def test_models_with_the_same_tokens_share_an_input(victim: UniversalVictim) -> None:
+    model, tokenizer = byte_model(seed=5)
+    model.resize_token_embeddings(len(tokenizer) + 8)
+    other = HuggingFaceCausal(model, tokenizer, 4, "<|begin|>user\n{prompt} {}<|turn|>\n", prompt="", end=False)
+    behind = [*victim.victims[:2], other.behind("tell me")]
+    both = UniversalVictim(behind, [*victim.targets[:2], other.target("hello")])
+    assert both.num_models == 2
+    assert len(both.searchable_V) == len(tokenizer)
+    ours, parts = UniversalScorer(both, LIKELIHOOD), [PlainScorer(part, LIKELIHOOD) for part in behind]
+    words_1N = both.searchable_V.nonzero()[:4, 0][None]
+    (measured,) = ours.measure([both.target_ids], words_1N)
+    apart = [part.measure([target], words_1N)[0] for part, target in zip(parts, both.targets, strict=True)]
+    assert measured.loss == pytest.approx(sum(each.loss for each in apart) / 3, abs=1e-5)
+    at = torch.tensor([2])
+    slopes = [part.slopes([each], at)[:, : len(tokenizer)] for part, each in zip(parts, apart, strict=True)]
+    assert torch.allclose(ours.slopes([measured], at), torch.stack(slopes).mean(0), atol=1e-5)
+    (outcome,) = TriggerSearch(both, Beast(candidates=9, beams=3, max_sweeps=1, restarts=1)).run(
+        tasks_of({"all": both.target_ids}, 1, 1)
+    )
+    assert outcome.candidates == 9 + 3 * 27
+    with pytest.raises(ConfigError, match="which models do not share"):
+        TriggerSearch(both, Pez())
 
 
 def test_candidates_that_cannot_win_are_not_read_behind_all_prompts(

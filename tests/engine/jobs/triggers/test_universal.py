@@ -10,6 +10,7 @@ import pytest
 
 from engine.jobs.job import Silent
 from engine.jobs.triggers.config import HuggingFaceSettings, TriggerEngineSettings
+from engine.jobs.triggers.typed_triggers import typed_triggers
 from engine.jobs.triggers.universal import SEARCH_UNIVERSAL, UniversalConfig, split_by_prompt
 from engine.metrics.triggers.universal import best_found, universal_metrics
 from engine.report.collect import report_from_run
@@ -20,7 +21,9 @@ from tests.engine.jobs.made_up import kill_when, rows, start_parley
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 
+from policies import hugging_face
 from policies.hugging_face import load_hugging_face
+from tests.policies.byte_pairs import byte_model
 
 run = SEARCH_UNIVERSAL.run
 PROMPTS = ("tell me", "say it", "about <b>", "oh well", "please", "the printer")
@@ -70,6 +73,59 @@ def test_one_input_is_tried_behind_searched_and_held_out_prompts(tmp_path: Path,
     assert result.metrics["random.held_out.verified"].n == 3, "prompts are the units, however many inputs are drawn"
     assert "found" in (tmp_path / "run" / "table.md").read_text()
     assert "held-out prompts" in report_from_run(tmp_path / "run").read_text()
+
+
+def saved(path: Path, **sizes: Any) -> Path:
+    for part in byte_model(**sizes):
+        part.save_pretrained(path)
+    return path
+
+
+def test_one_input_is_searched_for_on_several_models(tmp_path: Path, folder: Path) -> None:
+    other = saved(tmp_path / "other", seed=5)
+    config = asked(folder, tmp_path, model=f"hf:{folder},hf:{other}", search=replace(EFFORT, restarts=1), num_random=1)
+    result = run(config, tmp_path / "run", Silent())
+    labels = [folder.name, "other"]
+    empty, found, random = rows(tmp_path / "run")
+    for row in (empty, found, random):
+        assert row["status"] == "ok", row["error"]
+        assert [pair["model"] for pair in row["pairs"]] == [labels[0]] * 6 + [labels[1]] * 6
+    for pair in found["pairs"]:
+        victim = load_hugging_face(folder if pair["model"] == labels[0] else other, 4)
+        messages = [{"role": "user", "content": f"{pair['prompt']} {found['typed'][0]}"}]
+        given = {"add_generation_prompt": True, "return_tensors": "pt", "return_dict": True}
+        read = victim.tokenizer.apply_chat_template(messages, **given)
+        said = victim.model.generate(**read, do_sample=False, max_new_tokens=len(victim.tokenizer("hello").input_ids) + 1)
+        assert victim.tokenizer.decode(said[0, read["input_ids"].shape[1] :], skip_special_tokens=True) == pair["reply"]
+    for label in labels:
+        own = [pair["verified"] for pair in found["pairs"] if pair["searched"] and pair["model"] == label]
+        assert result.metrics[f"found.searched.verified.{label}"].value == sum(own) / 3
+        assert f"found, {label}" in (tmp_path / "run" / "table.md").read_text()
+    both = [result.metrics[f"found.searched.nats.{label}"].value for label in labels]
+    assert result.metrics["found.searched.nats"].value == pytest.approx(sum(both) / 2)
+    assert "found, other" in report_from_run(tmp_path / "run").read_text()
+    triggers = typed_triggers({"both": str(tmp_path / "run")}, "all")
+    assert len(triggers["both"]) == 3, "a prompt is typed once, however many models were searched"
+
+
+def test_models_with_other_tokens_are_refused_before_any_is_loaded(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = saved(tmp_path / "other")
+    tokenizer = byte_model()[1]
+    tokenizer.add_tokens(["zzz"])
+    tokenizer.save_pretrained(other)
+    monkeypatch.setattr(hugging_face, "read_pretrained", None)
+    both = f"hf:{folder},hf:{other}"
+    with pytest.raises(ConfigError, match="have the same tokens"):
+        run(asked(folder, tmp_path, model=both), tmp_path / "run", Silent())
+    with pytest.raises(ConfigError, match="do not share the embeddings"):
+        run(asked(folder, tmp_path, model=both, method="pez"), tmp_path / "run", Silent())
+    with pytest.raises(ConfigError, match="thresholds of one model"):
+        run(asked(folder, tmp_path, model=both, corpus="helpdesk"), tmp_path / "run", Silent())
+    with pytest.raises(ConfigError, match="hf:FOLDER or gguf:FILE"):
+        run(asked(folder, tmp_path, model=f"hf:{folder},runs/seq2seq"), tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()
 
 
 def test_rows_do_not_depend_on_how_work_is_cut(tmp_path: Path, folder: Path) -> None:
