@@ -124,6 +124,17 @@ ENTRIES = (
         reports=True,
     ),
     Entry(
+        ("reproduce", "cheng2019"),
+        "tables 2, 6 and 7 of Cheng et al. 2019 from the corpus on, several trainings, beside the published figures",
+        "engine.jobs.negotiation.reproduction:REPRODUCE_CHENG2019",
+        (
+            "parley reproduce cheng2019 --workers 2 --out docs/results/cheng2019-tables.md",
+            "parley reproduce cheng2019 paper --seeds 5 --workers 8",
+            "parley reproduce cheng2019 demo               # the embedded corpus, one training",
+        ),
+        reports=True,
+    ),
+    Entry(
         ("attack", "ranking"),
         "edit replies under a budget of queries so that rankers put them where they do not belong",
         "engine.jobs.retrieval.attack:ATTACK_RANKING",

@@ -1,7 +1,8 @@
 """Jobs that are made of other jobs: each stage is a run of its own below the run's folder, and resumes by itself.
 
-Stages that need nothing of each other may be done side by side: whole ones in Ray actors on this machine (`Beside`), those
-whose work is in shards over one pool of actors, wherever these are (`run_side_by_side`).
+Stages that need nothing of each other may be done side by side: whole ones in Ray actors on this machine (`Beside`, and
+`run_as_needed` where some need others), those whose work is in shards over one pool of actors, wherever these are
+(`run_side_by_side`).
 """
 
 from __future__ import annotations
@@ -127,6 +128,95 @@ def run_side_by_side(
     for name in left:
         if name in failed:
             raise failed[name]
+
+
+def run_as_needed(
+    planned: Callable[[], Mapping[str, Stage]],
+    needs: Mapping[str, Collection[str]],
+    path: Path,
+    num_workers: int,
+    reporter: Reporter,
+    after: Callable[[], None] = lambda: None,
+) -> None:
+    """Does what is left of stages, each whole in a Ray actor of this machine, as soon as those that it needs are finished.
+
+    They are done ahead, as by `Beside`: what fails, and what needs it, is left to be done here, where errors are told. With
+    fewer than two workers, and on a cluster, all is done here, one stage after another.
+
+    Args:
+        planned: gives the stages, in an order in which each comes after those that it needs; asked anew for every stage, for
+            what a finished one left may say what others are like. None of them works in actors of its own.
+        needs: names of stages that must be finished before one begins, by its name.
+        path: the folder that theirs lie in.
+        num_workers: actors, each with a CPU.
+        reporter: who looks on.
+        after: called when a stage has been done, never twice at a time.
+    """
+    names = list(planned())
+    left = [name for name in names if not (path / name / SUMMARY).exists()]
+    if len(left) < len(names):
+        reporter.say(f"{len(names) - len(left)} of {len(names)} stages are finished")
+    if num_workers > 1 and len(left) > 1:
+        with connect(num_cpus=max(num_workers, os.cpu_count() or 1)) as here:
+            if len(machines_up()) == 1:
+                _run_ahead(planned, left, needs, path, num_workers, reporter, after, here.start_timeout_s)
+    for number, name in enumerate(names, start=1):
+        is_left = not (path / name / SUMMARY).exists()
+        if is_left:
+            reporter.say(f"stage {number} of {len(names)}: {name}")
+        job, config = planned()[name]
+        # A finished stage looks whether it is; what is damaged or of other settings is told.
+        job.run(config, path / name, reporter if is_left else Silent())
+        if is_left:
+            after()
+
+
+def _run_ahead(
+    planned: Callable[[], Mapping[str, Stage]],
+    left: Sequence[str],
+    needs: Mapping[str, Collection[str]],
+    path: Path,
+    num_workers: int,
+    reporter: Reporter,
+    after: Callable[[], None],
+    start_timeout_s: float,
+) -> None:
+    """A thread for each stage waits for what it needs, hands it to the actors, and waits for its end."""
+    ended = {name: Event() for name in left}
+    told, pool, one_at_a_time = _Together(reporter, left), SharedPool(), Lock()
+
+    def work(name: str) -> None:
+        try:
+            for other in needs.get(name, ()):
+                if other in ended:
+                    ended[other].wait()
+            if all((path / other / SUMMARY).exists() for other in needs.get(name, ())):
+                shards = make_shards({name: [(*planned()[name], path / name)]}, 1)
+                with working_in(pool):
+                    run_sharded(_Stages, (Path.cwd(),), shards, num_workers=1, on_result=lambda shard, result: None)
+                if (path / name / SUMMARY).exists():
+                    told.advance(name, 1.0)
+                    told.say(f"{name} is done")
+                    with one_at_a_time:
+                        after()
+        except Exception:
+            logger.warning("%s is not done ahead", name, exc_info=True)
+        finally:
+            ended[name].set()
+
+    threads = [Thread(target=work, args=(name,), daemon=True) for name in left]
+    for thread in threads:
+        thread.start()
+    try:
+        pool.serve(
+            lambda: not all(event.is_set() for event in ended.values()),
+            num_workers=num_workers,
+            num_gpus_per_worker=0.0,
+            start_timeout_s=start_timeout_s,
+        )
+    finally:
+        for thread in threads:
+            thread.join(_CLOSING_S)
 
 
 class _Together:

@@ -34,13 +34,14 @@ def last_sentences(rows: Iterable[Mapping[str, Any]], min_advantage: int, limit:
         limit: keep at most this many different sentences, the most frequent ones.
 
     Returns:
-        Different sentences, most frequent first, ties in order of the text.
+        Different sentences without `<selection>`, most frequent first, ties in order of the text.
     """
     counts: Counter[str] = Counter()
     for row in rows:
         if row["status"] == "ok" and row["points_adversary"] - row["points_target"] >= min_advantage:
-            said = [turn["words"] for turn in row["turns"] if turn["side"] == 0 and turn["words"] not in ("", SELECTION)]
-            if said:
+            # Behind other words <selection> ends an utterance; nobody may plug it in.
+            said = [turn["words"].removesuffix(SELECTION).strip() for turn in row["turns"] if turn["side"] == 0]
+            if said := list(filter(None, said)):
                 counts[said[-1]] += 1
     return [sentence for sentence, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:limit]]
 

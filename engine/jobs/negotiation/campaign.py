@@ -178,6 +178,12 @@ class Campaign:
             return there + self._best_responses(number - 1)
         return there if there and config.adversaries == "continued" else [display_path(self._phase(number, "adversary"))]
 
+    def last(self) -> tuple[tuple[str, str], tuple[str, str]]:
+        """The target of the last round and a fresh adversary that measured it, then the same of the control."""
+        target, measured = (display_path(self._phase(0, f"{CONTROL}-{role}")) for role in ("target", EXPLOITABILITY))
+        number = self._config.rounds
+        return (self.target(number), self._best_responses(number)[0]), (target, f"{measured}/{exploitability.ADVERSARY}")
+
     def _best_responses(self, number: int) -> list[str]:
         """The fresh adversaries that measured the target after a round."""
         measured = self._phase(number, EXPLOITABILITY)

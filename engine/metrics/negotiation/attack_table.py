@@ -245,6 +245,7 @@ _COLUMNS: dict[str, _Column] = {
     "PAR, published": _Column(_published(lambda attack: _percent(attack.par)), _has_published, brief="absent"),
     "wins": _Column(_metric("par_strict", _share)),
     "agreement": _Column(_metric("agreement", _share)),
+    "agreement, forced": _Column(_metric("forced_agreement", _share), _has_published, brief="absent"),
     "agreement, published": _Column(_published(lambda attack: _percent(attack.agreement)), _has_published, brief="absent"),
     "stopped": _Column(_metric("stopped_share", _share), _has_filter),
     "refused": _Column(_metric("refused_share", _share), _has_own_demand),

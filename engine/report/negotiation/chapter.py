@@ -10,6 +10,7 @@ from markupsafe import Markup
 from engine.jobs.negotiation.exploitability import EVALUATE_EXPLOITABILITY, NUM_TRAINED, budget_table, by_budget
 from engine.jobs.negotiation.minmax import AS_CONTROL, BEFORE_TRAINING, DROP, DROP_BEYOND_CONTROL, FINAL_STAGES, LEGEND, MINMAX
 from engine.jobs.negotiation.population import EVALUATE_POPULATION
+from engine.jobs.negotiation.reproduction import REPRODUCE_CHENG2019
 from engine.jobs.negotiation.rows import DIALOGUES, OF_DEFENCES
 from engine.jobs.negotiation.table import ATTACK_TABLE, lines_of
 from engine.jobs.negotiation.tactic import ATTACK_TACTIC
@@ -56,7 +57,7 @@ _COMBINED = (ATTACK_RA_PA_DA.name, ATTACK_RA_PA_TA.name)
 _OF_DIALOGUES = set(DIALOGUES.names) - set(OF_DEFENCES)
 """Columns of a dialogue; runs of before there were defences have no more."""
 _ATTACK = "attack-"
-_IN_TABLES = (ATTACK_TABLE.name, ATTACK_TACTIC.name, MINMAX.name, EVALUATE_POPULATION.name)
+_IN_TABLES = (ATTACK_TABLE.name, ATTACK_TACTIC.name, MINMAX.name, EVALUATE_POPULATION.name, REPRODUCE_CHENG2019.name)
 """Jobs whose figures stand in tables, and not beside those of matches."""
 _KEY = Markup(
     'one bubble per result, its area the number of dialogues: <span class="key tint">deals</span> <span class="key good">of '
@@ -74,6 +75,7 @@ class Negotiations(Chapter[Negotiation]):
         ATTACK_TABLE.name: Stages(DEFENDED),
         MINMAX.name: Stages(FINAL_STAGES, others="hidden"),
         EVALUATE_POPULATION.name: Stages(others="hidden"),
+        REPRODUCE_CHENG2019.name: Stages(others="hidden"),
     }
     terms: ClassVar = {
         r"\bside [01]\b": ("Side", "0 is the adversary, 1 the target; each speaks in turn and chooses items for itself."),
@@ -189,6 +191,8 @@ def _tables(runs: Sequence[Run]) -> list[tuple[str, TextTable]]:
             if not run.name:
                 return found
             tables += [(f"{run.heading}: {title.lower()}", table) for title, table in found]
+        elif run.job == REPRODUCE_CHENG2019.name:
+            tables += REPRODUCE_CHENG2019.tables(run.folder).items()
         elif run.job == ATTACK_TABLE.name and run.metrics:
             table = attack_table(lines_of(run.metrics, run.config, run.summary))
             if not run.name:

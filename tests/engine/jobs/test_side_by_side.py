@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.jobs.composite import Stage, run_side_by_side
+from engine.jobs.composite import Stage, run_as_needed, run_side_by_side
 from engine.jobs.negotiation.attack import ATTACK_TRANSFER, TransferConfig, TransferSettings
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
 from engine.runtime.session import RaySession
@@ -45,5 +45,38 @@ def test_a_stage_that_fails_is_told_of_when_the_others_have_ended(ray_session: R
     planned["first"] = (SELFPLAY, MatchConfig(adversary="nobody", target="scripted", dialogues=3, workers=2))
     with pytest.raises(ConfigError, match="no agent is called 'nobody'"):
         run_side_by_side(planned, tmp_path, Notes(), how, {"late": ["first"]})
+    assert len(rows(tmp_path / "other")) == 12
+    assert not (tmp_path / "late").exists()
+
+
+@pytest.mark.ray
+def test_whole_stages_are_done_ahead_as_soon_as_what_they_need_is_finished(ray_session: RaySession, tmp_path: Path) -> None:
+    notes, done, needs = Notes(), [], {"late": ["first"]}
+    planned = stages(tmp_path, 0)
+    planned = {name: planned[name] for name in ("first", "late", "other")}
+    asked: list[tuple[str, ...]] = []
+
+    def now() -> dict[str, Stage]:
+        asked.append(tuple(sorted(path.parent.name for path in tmp_path.glob("*/summary.json"))))
+        return planned
+
+    run_as_needed(now, needs, tmp_path, 2, notes, lambda: done.append(len(list(tmp_path.glob("*/summary.json")))))
+    assert len(done) == 3, "told after each"
+    assert sum("is done" in line for line in notes.said) == 3, "all of it ahead"
+    assert any("first" in finished and "late" not in finished for finished in asked), "what it is like is asked then"
+    assert rows(tmp_path / "late")
+    again = Notes()
+    run_as_needed(now, needs, tmp_path, 2, again, lambda: done.append(0))
+    assert again.said == ["3 of 3 stages are finished"]
+    assert len(done) == 3
+
+
+@pytest.mark.ray
+def test_a_whole_stage_that_fails_ahead_is_told_of_here(ray_session: RaySession, tmp_path: Path) -> None:
+    planned = stages(tmp_path, 0)
+    planned["first"] = (SELFPLAY, MatchConfig(adversary="nobody", target="scripted", dialogues=3))
+    planned = {name: planned[name] for name in ("first", "late", "other")}
+    with pytest.raises(ConfigError, match="no agent is called 'nobody'"):
+        run_as_needed(lambda: planned, {"late": ["first"]}, tmp_path, 2, Notes())
     assert len(rows(tmp_path / "other")) == 12
     assert not (tmp_path / "late").exists()

@@ -147,7 +147,7 @@ def dialogue(said: list[tuple[int, str]], adversary: int, target: int, status: s
 ROWS = [
     dialogue([(0, "b"), (1, "x"), (0, "a"), (1, SELECTION)], 9, 2),
     dialogue([(1, "x"), (0, "a"), (1, "y"), (0, SELECTION)], 8, 1),
-    dialogue([(0, "c"), (1, "x"), (0, "")], 10, 0),
+    dialogue([(0, "c " + SELECTION), (1, "x"), (0, "")], 10, 0),
     dialogue([(0, "b"), (1, SELECTION)], 6, 0),
     dialogue([(0, "weak"), (1, SELECTION)], 6, 1),
     dialogue([(0, "lost"), (1, SELECTION)], 1, 9),

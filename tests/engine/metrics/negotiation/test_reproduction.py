@@ -1,0 +1,52 @@
+"""What of the published tables is reproduced: which figures are compared, over which trainings, and what is said of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.metrics.negotiation.reproduction import HARDENED, KNOWN, NO, OPEN, PLAIN, RL, SIGN, SV, YES, Reproduction
+from engine.metrics.statistics import Estimate
+
+PAR = {"par": Estimate(0.5, 0.4, 0.6, 100)}
+
+
+def gained(live: float, forced: float | None = None, half: float = 0.3) -> dict[str, Estimate]:
+    """The metrics of a row, whose advantage has so wide an interval on either side."""
+    found = {"advantage": Estimate(live, live - half, live + half, 100), **PAR}
+    if forced is not None:
+        found |= {"forced_advantage": Estimate(forced, forced - half, forced + half, 100), "forced_par": PAR["par"]}
+    return found
+
+
+@pytest.mark.parametrize(
+    ("live", "half", "said"), [(4.2, 0.3, YES), (3.0, 2.0, OPEN), (3.0, 0.3, SIGN), (0.2, 0.3, NO), (-3.0, 0.3, NO)]
+)
+def test_a_figure_is_reproduced_where_a_narrow_interval_holds_the_published_one(
+    live: float, half: float, said: str
+) -> None:
+    (line,) = Reproduction({f"{SV}.rl": {1: gained(live, half=half)}}).figures().rows
+    assert (line[3], line[-1]) == ("4.25", said)
+
+
+def test_the_forced_figure_is_compared_where_there_is_one_and_all_trainings_count() -> None:
+    told = Reproduction({f"{RL}.reactive": {1: gained(0.0, 4.0), 2: gained(0.0, 5.0)}, f"{RL}.{PLAIN}": {2: gained(0.1)}})
+    plain, reactive = told.figures().rows
+    assert reactive[1:4] == ("forced", reactive[2], "4.95")
+    assert reactive[2].startswith("4.50 [")
+    assert (plain[1], plain[3], plain[-2]) == ("live", "0.05", "1")
+    (table,) = [table for heading, table in told.tables().items() if heading.startswith("Table 2")]
+    assert table.note.endswith("Trainings: 1 RL agent, no attack, both choose; 2 reactive.")
+    assert [line.trainings for line in told.lines(RL)] == [(), [0.0, 0.0]]
+
+
+def test_conclusions_are_differences_within_trainings_that_have_both() -> None:
+    rows = {
+        f"{RL}.rl": {1: gained(2.0), 2: gained(8.0)},
+        f"{HARDENED}.rl": {2: gained(7.0)},
+        f"{HARDENED}.{KNOWN}": {2: gained(-2.0)},
+    }
+    told = {title: cells for title, *cells in Reproduction(rows).conclusions().rows}
+    fresh = told["RL attack, a fresh adversary: adversarial training takes from it"]
+    assert fresh == ["1.00 [0.58, 1.42]", "4.12", YES]
+    assert told["RL attack, the adversary of training: adversarial training takes from it"][0].startswith("10.00")
+    assert not any("plain play" in title for title in told), "there is no control"
