@@ -204,7 +204,7 @@ _ORDER = (
     ("data", ("data",)),
     ("agents", ("train", "reply")),
     ("matches and attacks", ("selfplay", "attack", "search", "perturb")),
-    ("robustness", ("minmax", "evaluate")),
+    ("robustness", ("minmax", "evaluate", "reproduce")),
     ("sweeps", ("sweep",)),
     ("runs", ("status", "report", "resume")),
 )
