@@ -37,9 +37,7 @@ COST_METRICS: dict[str, Metric] = {
     "loss": Metric("loss", LOWER_FOR_ADVERSARY, "objective at the input that is kept, mean over targets", main=True),
     "candidates_per_s": Metric("candidates per second", FOR_ADVERSARY, "of all workers, their start included", main=True),
     "targets": Metric("targets", NEITHER, "sentences that were searched for", "count", main=True),
-    "skipped": Metric(
-        "skipped targets", NEITHER, "sentences of the list that the model cannot say", "count", main=True
-    ),
+    "skipped": Metric("skipped targets", NEITHER, "sentences of the list that the model cannot say", "count", main=True),
     "restarts": Metric("restarts", NEITHER, "searches from an input of their own, all targets together", "count"),
     "sweeps": Metric("sweeps", NEITHER, "passes over the input, mean over restarts"),
     "candidates": Metric("candidates", NEITHER, "inputs that were tried, all targets together", "count"),
@@ -169,6 +167,4 @@ def loss_by_sweep(rows: Sequence[Row]) -> Points:
     paths = [(str(row["item_key"]), restart["loss_by_sweep"]) for row in rows for restart in row["restarts"]]
     clusters = [key for key, _ in paths]
     most = max((len(losses) for _, losses in paths), default=0)
-    return [
-        (sweep, mean([losses[min(sweep, len(losses) - 1)] for _, losses in paths], clusters)) for sweep in range(most)
-    ]
+    return [(sweep, mean([losses[min(sweep, len(losses) - 1)] for _, losses in paths], clusters)) for sweep in range(most)]
