@@ -31,6 +31,11 @@ class Verb:
     examples: tuple[str, ...]
     usage: str = ""
 
+    @classmethod
+    def of(cls, words: str, summary: str, target: str, *examples: str, usage: str = "") -> Verb:
+        """The verb of those words, as they are typed."""
+        return cls(tuple(words.split()), summary, target, examples, usage)
+
     @property
     def name(self) -> str:
         """The words as typed."""
@@ -59,156 +64,138 @@ JOBS = tuple(
     for entry in ENTRIES
 )
 OTHERS = (
-    Verb(
-        ("perturb",),
+    Verb.of(
+        "perturb",
         "text before and after a perturbation, changed words marked",
         "engine.cli.perturb:run_perturb",
-        (
-            "parley perturb random-swap < in.txt",
-            "parley perturb all --input in.txt --model runs/seq2seq --set perturb.lexicon=built-in --json",
-            "parley perturb iiw,sow --context candidates.tsv",
-        ),
-        "STRATEGY",
+        "parley perturb random-swap < in.txt",
+        "parley perturb all --input in.txt --model runs/seq2seq --set perturb.lexicon=built-in --json",
+        "parley perturb iiw,sow --context candidates.tsv",
+        usage="STRATEGY",
     ),
-    Verb(
-        ("perturb", "label"),
+    Verb.of(
+        "perturb label",
         "read labelled lines of an audit back into its rates",
         "engine.cli.label:run_label",
-        (
-            "parley perturb label runs/audit runs/audit/sheet.csv",
-            "parley perturb label runs/audit alice.csv bob.csv      # two labellers: how far they agree",
-            "parley perturb label runs/audit alice.csv --json",
-        ),
-        "RUN FILE ...",
+        "parley perturb label runs/audit runs/audit/sheet.csv",
+        "parley perturb label runs/audit alice.csv bob.csv      # two labellers: how far they agree",
+        "parley perturb label runs/audit alice.csv --json",
+        usage="RUN FILE ...",
     ),
-    Verb(
-        ("list",),
+    Verb.of(
+        "list",
         "agents, corpora, presets, environments and metrics",
         "engine.cli.listing:run_list",
-        ("parley list", "parley list --json", "parley list --json | python -m json.tool"),
+        "parley list", "parley list --json", "parley list --json | python -m json.tool",
     ),
-    Verb(
-        ("check",),
+    Verb.of(
+        "check",
         "whether an agent, a corpus, a model or a strategy of your own keeps what its protocol promises",
         "engine.cli.check:run_check",
-        (
-            "parley check agent.py:MyAgent",
-            "parley check strategy.py:Shout --json",
-            "parley check corpus.py:CORPUS              # its files lie below PARLEY_DATA",
-        ),
-        "PART",
+        "parley check agent.py:MyAgent",
+        "parley check strategy.py:Shout --json",
+        "parley check corpus.py:CORPUS              # its files lie below PARLEY_DATA",
+        usage="PART",
     ),
-    Verb(
-        ("data", "list"),
+    Verb.of(
+        "data list",
         "the corpora, their licences, and whether their files are there",
         "engine.cli.data:run_list",
-        ("parley data list", "parley data list --data-root DIR", "parley data list --json"),
+        "parley data list", "parley data list --data-root DIR", "parley data list --json",
     ),
-    Verb(
-        ("data", "get"),
+    Verb.of(
+        "data get",
         "download a corpus and compile it; nltk stands for what perturbations read",
         "engine.cli.data:run_get",
-        ("parley data get dealornodeal", "parley data get dealornodeal --data-root DIR", "parley data get nltk"),
-        "NAME",
+        "parley data get dealornodeal", "parley data get dealornodeal --data-root DIR", "parley data get nltk",
+        usage="NAME",
     ),
-    Verb(
-        ("data", "info"),
+    Verb.of(
+        "data info",
         "a corpus in numbers",
         "engine.cli.data:run_info",
-        ("parley data info helpdesk", "parley data info dealornodeal --json", "parley data info corpus.py:CORPUS"),
-        "NAME",
+        "parley data info helpdesk", "parley data info dealornodeal --json", "parley data info corpus.py:CORPUS",
+        usage="NAME",
     ),
-    Verb(
-        ("data", "check"),
+    Verb.of(
+        "data check",
         "read every line of a corpus; every problem with file and line",
         "engine.cli.data:run_check",
-        ("parley data check embedded", "parley data check dealornodeal --json", "parley data check corpus.py:CORPUS"),
-        "NAME",
+        "parley data check embedded", "parley data check dealornodeal --json", "parley data check corpus.py:CORPUS",
+        usage="NAME",
     ),
-    Verb(
-        ("data", "export"),
+    Verb.of(
+        "data export",
         "write a corpus of chats in the format of MutualFriends",
         "engine.cli.data:run_export",
-        (
-            "parley data export friends exported",
-            "parley data export mutualfriends_scripted exported --json",
-            "parley data export corpus.py:CORPUS exported",
-        ),
-        "NAME FOLDER",
+        "parley data export friends exported",
+        "parley data export mutualfriends_scripted exported --json",
+        "parley data export corpus.py:CORPUS exported",
+        usage="NAME FOLDER",
     ),
-    Verb(
-        ("settings",),
+    Verb.of(
+        "settings",
         "every setting of a verb, what it is and what it would be; runs nothing",
         "engine.cli.settings:run_settings",
-        (
-            "parley settings selfplay",
-            "parley settings train negotiator lewis2017 --set fit.clip=1",
-            "parley settings minmax population --json",
-        ),
-        "VERB ...",
+        "parley settings selfplay",
+        "parley settings train negotiator lewis2017 --set fit.clip=1",
+        "parley settings minmax population --json",
+        usage="VERB ...",
     ),
-    Verb(
-        ("play",),
+    Verb.of(
+        "play",
         "negotiate with an agent yourself",
         "engine.cli.play:run_play",
-        (
-            "parley play scripted",
-            "parley play runs/demo/adversary --seed 7",
-            "parley play scripted-tough --scenario 1,2,3/0,2,2/4,0,2   # counts / your points / its points",
-        ),
-        "AGENT",
+        "parley play scripted",
+        "parley play runs/demo/adversary --seed 7",
+        "parley play scripted-tough --scenario 1,2,3/0,2,2/4,0,2   # counts / your points / its points",
+        usage="AGENT",
     ),
-    Verb(
-        ("play", "friends"),
+    Verb.of(
+        "play friends",
         "look with a bot for the friend both of you have",
         "engine.cli.play_friends:run_play_friends",
-        (
-            "parley play friends",
-            "parley play friends --partner runs/dynonet --seed 7",
-            "parley play friends --partner mine.py:Bot",
-        ),
+        "parley play friends",
+        "parley play friends --partner runs/dynonet --seed 7",
+        "parley play friends --partner mine.py:Bot",
     ),
-    Verb(
-        ("play", "ranking"),
+    Verb.of(
+        "play ranking",
         "edit candidate replies yourself, and see scores, ranks and the importance of words move",
         "engine.cli.play_ranking:run_play_ranking",
-        (
-            "parley play ranking                           # TF-IDF on the built-in help desk",
-            "parley play ranking --model runs/matcher,bm25 --corpus ubuntu_dialogues --key test-0000012",
-            "parley play ranking --json < moves.txt        # such as: attack 3",
-        ),
+        "parley play ranking                           # TF-IDF on the built-in help desk",
+        "parley play ranking --model runs/matcher,bm25 --corpus ubuntu_dialogues --key test-0000012",
+        "parley play ranking --json < moves.txt        # such as: attack 3",
     ),
-    Verb(
-        ("play", "reply"),
+    Verb.of(
+        "play reply",
         "talk with a response model yourself",
         "engine.cli.play_reply:run_play_reply",
-        (
-            "parley play reply runs/seq2seq",
-            "parley play reply runs/seq2seq --decoder sample:0.7,repeat=2",
-            "parley play reply runs/seq2seq --decoder mmi:beam=20,backward=runs/backward",
-        ),
-        "MODEL",
+        "parley play reply runs/seq2seq",
+        "parley play reply runs/seq2seq --decoder sample:0.7,repeat=2",
+        "parley play reply runs/seq2seq --decoder mmi:beam=20,backward=runs/backward",
+        usage="MODEL",
     ),
-    Verb(
-        ("report",),
+    Verb.of(
+        "report",
         "show a run, or a folder of runs, as one page",
         "engine.cli.runs:run_report",
-        ("parley report runs/demo", "parley report runs/selfplay", "parley report runs   # all runs side by side"),
-        "RUN",
+        "parley report runs/demo", "parley report runs/selfplay", "parley report runs   # all runs side by side",
+        usage="RUN",
     ),
-    Verb(
-        ("status",),
+    Verb.of(
+        "status",
         "how a run stands: running or not, how far, how fast, what failed",
         "engine.cli.status:run_status",
-        ("parley status                # all of runs/", "parley status runs/search", "parley status runs/search --json"),
-        "[RUN]",
+        "parley status                # all of runs/", "parley status runs/search", "parley status runs/search --json",
+        usage="[RUN]",
     ),
-    Verb(
-        ("resume",),
+    Verb.of(
+        "resume",
         "go on with a run that was interrupted",
         "engine.cli.runs:run_resume",
-        ("parley resume runs/negotiator", "parley resume runs/demo", "parley resume runs/selfplay --json"),
-        "RUN",
+        "parley resume runs/negotiator", "parley resume runs/demo", "parley resume runs/selfplay --json",
+        usage="RUN",
     ),
 )
 VERBS = (*JOBS, *OTHERS)
@@ -217,7 +204,7 @@ _ORDER = (
     ("data", ("data",)),
     ("agents", ("train", "reply")),
     ("matches and attacks", ("selfplay", "attack", "search", "perturb")),
-    ("robustness", ("minmax", "evaluate")),
+    ("robustness", ("minmax", "evaluate", "reproduce")),
     ("sweeps", ("sweep",)),
     ("runs", ("status", "report", "resume")),
 )

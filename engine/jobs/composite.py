@@ -282,9 +282,7 @@ class Beside:
         num_cpus: logical CPUs of the Ray session where none is there yet; the actors and this machine have as many at least.
     """
 
-    def __init__(
-        self, chains: Sequence[Mapping[str, Stage]], path: Path, num_workers: int, *, num_cpus: int = 0
-    ) -> None:
+    def __init__(self, chains: Sequence[Mapping[str, Stage]], path: Path, num_workers: int, *, num_cpus: int = 0) -> None:
         left = [
             [(*stage, path / name) for name, stage in chain.items() if not (path / name / SUMMARY).exists()] for chain in chains
         ]

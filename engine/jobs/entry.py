@@ -30,6 +30,11 @@ class Entry:
     reports: bool = False
     argument: str = ""
 
+    @classmethod
+    def of(cls, words: str, summary: str, target: str, *examples: str, reports: bool = False, argument: str = "") -> Entry:
+        """The job of those words, as they are typed."""
+        return cls(tuple(words.split()), summary, target, examples, reports, argument)
+
     def load(self) -> Job[Any, Any, Any]:
         """Imports the job."""
         module, _, attribute = self.target.partition(":")

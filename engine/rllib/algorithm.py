@@ -38,6 +38,7 @@ from engine.negotiation.opponents import OpponentDraw, TrainingRoster, require_e
 from engine.negotiation.reinforce import RunningBaseline, discounted_returns
 from engine.negotiation.settings import ReinforceConfig
 from engine.rllib.env import AGENTS, NegotiationMultiAgentEnv
+from engine.rllib.exact import ExactConfig
 from engine.rllib.learner import DialogueLearner
 from engine.rllib.learner_group import DialogueLearnerGroup, learner_errors
 from engine.rllib.module import NegotiatorModule
@@ -55,24 +56,20 @@ from envs.negotiation.vocabulary import Vocabulary
 from policies.negotiator.batches import NegotiationBatch, make_batch
 
 
-class DialogueReinforceConfig(AlgorithmConfig):
+class DialogueReinforceConfig(ExactConfig):
     """Configuration of `DialogueReinforce`; `dialogues()` holds what is ours."""
+
+    own_learner, own_module = DialogueLearner, NegotiatorModule
 
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or DialogueReinforce)
         self.reinforce = ReinforceConfig()
         self.roster: TrainingRoster | None = None
-        self.master_seed = 0
         self.corpus = ""
         self.data_root: Path | None = None
         self.driver: dict[str, str] = {}
         self.made: dict[str, Any] = {}
-        # Every dialogue is seeded by itself; RLlib's own seeding replays seeds, and its checker seeds all envs alike.
-        self.disable_env_checking = True
-        # Its thread measures the machine for results that nobody reads, and sleeps on while an algorithm stops.
-        self.debugging(log_sys_usage=False)
-        self.env_runners(env_runner_cls=DialogueEnvRunner, num_env_runners=0)
-        self.learners(num_learners=0)
+        self.env_runners(env_runner_cls=DialogueEnvRunner)
 
     def dialogues(
         self,
@@ -106,11 +103,7 @@ class DialogueReinforceConfig(AlgorithmConfig):
         folders = {roster.role: roster.learner} | {other.name: other.checkpoint for other in roster.met if other.checkpoint}
         first = {roster.role: roster.role, AGENTS[1 - roster.side]: [*list(folders)[1:], roster.role][0]}
         # A list: from a set, the order and so the initialisation would change from process to process.
-        self.multi_agent(
-            policies=list(folders),
-            policy_mapping_fn=partial(_module_of, first),
-            policies_to_train=[roster.role],
-        )
+        self.multi_agent(policies=list(folders), policy_mapping_fn=partial(_module_of, first), policies_to_train=[roster.role])
         specs = {
             name: RLModuleSpec(
                 module_class=NegotiatorModule, model_config={"checkpoint": folder, "temperature": reinforce.temperature}
@@ -134,14 +127,6 @@ class DialogueReinforceConfig(AlgorithmConfig):
         if not self.in_evaluation:
             require_acting(self, self.made)
         super().validate()
-
-    def get_default_learner_class(self) -> type:
-        """`DialogueLearner`."""
-        return DialogueLearner
-
-    def get_default_rl_module_spec(self) -> RLModuleSpec:
-        """A `NegotiatorModule`; its checkpoint is named in `dialogues()`."""
-        return RLModuleSpec(module_class=NegotiatorModule)
 
     def build_learner_group(
         self, *, env: Any = None, spaces: Any = None, rl_module_spec: Any = None, placement_group: Any = None
@@ -168,12 +153,7 @@ def _path(name: Any) -> tuple[str, ...]:
 class DialogueReinforce(SharedOutAlgorithm):
     """REINFORCE over whole dialogues, one side against frozen opponents."""
 
-    shares_learning = True
-
-    @classmethod
-    def get_default_config(cls) -> DialogueReinforceConfig:
-        """A configuration that still needs `dialogues()`."""
-        return DialogueReinforceConfig(algo_class=cls)
+    shares_learning, own_config = True, DialogueReinforceConfig
 
     def setup(self, config: AlgorithmConfig) -> None:
         """Builds runners and learner, then opens the corpus."""

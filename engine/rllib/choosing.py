@@ -28,7 +28,7 @@ from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, LEARNER_RESULTS, NUM_ENV
 from torch import Tensor
 
 from engine.negotiation.reinforce import RunningBaseline
-from engine.rllib.exact import ExactAlgorithm, ExactRunner, FiniteLearner
+from engine.rllib.exact import ExactAlgorithm, ExactConfig, ExactRunner, FiniteLearner
 from policies.choosing import ActionScorer, drawn_actions
 from policies.choosing_settings import ChoiceLearning
 
@@ -107,20 +107,15 @@ class ChoiceLearner(FiniteLearner):
         return loss
 
 
-class ChoiceReinforceConfig(AlgorithmConfig):
+class ChoiceReinforceConfig(ExactConfig):
     """Configuration of `ChoiceReinforce`; `choosing()` holds what is ours."""
+
+    own_learner, own_module = ChoiceLearner, ChooserModule
 
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or ChoiceReinforce)
         self.learning = ChoiceLearning()
-        self.master_seed = 0
         self.make_env: Callable[[], Any] = object
-        # RLlib's checker resets environments with a seed of its own.
-        self.disable_env_checking = True
-        # Its thread measures the machine for results that nobody reads, and sleeps on while an algorithm stops.
-        self.debugging(log_sys_usage=False)
-        self.env_runners(num_env_runners=0)
-        self.learners(num_learners=0)
 
     def choosing(
         self,
@@ -150,14 +145,6 @@ class ChoiceReinforceConfig(AlgorithmConfig):
         self.training(lr=learning.learning_rate, grad_clip=learning.clip, grad_clip_by="global_norm")
         return self
 
-    def get_default_learner_class(self) -> type:
-        """`ChoiceLearner`."""
-        return ChoiceLearner
-
-    def get_default_rl_module_spec(self) -> RLModuleSpec:
-        """That of the policy, which is named in `choosing()`."""
-        return RLModuleSpec(module_class=ChooserModule)
-
 
 def _chooser(*_: Any, **__: Any) -> str:
     """Asked by RLlib's own runners alone."""
@@ -167,12 +154,7 @@ def _chooser(*_: Any, **__: Any) -> str:
 class ChoiceReinforce(ExactAlgorithm):
     """REINFORCE over choices."""
 
-    role = CHOOSER
-
-    @classmethod
-    def get_default_config(cls) -> ChoiceReinforceConfig:
-        """A configuration that still needs `choosing()`."""
-        return ChoiceReinforceConfig(algo_class=cls)
+    role, own_config = CHOOSER, ChoiceReinforceConfig
 
     def setup(self, config: AlgorithmConfig) -> None:
         """Builds runner and learner."""

@@ -9,14 +9,16 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Mapping
 from copy import deepcopy
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import ray
 import torch
 from ray.rllib.algorithms.algorithm import Algorithm
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_LEARNER_GROUP, COMPONENT_RL_MODULE
 from ray.rllib.core.learner.torch.torch_learner import TorchLearner
+from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.env.env_runner import EnvRunner
 from ray.rllib.utils.checkpoints import Checkpointable
 from ray.rllib.utils.framework import get_device
@@ -33,11 +35,47 @@ AHEAD = "ahead"
 """What they call examples that were played ahead."""
 
 
+class ExactConfig(AlgorithmConfig):
+    """What all configurations here begin with.
+
+    Attributes:
+        own_learner: class of the learner.
+        own_module: class of the modules, whose checkpoints a method of the subclass names.
+    """
+
+    own_learner: ClassVar[type]
+    own_module: ClassVar[type]
+
+    def __init__(self, algo_class: type | None = None) -> None:
+        super().__init__(algo_class=algo_class)
+        self.master_seed = 0
+        # Every example is seeded by itself; RLlib's own seeding replays seeds, and its checker seeds all envs alike.
+        self.disable_env_checking = True
+        # Its thread measures the machine for results that nobody reads, and sleeps on while an algorithm stops.
+        self.debugging(log_sys_usage=False)
+        self.env_runners(num_env_runners=0)
+        self.learners(num_learners=0)
+
+    def get_default_learner_class(self) -> type:
+        """The learner of ours."""
+        return self.own_learner
+
+    def get_default_rl_module_spec(self) -> RLModuleSpec:
+        """A module of ours."""
+        return RLModuleSpec(module_class=self.own_module)
+
+
 class ExactAlgorithm(Algorithm):
     """An algorithm whose state is its learner, its records and its iteration, in `state.py` as in RLlib's checkpoints."""
 
     role: str
     """The module that learns, or the first of several."""
+    own_config: ClassVar[type[ExactConfig]]
+
+    @classmethod
+    def get_default_config(cls) -> ExactConfig:
+        """A configuration that is still to be told who learns."""
+        return cls.own_config(algo_class=cls)
 
     @property
     def roles(self) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from engine.generation.losses import action_batch, forcing_rewards
 from engine.generation.replies import ReplyActions, reply_actions
 from engine.generation.settings import RewardSettings
 from engine.metrics.generation.variety import variety
+from engine.rllib.exact import ExactConfig
 from engine.rllib.replies_env import DISCRIMINATOR, GENERATOR, ReplyMultiAgentEnv
 from engine.rllib.reply_modules import (
     ACCURACY,
@@ -52,24 +53,20 @@ CRITICS = ("critic", "prefix", "literal")
 """Baselines that a critic gives."""
 
 
-class ReplyMinMaxConfig(AlgorithmConfig):
+class ReplyMinMaxConfig(ExactConfig):
     """Configuration of `ReplyMinMax`; `replies()` holds what is ours."""
+
+    own_learner, own_module = ReplyLearner, GeneratorModule
 
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or ReplyMinMax)
         self.learning, self.rewards = ReplyLearning(), RewardSettings()
-        self.master_seed = 0
         self.make_world: Callable[[], ReplyWorld] | None = None
         self.reward: Reward = "discriminator"
         self.num_words = 1.0
         """Of the recorded replies of a step, in the mean: what losses are divided by."""
         self.driver: dict[str, str] = {}
-        # RLlib's checker resets environments with a seed of its own.
-        self.disable_env_checking = True
-        # Its thread measures the machine for results that nobody reads, and sleeps on while an algorithm stops.
-        self.debugging(log_sys_usage=False)
-        self.env_runners(env_runner_cls=ReplyEnvRunner, num_env_runners=0)
-        self.learners(num_learners=0)
+        self.env_runners(env_runner_cls=ReplyEnvRunner)
 
     def replies(
         self,
@@ -116,14 +113,6 @@ class ReplyMinMaxConfig(AlgorithmConfig):
         self.training(grad_clip=learning.clip, grad_clip_by="global_norm")
         return self
 
-    def get_default_learner_class(self) -> type:
-        """`ReplyLearner`."""
-        return ReplyLearner
-
-    def get_default_rl_module_spec(self) -> RLModuleSpec:
-        """A `GeneratorModule`; its checkpoint is named in `replies()`."""
-        return RLModuleSpec(module_class=GeneratorModule)
-
 
 def _itself(agent: str, *_: Any, **__: Any) -> str:
     """Asked by RLlib's own runners alone: modules are called as the agents are."""
@@ -133,12 +122,7 @@ def _itself(agent: str, *_: Any, **__: Any) -> str:
 class ReplyMinMax(SharedOutAlgorithm):
     """Discriminator and generator by turns."""
 
-    role, items = GENERATOR, "shards of examples"
-
-    @classmethod
-    def get_default_config(cls) -> ReplyMinMaxConfig:
-        """A configuration that still needs `replies()`."""
-        return ReplyMinMaxConfig(algo_class=cls)
+    role, items, own_config = GENERATOR, "shards of examples", ReplyMinMaxConfig
 
     def setup(self, config: AlgorithmConfig) -> None:
         """Builds runners and learner."""

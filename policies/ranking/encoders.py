@@ -21,7 +21,7 @@ from torch import Tensor
 from envs.candidates.groups import Context
 from envs.core.errors import CheckpointError
 from envs.pairs.turns import Utterance
-from envs.pairs.written import detokenise
+from envs.pairs.written import detokenise, written
 from policies.hugging_face_tokens import longest_input
 from policies.ranker import BatchRanker, Pair
 
@@ -113,10 +113,7 @@ class BiEncoder(BatchRanker):
     def score_all(self, pairs: Sequence[Pair]) -> list[np.ndarray]:
         """Products of the context's and the candidates' vectors, or cosines; a text that comes twice is read once."""
         said = [self._prompts[0] + context_text(context) for context, _ in pairs]
-        new = [text for text in dict.fromkeys(said) if text not in self._kept]
-        if len(self._kept) + len(new) > _NUM_KEPT:
-            self._kept = {text: self._kept[text] for text in {*said} - {*new}}
-        self._kept |= self._vectors(new, "left")
+        self._keep(said)
         replied = [[self._prompts[1] + detokenise(reply) for reply in candidates] for _, candidates in pairs]
         of_replies = self._vectors(list(dict.fromkeys(chain.from_iterable(replied))), "right")
         return [
@@ -124,19 +121,64 @@ class BiEncoder(BatchRanker):
             for text, replies in zip(said, replied, strict=True)
         ]
 
-    @torch.inference_mode()
-    def _vectors(self, texts: Sequence[str], cut: str) -> dict[str, Tensor]:
-        """The vector (E,) float64 of each text, on the CPU; what is too long is cut on a side."""
+    def slopes(self, context: Context, reply: Utterance, words: Sequence[str]) -> np.ndarray:
+        """How much the score rises, to first order, if words of a reply become others (T, W); 0 where a reply is cut.
+
+        The gradient in the token embeddings, as GASLITE goes by it (Ben-Tov & Sharif 2024, arXiv 2412.20953). A word may be of
+        several tokens: one that enters is the mean of its tokens' embeddings, at every place of the word that leaves.
+        """
+        said, pieces = self._prompts[0] + context_text(context), list(written(reply))
+        self._keep([said])
+        layer, embedded = self._model.get_input_embeddings(), dict[str, Tensor]()
+
+        def follow(layer: object, given: object, vectors_1LD: Tensor) -> Tensor:
+            embedded["vectors_1LD"] = vectors_1LD.detach().requires_grad_()
+            return embedded["vectors_1LD"]
+
+        text = self._prompts[1] + "".join(piece for pair in pieces for piece in pair)
+        row = self._read(text, "right", return_offsets_mapping=True)
+        spans_L = row.pop("offset_mapping")
+        read = {name: torch.tensor([ids], device=self._model.device) for name, ids in row.items()}
+        with torch.enable_grad(), layer.register_forward_hook(follow):
+            score = (self._pooled(read)[0] * self._kept[said].clone()).sum()
+            (gradient_1LD,) = torch.autograd.grad(score, embedded["vectors_1LD"])
+        entering = self._tokenizer([f" {word}" for word in words], add_special_tokens=False)["input_ids"]
+        with torch.no_grad():
+            entering_WD = torch.stack([layer(torch.tensor(ids, device=self._model.device)).mean(0) for ids in entering])
+            leaving_L = (gradient_1LD * embedded["vectors_1LD"]).sum(-1)[0]
+            slopes_LW = (gradient_1LD[0] @ entering_WD.T - leaving_L[:, None]).double().cpu().numpy()
+        found_TW, end = np.zeros((len(reply), len(words))), len(self._prompts[1])
+        for place, (blank, word) in enumerate(pieces):
+            start, end = end + len(blank), end + len(blank) + len(word)
+            found_TW[place] = slopes_LW[[a < end and b > start for a, b in spans_L]].sum(0)
+        return found_TW
+
+    def _keep(self, said: Sequence[str]) -> None:
+        """Reads the texts of contexts that are not kept yet."""
+        new = [text for text in dict.fromkeys(said) if text not in self._kept]
+        if len(self._kept) + len(new) > _NUM_KEPT:
+            self._kept = {text: self._kept[text] for text in {*said} - {*new}}
+        self._kept |= self._vectors(new, "left")
+
+    def _read(self, text: str, cut: str, **also: bool) -> Read:
+        """A text's tokens; what is too long is cut on a side."""
         self._tokenizer.truncation_side = cut
         limit = {"truncation": True, "max_length": int(self._longest)} if self._longest < math.inf else {}
-        rows = [dict(self._tokenizer(text, **limit)) for text in texts]
+        return dict(self._tokenizer(text, **limit, **also))
+
+    def _pooled(self, read: dict[str, Tensor]) -> Tensor:
+        """The vectors (B, E) float64 of texts, on the CPU."""
+        states_BTE = self._model(**read).last_hidden_state.double()
+        vectors_BE = torch.cat([POOLING[name](states_BTE) for name in self._pooling], dim=1).cpu()
+        return F.normalize(vectors_BE, dim=1) if self._cosine else vectors_BE
+
+    @torch.inference_mode()
+    def _vectors(self, texts: Sequence[str], cut: str) -> dict[str, Tensor]:
+        """The vector (E,) float64 of each text; what is too long is cut on a side."""
+        rows = [self._read(text, cut) for text in texts]
         found: dict[str, Tensor] = {}
         for block, read in _alike(rows, self._model.device):
-            states_BTE = self._model(**read).last_hidden_state.double()
-            vectors_BE = torch.cat([POOLING[name](states_BTE) for name in self._pooling], dim=1).cpu()
-            if self._cosine:
-                vectors_BE = F.normalize(vectors_BE, dim=1)
-            found |= {texts[row]: vector_E for row, vector_E in zip(block, vectors_BE, strict=True)}
+            found |= {texts[row]: vector_E for row, vector_E in zip(block, self._pooled(read), strict=True)}
         return found
 
 

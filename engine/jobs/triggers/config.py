@@ -110,7 +110,13 @@ class SearchingConfig(ShardedConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_method(self.method)
+        for name in self.methods:
+            require_method(name)
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The methods by name."""
+        return (self.method,)
 
 
 @dataclass(frozen=True, kw_only=True)

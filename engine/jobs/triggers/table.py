@@ -56,6 +56,8 @@ class SearchTableConfig(SearchingConfig):
 
     model: str = "runs/seq2seq"
     """Run or checkpoint folders of the searched models, or hf:FOLDER or gguf:FILE, separated by commas."""
+    method: str = "gibbs-enum"
+    """Methods of search as of parley search, separated by commas; each has a line (search.max_candidates: at one cost)."""
     lm: str = ""
     """The same of the model that judges inputs ("own": each Hugging Face model its own); without one mal-io is left out."""
     lists: str = ",".join(LISTS)
@@ -68,15 +70,32 @@ class SearchTableConfig(SearchingConfig):
     """Figures to show beside the measured ones: He & Glass 2018 on that corpus, or none."""
 
     @property
+    def methods(self) -> tuple[str, ...]:
+        return tuple(_names(self.method))
+
+    @property
     def relaxed(self) -> str | None:
         """What is optimised where inputs are continuous: then the table is the paper's table 1."""
         return self.search.relaxation.mode if self.method == RELAXATION else None
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if RELAXATION in self.methods and len(self.methods) > 1:
+            fix = f"--method {RELAXATION} alone"
+            raise ConfigError("continuous inputs have a table of their own", where="--method", got=self.method, fix=fix)
         for name in _names(self.lists):
             if name not in LISTS:
                 raise ConfigError(f"no list is called {name!r}{nearest(name, LISTS)}", fix=f"lists: {','.join(LISTS)}")
+
+
+def _lines(config: SearchTableConfig) -> dict[str, tuple[str, str]]:
+    """The model and the method of each line of the table, by its label, which is the model's where there is one method."""
+    lines = {}
+    for label, model in model_labels(config.model).items():
+        for method in config.methods:
+            suffix = f"-{method.rpartition(':')[2]}" if len(config.methods) > 1 else ""
+            lines[label + suffix] = (model, method)
+    return lines
 
 
 def model_labels(models: str) -> dict[str, str]:
@@ -160,11 +179,14 @@ class SearchTable(Composite[SearchTableConfig, SearchTableConfig, SearchTableCon
             MAL_IO: {"targets": MAL_TARGETS, "hit": SAMPLED_IO},
             RANDOM: {"targets": RANDOM_TARGETS, "hit": sampled},
         }
-        how = {name: value for name, value in shared(config, SearchingConfig).items() if name != "lm"}
+        how = {name: value for name, value in shared(config, SearchingConfig).items() if name not in ("lm", "method")}
         lists = [name for name in LISTS if name in _names(config.lists) and not (name == MAL_IO and _unjudged(config))]
         return {
-            _stage(label, listed): (SEARCH, TriggerConfig(model=model, **wanted[listed], **how, lm=_judge(config, model)))
-            for label, model in model_labels(config.model).items()
+            _stage(label, listed): (
+                SEARCH,
+                TriggerConfig(model=model, method=method, **wanted[listed], **how, lm=_judge(config, model)),
+            )
+            for label, (model, method) in _lines(config).items()
             for listed in lists
         }
 
@@ -194,8 +216,8 @@ class SearchTable(Composite[SearchTableConfig, SearchTableConfig, SearchTableCon
     def measure(self, run: RunFolder, found: SearchTableConfig) -> Summary:
         """The metrics of every search that is finished, by "MODEL.LIST.METRIC"."""
         metrics: dict[str, Estimate] = {}
-        labels = model_labels(found.model)
-        for label in labels:
+        lines = _lines(found)
+        for label in lines:
             for listed in LISTS:
                 folder = run.path / _stage(label, listed)
                 if (folder / SUMMARY).is_file():
@@ -206,7 +228,7 @@ class SearchTable(Composite[SearchTableConfig, SearchTableConfig, SearchTableCon
             f"At most {found.limit:,} targets a list, {found.method}, {found.search.restarts} restarts, "
             f"seed {found.seed}.",
             metrics,
-            {ATTENTIONS: {label: _attention(model) for label, model in labels.items()}},
+            {ATTENTIONS: {label: _attention(model) for label, (model, _) in lines.items()}},
         )
 
     def tables(self, run: RunFolder) -> dict[str, TextTable]:

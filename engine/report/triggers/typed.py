@@ -25,12 +25,11 @@ from engine.metrics.triggers.universal import RANDOM as RANDOM_INPUTS
 from engine.report.content import Item, ShownRun, Verdict
 from engine.report.markup import fill, line
 from engine.report.runs import Run
-from engine.report.verdicts import SHARE, caveat, listed, number
+from engine.report.verdicts import SHARE, caveat, first_marks, listed, number
 from envs.core.visible import visible
 
 NUM_SHOWN = 200
 """Replies of a run that the viewer holds."""
-_MOST_MARKS = 12
 _SUCCESS = SHARE._replace(title="Target said", direction="higher: adversary", definition="share of typed prompts, greedily")
 
 
@@ -122,7 +121,7 @@ def typed_verdict(run: ShownTyped) -> Verdict | None:
     marks = {name: mark for name, mark in found.items() if mark.n}
     if not marks:
         return None
-    shown = dict(list(marks.items())[:_MOST_MARKS])
+    shown = first_marks(marks)
     told = listed([f"{number(SHARE, mark.value)} {name}" for name, mark in shown.items()])
     more = f" {len(marks) - len(shown)} more lines are in the table." if len(marks) > len(shown) else ""
     sentence = f"Of the {units}, {told} had the target for a reply.{more}{caveat(*marks.values(), unit=units)}"

@@ -108,10 +108,7 @@ class World:
         """What an algorithm is built from: unless others are cast, "adversary", or another checkpoint, against "target"."""
         start = str(self.folder / ADVERSARY) if learner is None else learner
         met = Opponent(
-            name=TARGET,
-            checkpoint=str(self.folder / TARGET),
-            reward=reinforce.reward,
-            complementary=reinforce.complementary,
+            name=TARGET, checkpoint=str(self.folder / TARGET), reward=reinforce.reward, complementary=reinforce.complementary
         )
         alone = TrainingRoster(role="adversary", learner=start, reference=start, opponents=(met,))
         settings = DialogueReinforceConfig(algo_class=kind).dialogues(

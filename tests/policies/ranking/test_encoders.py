@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -215,6 +216,38 @@ def test_contexts_that_are_asked_about_again_are_read_once(monkeypatch: pytest.M
     assert [scores.tolist() for scores in together[:2]] == first[1:]
     assert calls[5:] == [7, 1]
     assert len(ranker._kept) == 3
+
+
+@pytest.mark.parametrize("prompt", ["", "not now "])
+def test_slopes_of_a_bi_encoder_are_what_moving_an_embedding_does(prompt: str) -> None:
+    model = bert().double()
+    ranker = BiEncoder(model, tokenizer(), prompts=("", prompt))
+    reply, words, step = ("it", "is", "screen"), ("off", "on"), 1e-5
+    found = ranker.slopes(CONTEXT, reply, words)
+    before = len(tokenizer()(prompt)["input_ids"]) - 1
+    layer = model.get_input_embeddings()
+    for place, (column, word) in [(place, each) for place in range(3) for each in enumerate(words)]:
+        (entering,) = tokenizer()(word, add_special_tokens=False)["input_ids"]
+
+        def moved(_: object, given: tuple[torch.Tensor], out: torch.Tensor, scale: float, to: int = entering, at: int = place):  # type: ignore[no-untyped-def]
+            if given[0].shape[1] != 2 + before - 1 + len(reply):
+                return out
+            out = out.clone()
+            out[:, before + at] += scale * (layer.weight[to] - out[:, before + at])
+            return out
+
+        scores = []
+        for scale in (step, -step):
+            with layer.register_forward_hook(partial(moved, scale=scale)):
+                scores.append(float(ranker.score(CONTEXT, [reply])[0]))
+        assert found[place, column] == pytest.approx((scores[0] - scores[1]) / (2 * step), rel=1e-3, abs=1e-8)
+    assert np.abs(found).min() > 1e-6
+
+
+def test_words_of_a_reply_that_is_cut_have_no_slope() -> None:
+    found = BiEncoder(bert(), tokenizer(), longest=4).slopes(CONTEXT, ("it", "is", "on"), ("off",))
+    assert (found[:2] != 0).all()
+    assert found[2:].tolist() == [[0.0]]
 
 
 REAL = "PARLEY_BI_ENCODER"

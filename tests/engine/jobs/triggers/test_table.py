@@ -157,6 +157,23 @@ def test_another_method_of_searching_words_fills_the_same_table(models: tuple[st
         table(models[0], method="gibs-enum")
 
 
+def test_several_methods_stand_in_one_table_at_one_cost(tmp_path: Path, models: tuple[str, str]) -> None:
+    search = replace(EFFORTLESS, max_candidates=60, candidates=6, max_sweeps=50)
+    config = table(models[0], method="gcg,arca,autoprompt,pez,random", lists="mal", search=search, limit=1)
+    result = run(config, tmp_path / "table", Silent())
+    (shown,) = result.tables.values()
+    labels = ["a-gcg", "a-arca", "a-autoprompt", "a-pez", "a-random"]
+    assert [row[0] for row in shown.rows if row[0].startswith("a")] == labels
+    for label in labels:
+        assert 0 < result.metrics[f"{label}.mal.candidates"].value <= 60
+        assert rows(tmp_path / "table" / f"{label}-mal")[0]["status"] == "ok"
+    assert {search.method for search in stages(config).values()} == set(config.methods)
+    with pytest.raises(ConfigError, match="a table of their own"):
+        table(models[0], method="gcg,relaxation")
+    with pytest.raises(ConfigError, match="'gcgg', did you mean 'gcg'"):
+        table(models[0], method="random,gcgg")
+
+
 def test_models_are_called_by_their_folders() -> None:
     assert model_labels("runs/a, runs/b/checkpoint") == {"a": "runs/a", "b": "runs/b/checkpoint"}
     assert model_labels("old/a,new/a,v1.2") == {"a-1": "old/a", "a-2": "new/a", "v1-2": "v1.2"}
