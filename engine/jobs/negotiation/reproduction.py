@@ -117,7 +117,7 @@ class ReproductionConfig(Configuration):
 
 
 def small() -> ReproductionConfig:
-    """Smaller trainings of the published networks: three of them in some hours of two cores."""
+    """Smaller trainings of the published networks: three of them in about four hours of two idle cores."""
     base = paper()
     return replace(
         base,
@@ -131,7 +131,7 @@ def small() -> ReproductionConfig:
 
 
 def paper() -> ReproductionConfig:
-    """The budgets of docs/results/cheng2019.md: about a day of two cores (Cheng et al. 2019)."""
+    """The budgets of docs/results/cheng2019.md: about ten hours of two idle cores (Cheng et al. 2019)."""
     return ReproductionConfig(attack=replace(reinforce.cheng2019().reinforce, dialogues=38_400))
 
 
