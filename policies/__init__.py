@@ -7,10 +7,5 @@ from envs.core.lazy import public
 
 __all__, __getattr__ = public(
     __name__,
-    {
-        "load_agent": "negotiator.speaker",
-        "load_ranker": "rankers",
-        "load_responder": "responders",
-        "scores_of": "ranker",
-    },
+    {"load_agent": "negotiator.speaker", "load_ranker": "rankers", "load_responder": "responders", "scores_of": "ranker"},
 )

@@ -98,10 +98,7 @@ class Checkpoint(Generic[WordsT]):
         except (OSError, SafetensorError) as error:
             shutil.rmtree(aside, ignore_errors=True)
             raise CheckpointError(
-                "the checkpoint cannot be written",
-                where=folder,
-                got=str(error),
-                fix="free disk space or choose another folder",
+                "the checkpoint cannot be written", where=folder, got=str(error), fix="free disk space or choose another folder"
             ) from None
 
     @staticmethod
@@ -208,10 +205,7 @@ def save_state(path: Path, tensors: Mapping[str, Tensor], counters: Mapping[str,
     except (OSError, SafetensorError) as error:
         aside.unlink(missing_ok=True)
         raise CheckpointError(
-            "the training state cannot be written",
-            where=path,
-            got=str(error),
-            fix="free disk space, then resume",
+            "the training state cannot be written", where=path, got=str(error), fix="free disk space, then resume"
         ) from None
 
 

@@ -217,9 +217,7 @@ def _rows(state: StateT, rows_R: Tensor) -> StateT:
     return type(state)(*(part[rows_R] for part in state))
 
 
-def _charge(
-    charges: Charges, place: int, scores_RV: Tensor, words_R: Tensor, states: list[Any]
-) -> tuple[Tensor, list[Any]]:
+def _charge(charges: Charges, place: int, scores_RV: Tensor, words_R: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
     after = []
     for charge, state in zip(charges, states, strict=True):
         scores_RV, state = charge.step(place, scores_RV, words_R, state)

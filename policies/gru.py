@@ -136,9 +136,7 @@ def recur(gates_DTB3H: Tensor, weight_D3HH: Tensor, bias_D3H: Tensor, start_DBH:
     return found.unflatten(1, (steps, rows))
 
 
-def recur_packed(
-    gates_DS3H: Tensor, weight_D3HH: Tensor, bias_D3H: Tensor, start_DBH: Tensor, counts: list[int]
-) -> Tensor:
+def recur_packed(gates_DS3H: Tensor, weight_D3HH: Tensor, bias_D3H: Tensor, start_DBH: Tensor, counts: list[int]) -> Tensor:
     """As `recur`, over rows of different lengths, the longest first, none of them padded.
 
     Args:

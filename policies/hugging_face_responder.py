@@ -49,9 +49,7 @@ class HuggingFaceResponder:
             fix = "set its chat_template, or its eos_token to the token that ends a turn"
             raise ConfigError("the tokenizer does not say how turns are separated", where=type(tokenizer).__name__, fix=fix)
 
-    def respond(
-        self, contexts: Sequence[Turns], *, decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()
-    ) -> list[Turn]:
+    def respond(self, contexts: Sequence[Turns], *, decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()) -> list[Turn]:
         """Replies, see `policies.responder.Responder`; one context at a time, so that none pads another."""
         require_known(self, decoder, type(self).__name__)
         return [self._reply(turns, decoder) for turns in contexts]

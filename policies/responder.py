@@ -33,9 +33,7 @@ NetworkT = TypeVar("NetworkT", bound="_Network")
 class Responder(Protocol):
     """A model that answers; one that knows more decoders than greedy names their rules in an attribute `decoders`."""
 
-    def respond(
-        self, contexts: Sequence[Turns], *, decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()
-    ) -> list[Turn]:
+    def respond(self, contexts: Sequence[Turns], *, decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()) -> list[Turn]:
         """Replies; what is said to one context does not depend on the others.
 
         Args:
@@ -126,9 +124,7 @@ class NetworkResponder(ABC, Generic[NetworkT]):
         """Turns of context that it reads."""
         return int(self.model.sizes.turns)
 
-    def respond(
-        self, contexts: Sequence[Turns], *, decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()
-    ) -> list[Turn]:
+    def respond(self, contexts: Sequence[Turns], *, decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()) -> list[Turn]:
         """Replies, see `Responder.respond`."""
         require_known(self, decoder, type(self).__name__)
         return [turn_of(self._words.decode(reply)) for reply in self.decode(contexts, decoder, seeds)]

@@ -56,11 +56,7 @@ def copied_weights(model: nn.Module) -> dict[str, Tensor]:
 
 
 def save_training(
-    path: Path,
-    model: nn.Module,
-    best: Mapping[str, Tensor],
-    optimiser: torch.optim.Optimizer,
-    counters: Mapping[str, Any],
+    path: Path, model: nn.Module, best: Mapping[str, Tensor], optimiser: torch.optim.Optimizer, counters: Mapping[str, Any]
 ) -> None:
     """Writes all that a training goes on from: weights, the best weights so far, the optimiser and counters (JSON types).
 

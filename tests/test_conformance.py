@@ -37,11 +37,7 @@ PARTS = [
     ),
     pytest.param("corpus of chats", friend_corpora, EMBEDDED_FRIENDS, id=EMBEDDED_FRIENDS),
     *(pytest.param("player of MutualFriends", friends_agents, name, id=f"friends: {name}") for name in friends_agents),
-    *(
-        pytest.param("perturbation strategy", strategies, name, id=name)
-        for name in strategies
-        if name not in NEED_MORE
-    ),
+    *(pytest.param("perturbation strategy", strategies, name, id=name) for name in strategies if name not in NEED_MORE),
     *(pytest.param("rule on candidate replies", rules, name, id=name) for name in rules),
     *(pytest.param("ranker", rankers, name, id=name) for name in rankers),
     *(pytest.param("judge", judges, name, id=name) for name in judges),

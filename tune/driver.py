@@ -96,10 +96,7 @@ def _tune(config: SweepConfig, setup: Setup, ledger: Ledger, wait_s: float) -> N
                 reuse_actors=True,
             ),
             run_config=ray_tune.RunConfig(
-                name="sweep",
-                storage_path=scratch,
-                callbacks=[_Results(ledger, searcher.numbers, wait_s, board)],
-                verbose=0,
+                name="sweep", storage_path=scratch, callbacks=[_Results(ledger, searcher.numbers, wait_s, board)], verbose=0
             ),
         )
         # Failed trials are rows by now, and need no exception.

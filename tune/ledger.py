@@ -152,11 +152,7 @@ class Ledger:
 
     def _common(self, number: int) -> dict[str, Any]:
         name = trial_name(number)
-        return {
-            "item_key": name,
-            "parameters": json.dumps(self._known[number], sort_keys=True),
-            "runs": trial_folder(number),
-        }
+        return {"item_key": name, "parameters": json.dumps(self._known[number], sort_keys=True), "runs": trial_folder(number)}
 
     def _write(self, number: int, row: Row) -> None:
         self._folder.write_shard(trial_name(number), [row])

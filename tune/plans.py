@@ -122,10 +122,7 @@ RANKING = Plan(
 RANKING_TRAINING = Plan(
     job="train-matcher",
     preset="hardened",
-    space={
-        "adversary_share": Real(0.02, 1.0, log=True),
-        "fit.learning_rate": Real(1e-4, 3e-3, log=True),
-    },
+    space={"adversary_share": Real(0.02, 1.0, log=True), "fit.learning_rate": Real(1e-4, 3e-3, log=True)},
     # Right replies first among candidates as they are, and as adversaries leave them: one is easily won by losing the other.
     metrics=("validation_r@1", "validation_r@1_attacked"),
     direction="max",
@@ -153,10 +150,7 @@ REPLIES = Plan(
 DEMO = Plan(
     job="selfplay",
     preset="scripted",
-    space={
-        "adversary": Choice(("scripted", "scripted-tough")),
-        "max_turns": Integer(4, 20),
-    },
+    space={"adversary": Choice(("scripted", "scripted-tough")), "max_turns": Integer(4, 20)},
     metrics=("advantage",),
     direction="max",
     fidelity="dialogues",

@@ -14,9 +14,7 @@ from envs.core.registry import nearest
 from envs.storage.copies import local_copy
 
 
-def run_verb(
-    verb: str, preset: str = "", *, run: str | Path = "", reporter: Reporter | None = None, **settings: Any
-) -> Result:
+def run_verb(verb: str, preset: str = "", *, run: str | Path = "", reporter: Reporter | None = None, **settings: Any) -> Result:
     """Runs a job, or goes on with its run; a finished run gives its result again.
 
     Args:

@@ -78,10 +78,7 @@ def located(decoder: DecoderSettings) -> DecoderSettings:
     Raises:
         CheckpointError: one of them is not there.
     """
-    found = {
-        option: absolute_name(name, f"the decoder's {option}", MAKERS[option])
-        for option, name in decoder.models.items()
-    }
+    found = {option: absolute_name(name, f"the decoder's {option}", MAKERS[option]) for option, name in decoder.models.items()}
     return replace(decoder, backward=found.get("backward", ""), lm=found.get("lm", ""))
 
 

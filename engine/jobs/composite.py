@@ -25,6 +25,7 @@ from engine.runtime.session import connect
 from engine.runtime.sharding import Shard, make_shards
 from engine.runtime.shared_pool import SharedPool
 from engine.store.layout import SUMMARY
+from envs.core.errors import ClusterError
 
 logger = logging.getLogger(__name__)
 _CLOSING_S = 10.0
@@ -157,9 +158,13 @@ def run_as_needed(
     if len(left) < len(names):
         reporter.say(f"{len(names) - len(left)} of {len(names)} stages are finished")
     if num_workers > 1 and len(left) > 1:
-        with connect(num_cpus=max(num_workers, os.cpu_count() or 1)) as here:
-            if len(machines_up()) == 1:
-                _run_ahead(planned, left, needs, path, num_workers, reporter, after, here.start_timeout_s)
+        try:
+            with connect(num_cpus=max(num_workers, os.cpu_count() or 1)) as here:
+                if len(machines_up()) == 1:
+                    _run_ahead(planned, left, needs, path, num_workers, reporter, after, here.start_timeout_s)
+        except ClusterError as error:
+            # Such as a machine too busy to start actors in time; hours of work do not wait for somebody to read that.
+            reporter.say(f"{error.what}; what is left is done in this process")
     for number, name in enumerate(names, start=1):
         is_left = not (path / name / SUMMARY).exists()
         if is_left:
@@ -277,9 +282,7 @@ class Beside:
         num_cpus: logical CPUs of the Ray session where none is there yet; the actors and this machine have as many at least.
     """
 
-    def __init__(
-        self, chains: Sequence[Mapping[str, Stage]], path: Path, num_workers: int, *, num_cpus: int = 0
-    ) -> None:
+    def __init__(self, chains: Sequence[Mapping[str, Stage]], path: Path, num_workers: int, *, num_cpus: int = 0) -> None:
         left = [
             [(*stage, path / name) for name, stage in chain.items() if not (path / name / SUMMARY).exists()] for chain in chains
         ]

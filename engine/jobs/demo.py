@@ -199,10 +199,7 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
             "adversarial": (adversarial.TRAIN_ADVERSARIAL, against),
             "robustness": (robustness.EVALUATE_ROBUSTNESS, asked),
             "matcher": (matcher.TRAIN_MATCHER, replace(matcher_config.demo(), fit=config.matcher, seed=config.seed)),
-            "ranking": (
-                ranking.EVALUATE_RANKING,
-                RankingConfig(rules=f"{RULE},sow,ngr", limit=config.contexts, **ranked),
-            ),
+            "ranking": (ranking.EVALUATE_RANKING, RankingConfig(rules=f"{RULE},sow,ngr", limit=config.contexts, **ranked)),
             "searches": (
                 attack.ATTACK_RANKING,
                 RankingAttackConfig(rules=RULE, method=BASELINE, limit=config.attacks, budget=QUERIES, **ranked),

@@ -7,11 +7,5 @@ Read `statistics.py` first; `negotiation.py` is the table of negotiation metrics
 from envs.core.lazy import public
 
 __all__, __getattr__ = public(
-    __name__,
-    {
-        "Estimate": "statistics",
-        "mean": "statistics",
-        "paired_difference": "statistics",
-        "rate": "statistics",
-    },
+    __name__, {"Estimate": "statistics", "mean": "statistics", "paired_difference": "statistics", "rate": "statistics"}
 )

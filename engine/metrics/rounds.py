@@ -75,9 +75,7 @@ class HardeningMetrics:
     def rounds_table(self, rounds: Sequence[Round]) -> TextTable:
         """One line per round, one column for each metric."""
         columns = ("round", *(metric.title for metric in self.of_round.values()))
-        rows = [
-            (str(one.number), *(with_interval(one.metrics.get(name, NOTHING)) for name in self.of_round)) for one in rounds
-        ]
+        rows = [(str(one.number), *(with_interval(one.metrics.get(name, NOTHING)) for name in self.of_round)) for one in rounds]
         return TextTable(columns, tuple(rows), self.note_rounds)
 
     def outcome_table(self, metrics: Mapping[str, Estimate]) -> TextTable:

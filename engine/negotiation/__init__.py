@@ -8,10 +8,5 @@ from envs.core.lazy import public
 
 __all__, __getattr__ = public(
     __name__,
-    {
-        "Opponent": "opponents",
-        "ReinforceConfig": "settings",
-        "TrainingRoster": "opponents",
-        "TransferAgent": "transfer",
-    },
+    {"Opponent": "opponents", "ReinforceConfig": "settings", "TrainingRoster": "opponents", "TransferAgent": "transfer"},
 )

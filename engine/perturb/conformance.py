@@ -81,12 +81,5 @@ STRATEGY = Kind(
     "engine.perturb.strategy.Strategy",
     ("perturb", "expectation"),
     make,
-    (
-        _says_what_it_is,
-        _keeps_boundaries,
-        _leaves_nothing_as_nothing,
-        _repeats_itself,
-        _is_the_same_alone,
-        _does_something,
-    ),
+    (_says_what_it_is, _keeps_boundaries, _leaves_nothing_as_nothing, _repeats_itself, _is_the_same_alone, _does_something),
 )

@@ -138,9 +138,7 @@ class ConfusingEntity(ByEdits):
         return self._choices[form]
 
 
-def random_words(
-    flat: FlatContexts, seeds: Sequence[int], name: str, common: np.ndarray, kept: Matches | None = None
-) -> Edits:
+def random_words(flat: FlatContexts, seeds: Sequence[int], name: str, common: np.ndarray, kept: Matches | None = None) -> Edits:
     """Every word by a random one.
 
     Args:

@@ -60,9 +60,7 @@ def signals(words: Sequence[str], tags: Sequence[str], known: Container[str]) ->
         DOUBLED_AUXILIARIES: sum(_is_doubled(words, tags, place) for place in range(len(words))),
         DOUBLE_NEGATIONS: _double_negations(words),
         ARTICLES: sum(_disagree(article, word) for article, word in pairwise(words)),
-        DOUBLED_WORDS: sum(
-            one == other and one.isalpha() and one not in _RIGHTLY_DOUBLED for one, other in pairwise(words)
-        ),
+        DOUBLED_WORDS: sum(one == other and one.isalpha() and one not in _RIGHTLY_DOUBLED for one, other in pairwise(words)),
         UNKNOWN_WORDS: sum(word not in known for word in words),
     }
 

@@ -109,9 +109,7 @@ class Tagger:
             found += self._confirmed(utterances[start:end], tags[start:end], free)
         return found
 
-    def _confirmed(
-        self, utterances: Sequence[Sequence[str]], tags: Sequence[Sequence[str]], free: Sequence[str]
-    ) -> list[bool]:
+    def _confirmed(self, utterances: Sequence[Sequence[str]], tags: Sequence[Sequence[str]], free: Sequence[str]) -> list[bool]:
         """Whether each word has its tag if all words before it have theirs, which is the same for an utterance as a whole."""
         ids_P, _, ends_B = self._joined(utterances)
         certain_P = self._certain_W[ids_P]

@@ -148,9 +148,7 @@ class Section:
 
 def tables_of(runs: Sequence[tuple[str, Mapping[str, TextTable]]]) -> list[tuple[str, TextTable]]:
     """The tables of some runs, each with its heading and, where there are several runs, the name of its own."""
-    return [
-        (f"{title}, {name}" if len(runs) > 1 else title, table) for name, tables in runs for title, table in tables.items()
-    ]
+    return [(f"{title}, {name}" if len(runs) > 1 else title, table) for name, tables in runs for title, table in tables.items()]
 
 
 @dataclass(frozen=True)

@@ -64,9 +64,7 @@ class Hardenings(Chapter[Sequence[ShownCampaign]]):
     def _campaign(self, run: Run) -> ShownCampaign:
         tables = self.job.tables(run.folder).items()
         named = [(f"{run.heading}: {title.lower()}" if run.name else title, table) for title, table in tables]
-        return ShownCampaign(
-            heading=run.heading, metrics=run.metrics, tables=named, curves=read_curves(self.sources, [run])
-        )
+        return ShownCampaign(heading=run.heading, metrics=run.metrics, tables=named, curves=read_curves(self.sources, [run]))
 
 
 def certainly(gain: Estimate, less: str, more: str) -> str:

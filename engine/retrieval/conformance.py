@@ -28,12 +28,7 @@ _WRONG: tuple[Utterance, ...] = (
 )
 _GROUPS = [
     CandidateGroup(
-        f"test-{number}",
-        _CONTEXT,
-        (_RIGHT, words),
-        (True, False),
-        (CandidateKind.POSITIVE, CandidateKind.RANDOM),
-        (True, True),
+        f"test-{number}", _CONTEXT, (_RIGHT, words), (True, False), (CandidateKind.POSITIVE, CandidateKind.RANDOM), (True, True)
     )
     for number, words in enumerate(_WRONG)
 ]

@@ -103,11 +103,7 @@ class DialogueReinforceConfig(ExactConfig):
         folders = {roster.role: roster.learner} | {other.name: other.checkpoint for other in roster.met if other.checkpoint}
         first = {roster.role: roster.role, AGENTS[1 - roster.side]: [*list(folders)[1:], roster.role][0]}
         # A list: from a set, the order and so the initialisation would change from process to process.
-        self.multi_agent(
-            policies=list(folders),
-            policy_mapping_fn=partial(_module_of, first),
-            policies_to_train=[roster.role],
-        )
+        self.multi_agent(policies=list(folders), policy_mapping_fn=partial(_module_of, first), policies_to_train=[roster.role])
         specs = {
             name: RLModuleSpec(
                 module_class=NegotiatorModule, model_config={"checkpoint": folder, "temperature": reinforce.temperature}

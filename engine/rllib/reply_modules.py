@@ -114,9 +114,7 @@ class ReplyLearner(SeededLearner):
         rate = {GENERATOR: learning.generator_rate, DISCRIMINATOR: learning.discriminator_rate, CRITIC: learning.critic_rate}
         kind = torch.optim.Adam if learning.optimiser == "adam" else torch.optim.SGD
         optimiser = kind(parameters, lr=rate[module_id])
-        self.register_optimizer(
-            module_id=module_id, optimizer=optimiser, params=parameters, lr_or_lr_schedule=rate[module_id]
-        )
+        self.register_optimizer(module_id=module_id, optimizer=optimiser, params=parameters, lr_or_lr_schedule=rate[module_id])
 
     def compute_loss_for_module(self, *, module_id: str, config: Any, batch: dict[str, Any], fwd_out: dict[str, Any]) -> Tensor:
         """Weighted likelihood, cross-entropy or squared error, by module."""

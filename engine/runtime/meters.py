@@ -18,10 +18,7 @@ COUNTERS = {
     "dialogues": "dialogues that were played to their end",
 }
 """What is counted, by name without `parley_`, and what it means; Ray exports them as `ray_parley_NAME_total`."""
-GAUGES = {
-    "items_left": "items of work that have not come back",
-    "workers": "workers that have started",
-}
+GAUGES = {"items_left": "items of work that have not come back", "workers": "workers that have started"}
 """What goes up and down; Ray exports them as `ray_parley_NAME`."""
 _TAGS = ("run", "job")
 

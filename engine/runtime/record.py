@@ -87,9 +87,7 @@ class Recorder(Generic[ItemT]):
         StorageError: this machine may not write there, or has no room for the models.
     """
 
-    def __init__(
-        self, work: Work[ItemT], schema: pa.Schema, rows_uri: str, models: CarriedModels | None = None
-    ) -> None:
+    def __init__(self, work: Work[ItemT], schema: pa.Schema, rows_uri: str, models: CarriedModels | None = None) -> None:
         if models is not None:
             models.open()
         if rows_uri:

@@ -129,9 +129,7 @@ class SharedPool:
             return come if come or is_open() else None
 
         try:
-            pool = ActorPool[_Piece, Any](
-                Several, (), num_workers=num_workers, num_cpus=1, num_gpus=num_gpus_per_worker
-            )
+            pool = ActorPool[_Piece, Any](Several, (), num_workers=num_workers, num_cpus=1, num_gpus=num_gpus_per_worker)
             with closing(pool.work(more, start_timeout_s)) as done:
                 for shard, tried, num_up in done:
                     (piece,) = shard.items

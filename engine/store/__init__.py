@@ -6,9 +6,4 @@ atomic writes. No Ray, no torch.
 
 from envs.core.lazy import public
 
-__all__, __getattr__ = public(
-    __name__,
-    {
-        "RunFolder": "run_folder",
-    },
-)
+__all__, __getattr__ = public(__name__, {"RunFolder": "run_folder"})

@@ -98,12 +98,7 @@ def _is_deeper(value: Any, levels: int) -> bool:
 
 
 def require_same(
-    path: Path,
-    job: str,
-    config: Mapping[str, Any],
-    schema: pa.Schema,
-    resume_safe: Collection[str],
-    weights: Mapping[str, str],
+    path: Path, job: str, config: Mapping[str, Any], schema: pa.Schema, resume_safe: Collection[str], weights: Mapping[str, str]
 ) -> None:
     """Makes sure that the run in a folder is the one that is asked for.
 

@@ -77,11 +77,7 @@ class CandidateCorpus:
 
 
 def load_candidates(
-    name: str,
-    data_root: Path | None = None,
-    *,
-    options: CandidateOptions | None = None,
-    cache: Path | None = None,
+    name: str, data_root: Path | None = None, *, options: CandidateOptions | None = None, cache: Path | None = None
 ) -> CandidateCorpus:
     """Opens a corpus of candidates, compiling it first when its content has not been compiled with these options before.
 

@@ -74,12 +74,7 @@ def located(
     error: ParleyError, source: str, line: int, fix: str = "mend the line, or get the published file again"
 ) -> DataError:
     """The error of a parser with the place it happened at, and what mends it."""
-    return DataError(
-        f"a broken line: {error.what}",
-        where=FileLine(source, line),
-        got=error.got,
-        fix=fix,
-    )
+    return DataError(f"a broken line: {error.what}", where=FileLine(source, line), got=error.got, fix=fix)
 
 
 class ReadText:

@@ -109,14 +109,7 @@ AGENT = Kind(
     "envs.negotiation.game.Agent",
     ("join",),
     make_agent,
-    (
-        _has_a_name_and_a_vocabulary,
-        _plays_both_sides,
-        _says_legal_words,
-        _chooses_legally,
-        _repeats_itself,
-        _is_the_same_alone,
-    ),
+    (_has_a_name_and_a_vocabulary, _plays_both_sides, _says_legal_words, _chooses_legally, _repeats_itself, _is_the_same_alone),
 )
 
 

@@ -31,10 +31,7 @@ NUM_ITEMS = 3
 MAX_COUNT = 4
 TOTAL_VALUE = 10
 MIN_TOTAL_ITEMS, MAX_TOTAL_ITEMS = 5, 7
-ITEM_TOKENS = (
-    *(f"item{item}={count}" for item in range(NUM_ITEMS) for count in range(MAX_COUNT + 1)),
-    *REFUSALS,
-)
+ITEM_TOKENS = (*(f"item{item}={count}" for item in range(NUM_ITEMS) for count in range(MAX_COUNT + 1)), *REFUSALS)
 DISAGREE_ID, NO_AGREEMENT_ID, DISCONNECT_ID = 15, 16, 17
 ITEM_TOKEN_INDEX = {token: i for i, token in enumerate(ITEM_TOKENS)}
 ILLEGAL = "<illegal>"

@@ -4,11 +4,5 @@ from envs.core.lazy import public
 
 __all__, __getattr__ = public(
     __name__,
-    {
-        "ReplyEnv": "reply_env",
-        "ReplyGame": "game",
-        "ReplyJudge": "judge",
-        "ReplyRules": "game",
-        "RecordedOverlap": "judge",
-    },
+    {"ReplyEnv": "reply_env", "ReplyGame": "game", "ReplyJudge": "judge", "ReplyRules": "game", "RecordedOverlap": "judge"},
 )

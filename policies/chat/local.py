@@ -72,9 +72,7 @@ class LocalChatModel:
 
     def score(self, chats: Sequence[Chat], replies: Sequence[str]) -> list[ReplyScore]:
         """How likely each reply is as the answer to its chat, see `ScoringChatModel`."""
-        pairs = [
-            (self.prompts.ids(chat), self.prompts.reply_ids(reply)) for chat, reply in zip(chats, replies, strict=True)
-        ]
+        pairs = [(self.prompts.ids(chat), self.prompts.reply_ids(reply)) for chat, reply in zip(chats, replies, strict=True)]
         for before, reply in pairs:
             if len(before) + len(reply) > self.prompts.longest:
                 got = f"{len(before)} + {len(reply)} tokens, and it reads {self.prompts.longest:,.0f}"

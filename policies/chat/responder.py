@@ -36,9 +36,7 @@ class ChatResponder:
     def __init__(self, chat_model: ChatModel) -> None:
         self.chat_model = chat_model
 
-    def respond(
-        self, contexts: Sequence[Turns], *, decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()
-    ) -> list[Turn]:
+    def respond(self, contexts: Sequence[Turns], *, decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()) -> list[Turn]:
         """Replies, see `policies.responder.Responder`.
 
         Raises:

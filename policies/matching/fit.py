@@ -210,9 +210,7 @@ class MatcherFit(FittingLoop[Matcher, MatcherFitConfig, MatcherFitness, MatcherE
         groups = list(self._rewrite(groups if self._wrong is None else self._with_fresh(indices, groups, self._wrong)))
         return [(each.context, each.candidates) for each in groups], [label for each in groups for label in each.labels]
 
-    def _with_fresh(
-        self, indices: np.ndarray, groups: Sequence[CandidateGroup], wrong: WrongReplies
-    ) -> list[CandidateGroup]:
+    def _with_fresh(self, indices: np.ndarray, groups: Sequence[CandidateGroup], wrong: WrongReplies) -> list[CandidateGroup]:
         """The right replies of groups, and behind them as many wrong ones."""
         right = [tuple(compress(each.candidates, each.labels)) for each in groups]
         counts = list(map(len, right))

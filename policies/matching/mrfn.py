@@ -188,9 +188,7 @@ class MRFN(Matcher):
                     answered.append(self.cross(said, query, turn_key, turn_value, there.read_RN, here.read_RN))
                 sides = [crossed, [view.bilinear(each) for each in crossed], answered]
                 said_XD = replies.joined(answered)
-            found = [
-                view.find(here, key, said, rows.read_RN) for rows, here, key, said in zip(turns.rows, *sides, strict=True)
-            ]
+            found = [view.find(here, key, said, rows.read_RN) for rows, here, key, said in zip(turns.rows, *sides, strict=True)]
             common_XD = self.dropout(view.match(replies.joined(found), said_XD))
             matches_MD = sequences.last_states(view.words, common_XD, ahead[i])
             decided.append(view.decide(at(matches_MD, places_Z), sessions))

@@ -68,13 +68,7 @@ class NegotiatorFit(FittingLoop[Negotiator, NegotiatorFitConfig, NegotiatorFitne
     falling = "anneal"
 
     def __init__(
-        self,
-        model: Negotiator,
-        train: Split,
-        validation: Split,
-        config: NegotiatorFitConfig,
-        seed: int,
-        state_path: Path,
+        self, model: Negotiator, train: Split, validation: Split, config: NegotiatorFitConfig, seed: int, state_path: Path
     ) -> None:
         self.train, self.validation = train, validation
         # Dropout is seeded once an epoch, so that one goes on from its beginning alone.

@@ -83,11 +83,7 @@ class NegotiatorAgent:
 
     @torch.no_grad()
     def sample(
-        self,
-        states_nH: Tensor,
-        context_gates_n3H: Tensor,
-        draws_nL: np.ndarray | Tensor,
-        trace: list[Tensor] | None = None,
+        self, states_nH: Tensor, context_gates_n3H: Tensor, draws_nL: np.ndarray | Tensor, trace: list[Tensor] | None = None
     ) -> tuple[Tensor, Tensor]:
         """Samples an utterance for each of n speakers, one word per draw at most.
 
@@ -263,9 +259,7 @@ def shortfalls(scores_nM: Tensor) -> Tensor:
     return (best - scores_nM) / (best - worst)
 
 
-def load_agent(
-    folder: str | Path, name: str | None = None, temperature: float = 0.5, device: str = "cpu"
-) -> NegotiatorAgent:
+def load_agent(folder: str | Path, name: str | None = None, temperature: float = 0.5, device: str = "cpu") -> NegotiatorAgent:
     """An agent from a run or checkpoint folder, or a URI of one; raises as `checkpoints.load_model` does.
 
     Args:

@@ -133,11 +133,7 @@ def _decode(model: PointerGenerator, sentences: Sequence[Words], config: BeamCon
 
 
 def _continue(
-    search: _BeamSearch,
-    said: Sequence[tuple[int, ...]],
-    choices: Iterable[tuple[float, int, int]],
-    place: int,
-    width: int,
+    search: _BeamSearch, said: Sequence[tuple[int, ...]], choices: Iterable[tuple[float, int, int]], place: int, width: int
 ) -> list[tuple[float, int, int]]:
     """What follows from the likeliest continuations of a sentence's hypotheses; those that end are put aside.
 

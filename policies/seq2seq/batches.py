@@ -136,9 +136,7 @@ class PairExamples:
         newest = several and sizes.backward
         reply, _ = framed(self._utterances, pairs[:, 1], sizes.max_reply, BOS_ID, EOS_ID, newest=newest)
         return Exchanges(
-            source_BN=torch.from_numpy(source),
-            lengths_B=torch.from_numpy(lengths),
-            reply=Sentences(torch.from_numpy(reply)),
+            source_BN=torch.from_numpy(source), lengths_B=torch.from_numpy(lengths), reply=Sentences(torch.from_numpy(reply))
         )
 
 

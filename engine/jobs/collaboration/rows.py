@@ -106,9 +106,7 @@ def _event(chat: FriendsChat, place: int, said: list[list[Entity]]) -> dict[str,
         return found
     answer = next((at for at in range(place + 1, len(chat.events)) if chat.events[at].side != event.side), None)
     reaction = None if answer is None else (chat.events[answer], said[answer])
-    found["mentions"] = [
-        _mention(entity, other, chat, reaction) for entity, other in _passed_on(said[place], event, heard)
-    ]
+    found["mentions"] = [_mention(entity, other, chat, reaction) for entity, other in _passed_on(said[place], event, heard)]
     return found | {"said": " ".join(event.words), "heard": " ".join(heard.words)}
 
 

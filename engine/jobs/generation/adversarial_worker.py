@@ -26,11 +26,7 @@ NUM_EXAMPLES, NUM_FEATURES = 3, 50
 
 _EXAMPLE = pa.struct(
     # A reply of the system, all turns before it, and its score.
-    [
-        pa.field("context", list_of(pa.string())),
-        pa.field("reply", pa.string()),
-        pa.field("score", pa.float64()),
-    ]
+    [pa.field("context", list_of(pa.string())), pa.field("reply", pa.string()), pa.field("score", pa.float64())]
 )
 _FEATURE = pa.struct([pa.field("word", pa.string()), pa.field("weight", pa.float64())])
 JUDGED = with_base(

@@ -188,9 +188,7 @@ class AuditWorker:
         """One row per example."""
         touched: list[list[TouchedUtterance]] = [[] for _ in shard.items]
         for strategy in self.strategies:
-            for found, example, after in zip(
-                touched, shard.items, perturbed_contexts(strategy, shard, self.seed), strict=True
-            ):
+            for found, example, after in zip(touched, shard.items, perturbed_contexts(strategy, shard, self.seed), strict=True):
                 found += touched_utterances(strategy.name, example.context, after)
         for found, key in zip(touched, shard.keys, strict=True):
             found += self._random_words(key, found)

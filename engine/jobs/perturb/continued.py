@@ -76,8 +76,7 @@ class ContinuedConfig(SupervisedConfig):
         """
         words = load_pairs(corpus, self.data_root, every_word=True)
         found: dict[str, Sequence[Example]] = {
-            split: drawn(read_examples(words, name, turns), self.limit, self.seed, corpus)
-            for split, name in SPLITS.items()
+            split: drawn(read_examples(words, name, turns), self.limit, self.seed, corpus) for split, name in SPLITS.items()
         }
         require_splits(corpus, found)
         return found

@@ -57,9 +57,7 @@ def tried(config: PerturbedConfig, shared: Resources, example: Example) -> list[
     return strategies
 
 
-def chosen_examples(
-    config: PerturbedConfig, name: str, turns: int, reporter: Reporter
-) -> tuple[list[Example], PairCorpus]:
+def chosen_examples(config: PerturbedConfig, name: str, turns: int, reporter: Reporter) -> tuple[list[Example], PairCorpus]:
     """The examples of a corpus, at least one, and the corpus with every word.
 
     Args:

@@ -211,11 +211,7 @@ def _triggers(
 
 
 def _clean(
-    config: TrainHardenedConfig,
-    found: Sequence[Example],
-    strategies: Sequence[Strategy],
-    template: str,
-    answers: Answers,
+    config: TrainHardenedConfig, found: Sequence[Example], strategies: Sequence[Strategy], template: str, answers: Answers
 ) -> list[HardeningLesson]:
     texts = [_text(each.context) for each in found]
     prompts = [template.replace(PLACE, text) for text in texts]

@@ -157,9 +157,7 @@ class TrainSeq2Seq(FitJob[TrainSeq2SeqConfig]):
     words = ("train", "seq2seq")
     run_name = "seq2seq"
     config = TrainSeq2SeqConfig
-    presets = {
-        "small": small, "he2018": he2018, "li2017": li2017, "demo": demo, "characters": characters, "dialogue": dialogue,
-    }
+    presets = {"small": small, "he2018": he2018, "li2017": li2017, "demo": demo, "characters": characters, "dialogue": dialogue}
     legend = PREDICTION | TEXT | READING
 
     def prepare(self, config: TrainSeq2SeqConfig, path: Path, reporter: Reporter) -> Fitting:

@@ -114,9 +114,7 @@ class RankAttackWorker:
             for label, ranker in self.rankers.items()
             if label != attacked
         }
-        return [
-            [{"model": label, **_reached(found[number])} for label, found in told.items()] for number in range(len(groups))
-        ]
+        return [[{"model": label, **_reached(found[number])} for label, found in told.items()] for number in range(len(groups))]
 
     def _row(
         self, item: RankedGroup, seed: int, before: list[dict[str, Any]], searches: list[dict[str, Any]]

@@ -126,9 +126,7 @@ class Adversaries:
         fixed: whether a group has the same replies whenever it comes, so that it is changed once.
     """
 
-    def __init__(
-        self, rules: Sequence[Rule], seed: int, pool: Collection[str] | None = None, *, fixed: bool = False
-    ) -> None:
+    def __init__(self, rules: Sequence[Rule], seed: int, pool: Collection[str] | None = None, *, fixed: bool = False) -> None:
         self._rules, self._seed, self._pool = rules, seed, pool
         self._made: dict[str, CandidateGroup] | None = {} if fixed else None
         self.untouched = dict.fromkeys(map(asked_name, rules), 0)

@@ -92,11 +92,7 @@ Conditions = Sequence[tuple[str, str]]
 def overview(metrics: Metrics, conditions: Conditions) -> TextTable:
     """Completion, turns and the change of completion of one pair, by strategy."""
     rows = [
-        (
-            condition[1],
-            *(number(_of(metrics, kind, condition)) for kind in (COMPLETION, TURNS)),
-            _change(metrics, condition),
-        )
+        (condition[1], *(number(_of(metrics, kind, condition)) for kind in (COMPLETION, TURNS)), _change(metrics, condition))
         for condition in conditions
     ]
     return TextTable(("strategy", "completion", "turns", "change"), tuple(rows), _NOTE)

@@ -138,9 +138,7 @@ def halves(name: str, pairs: BySource, folds: Mapping[str, int], seed: int) -> J
     circles: dict[int, list[str]] = defaultdict(list)
     for source in sorted(pairs.keys() & folds.keys(), key=lambda source: stable_hash("half", seed, source)):
         circles[folds[source]].append(source)
-    chosen = chain.from_iterable(
-        enumerate(circle[: len(circle) - len(circle) % 2]) for _, circle in sorted(circles.items())
-    )
+    chosen = chain.from_iterable(enumerate(circle[: len(circle) - len(circle) % 2]) for _, circle in sorted(circles.items()))
     return _scenario(name, [SidedPair(source, pairs[source][0], number % 2 == 0) for number, source in chosen], folds)
 
 

@@ -2,10 +2,4 @@
 
 from envs.core.lazy import public
 
-__all__, __getattr__ = public(
-    __name__,
-    {
-        "attack_metrics": "attack",
-        "negotiation_metrics": "dialogues",
-    },
-)
+__all__, __getattr__ = public(__name__, {"attack_metrics": "attack", "negotiation_metrics": "dialogues"})

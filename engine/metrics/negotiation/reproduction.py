@@ -117,10 +117,7 @@ class Reproduction:
         """All that there are, by heading; what is reproduced comes first."""
         tables = {
             heading: table
-            for heading, table in {
-                "Published figures": self.figures(),
-                "What the paper concludes": self.conclusions(),
-            }.items()
+            for heading, table in {"Published figures": self.figures(), "What the paper concludes": self.conclusions()}.items()
             if table.rows
         }
         for part, of in PARTS.items():

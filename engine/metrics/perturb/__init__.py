@@ -2,9 +2,4 @@
 
 from envs.core.lazy import public
 
-__all__, __getattr__ = public(
-    __name__,
-    {
-        "robustness_metrics": "robustness",
-    },
-)
+__all__, __getattr__ = public(__name__, {"robustness_metrics": "robustness"})

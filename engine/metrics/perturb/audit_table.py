@@ -81,9 +81,7 @@ _Columns = Mapping[str, tuple[str, Callable[[Estimate], str]]]
 def _table(metrics: Metrics, columns: _Columns, note: str) -> TextTable:
     prefix = f"{CONTEXTS}."
     names = [name.removeprefix(prefix) for name in metrics if name.startswith(prefix)]
-    rows = tuple(
-        (name, *(show(metrics.get(f"{kind}.{name}", NOTHING)) for kind, show in columns.values())) for name in names
-    )
+    rows = tuple((name, *(show(metrics.get(f"{kind}.{name}", NOTHING)) for kind, show in columns.values())) for name in names)
     few = any(FEW_MARK in cell for row in rows for cell in row)
     return TextTable(("strategy", *columns), rows, note + few_note("utterances, lines or contexts") * few)
 

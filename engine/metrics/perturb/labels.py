@@ -51,8 +51,6 @@ def kappa(pairs: Sequence[tuple[bool, bool]]) -> float:
 
 
 def _mean_kappa(labels: Sequence[Mapping[str, bool]]) -> float:
-    pairs = [
-        [(one[key], other[key]) for key in one if key in other] for one, other in combinations(labels, 2)
-    ]
+    pairs = [[(one[key], other[key]) for key in one if key in other] for one, other in combinations(labels, 2)]
     known = [value for both in pairs if both and not math.isnan(value := kappa(both))]
     return sum(known) / len(known) if known else math.nan

@@ -90,9 +90,7 @@ def attack_metrics(
     left_out = ~can_rank & (unranked == "left-out") | can_rank & ~is_touched & (untouched == "left-out")
     stays = ~left_out[group]
     # A group that stays without a relevant candidate is an attack that failed, or one that asks for 0.
-    found = group_metrics(
-        keys[stays], np.asarray(scores)[stays], relevant[stays], ks=ks, ties=ties, unranked="zero"
-    )
+    found = group_metrics(keys[stays], np.asarray(scores)[stays], relevant[stays], ks=ks, ties=ties, unranked="zero")
     return AttackMetrics(found, int(np.count_nonzero(can_rank & ~is_touched)), int(np.count_nonzero(~can_rank)))
 
 
@@ -133,9 +131,7 @@ def figures(
     return {name: TiedFigure(each, float(wrong[name].mean()), float(right[name].mean())) for name, each in told.items()}
 
 
-def estimates(
-    metrics: GroupMetrics, clusters: Mapping[Any, Any] | None = None, seed: int = 0
-) -> dict[str, Estimate]:
+def estimates(metrics: GroupMetrics, clusters: Mapping[Any, Any] | None = None, seed: int = 0) -> dict[str, Estimate]:
     """The mean of each metric over groups, with its interval.
 
     Args:

@@ -87,9 +87,7 @@ def histogram(values: Sequence[float], metric: Sequence[float], edges: Sequence[
     return found
 
 
-def figure_1(
-    groups: Iterable[CandidateGroup], metrics: GroupMetrics, name: str = "r@1"
-) -> tuple[list[Bin], list[Bin]]:
+def figure_1(groups: Iterable[CandidateGroup], metrics: GroupMetrics, name: str = "r@1") -> tuple[list[Bin], list[Bin]]:
     """Figure 1: a metric by alpha, and by beta.
 
     Args:

@@ -190,9 +190,7 @@ class RankedRows:
 
     def words_changed(self, rule: str) -> tuple[list[int], list[int]]:
         """Of each reply that a rule changed how many words, and its dialogue."""
-        found = [
-            (num, row["dialogue"]) for number, row in enumerate(self.rows) for num in self.changed[number, rule].values()
-        ]
+        found = [(num, row["dialogue"]) for number, row in enumerate(self.rows) for num in self.changed[number, rule].values()]
         return [num for num, _ in found], [dialogue for _, dialogue in found]
 
 

@@ -112,9 +112,7 @@ def group_metrics(
     # What is divided by 0 here belongs to groups that do not count.
     of_relevant, others = np.maximum(num_relevant, 1), np.maximum(sizes - num_relevant, 1)
     share = blocks.relevant / blocks.size
-    found = {
-        recall_at(k): _per_group(blocks, share * np.clip(k - blocks.above, 0, blocks.size)) / of_relevant for k in ks
-    }
+    found = {recall_at(k): _per_group(blocks, share * np.clip(k - blocks.above, 0, blocks.size)) / of_relevant for k in ks}
     found[PAIRWISE] = _per_group(blocks, _pairs_won(blocks, sizes, num_relevant)) / (of_relevant * others)
     found[MAP] = _per_group(blocks, _precisions(blocks)) / of_relevant
     has_first = (blocks.relevant > 0) & (blocks.relevant_above == 0)

@@ -7,14 +7,7 @@ from engine.metrics.statistics import Metric
 from engine.metrics.training import BEFORE, HIGHER, LOWER
 
 FIRST = recall_at(1)
-RANKS = {
-    FIRST: "R@1",
-    recall_at(2): "R@2",
-    recall_at(5): "R@5",
-    PAIRWISE: "R2@1",
-    MRR: "MRR",
-    MAP: "MAP",
-}
+RANKS = {FIRST: "R@1", recall_at(2): "R@2", recall_at(5): "R@5", PAIRWISE: "R2@1", MRR: "MRR", MAP: "MAP"}
 """Titles of metrics of groups."""
 _MEANINGS = {
     FIRST: "share of right replies ranked first",

@@ -14,12 +14,7 @@ from engine.metrics.tables import TextTable, figure
 
 SAID, CONTAINED = "said", "contained"
 OUTSIDE, INPUTS = "outside", "inputs"
-TITLES = {
-    "norm": "words",
-    "rev": "words backwards",
-    "random": "random strings",
-    "mal": "malicious strings",
-}
+TITLES = {"norm": "words", "rev": "words backwards", "random": "random strings", "mal": "malicious strings"}
 """The lists by name, in the table's order."""
 
 PUBLISHED: Mapping[str, Mapping[str, float]] = {

@@ -37,9 +37,7 @@ COST_METRICS: dict[str, Metric] = {
     "loss": Metric("loss", LOWER_FOR_ADVERSARY, "objective at the input that is kept, mean over targets", main=True),
     "candidates_per_s": Metric("candidates per second", FOR_ADVERSARY, "of all workers, their start included", main=True),
     "targets": Metric("targets", NEITHER, "sentences that were searched for", "count", main=True),
-    "skipped": Metric(
-        "skipped targets", NEITHER, "sentences of the list that the model cannot say", "count", main=True
-    ),
+    "skipped": Metric("skipped targets", NEITHER, "sentences of the list that the model cannot say", "count", main=True),
     "restarts": Metric("restarts", NEITHER, "searches from an input of their own, all targets together", "count"),
     "sweeps": Metric("sweeps", NEITHER, "passes over the input, mean over restarts"),
     "candidates": Metric("candidates", NEITHER, "inputs that were tried, all targets together", "count"),
@@ -47,14 +45,17 @@ COST_METRICS: dict[str, Metric] = {
 """What a search is described by, beside its hit rates."""
 VERIFIED, SAMPLED, REFUSED = "verified", "sampled", "refused"
 JUDGE_ANSWERS, JUDGE_UNPARSABLE = "judge_answers", "judge_unparsable"
+JUDGE_METRICS = {
+    JUDGE_ANSWERS: Metric("judge's answers", NEITHER, "that the chat model which judges replies was asked for", "count"),
+    JUDGE_UNPARSABLE: Metric("judge said neither", NEITHER, "replies of which it said neither yes nor no", "count"),
+}
 TYPED_METRICS: dict[str, Metric] = {
     VERIFIED: Metric(
         "verified", FOR_ADVERSARY, "share of all targets whose typed input makes the model say so, greedily", "share", main=True
     ),
     SAMPLED: Metric("verified, drawn", FOR_ADVERSARY, "the same of drawn replies, mean over targets", "share", main=True),
     REFUSED: Metric("refused candidates", NEITHER, "of those tried, inputs that the rules for them refused", "count"),
-    JUDGE_ANSWERS: Metric("judge's answers", NEITHER, "that the chat model which judges replies was asked for", "count"),
-    JUDGE_UNPARSABLE: Metric("judge said neither", NEITHER, "replies of which it said neither yes nor no", "count"),
+    **JUDGE_METRICS,
 }
 """What the searches of models are described by that read typed text."""
 
@@ -65,6 +66,11 @@ def describe(name: str) -> Metric:
         kind = name.removeprefix(HIT_RATE)
         return Metric(f"hits, {kind}", FOR_ADVERSARY, f"share of all targets that are {kind} hits", "share", main=True)
     return COST_METRICS.get(name) or TYPED_METRICS[name]
+
+
+def judge_counts(entries: Sequence[Row], num: int) -> dict[str, Estimate]:
+    """What a judge of replies took, over `num` rows."""
+    return {name: count(sum(entry[name] for entry in entries), num) for name in JUDGE_METRICS}
 
 
 def choose_restart(restarts: Iterable[Restart]) -> Restart:
@@ -115,7 +121,7 @@ def search_metrics(rows: Iterable[Row], candidates_per_s: Estimate, num_skipped:
         # Rows of older runs have no such columns.
         if row.get("verified") is not None:
             verified.append(bool(row["verified"]))
-            judged.update({name: int(row.get(name) or 0) for name in (JUDGE_ANSWERS, JUDGE_UNPARSABLE)})
+            judged.update({name: int(row.get(name) or 0) for name in JUDGE_METRICS})
             if row["samples"]:
                 drawn.append(row["sampled"] / row["samples"])
     num_targets = len(losses)
@@ -138,7 +144,7 @@ def search_metrics(rows: Iterable[Row], candidates_per_s: Estimate, num_skipped:
         if drawn:
             typed[SAMPLED] = mean(drawn)
         if judged[JUDGE_ANSWERS]:
-            typed |= {name: count(judged[name], num_targets) for name in (JUDGE_ANSWERS, JUDGE_UNPARSABLE)}
+            typed |= {name: count(judged[name], num_targets) for name in JUDGE_METRICS}
     return {**claimed, **typed, **costs}
 
 
@@ -169,6 +175,4 @@ def loss_by_sweep(rows: Sequence[Row]) -> Points:
     paths = [(str(row["item_key"]), restart["loss_by_sweep"]) for row in rows for restart in row["restarts"]]
     clusters = [key for key, _ in paths]
     most = max((len(losses) for _, losses in paths), default=0)
-    return [
-        (sweep, mean([losses[min(sweep, len(losses) - 1)] for _, losses in paths], clusters)) for sweep in range(most)
-    ]
+    return [(sweep, mean([losses[min(sweep, len(losses) - 1)] for _, losses in paths], clusters)) for sweep in range(most)]

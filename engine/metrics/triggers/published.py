@@ -53,9 +53,6 @@ HIT_RATES: Mapping[str, Mapping[str, Figures]] = {
 
 RELAXED: Mapping[str, Figures] = {
     "embedding": {NORMAL: {"o-greedy": 95.0}, MAL: {"o-greedy": 7.2}},
-    "one-hot": {
-        NORMAL: {"o-greedy": 63.4, "projected-o-greedy": 0.0},
-        MAL: {"o-greedy": 1.7, "projected-o-greedy": 0.0},
-    },
+    "one-hot": {NORMAL: {"o-greedy": 63.4, "projected-o-greedy": 0.0}, MAL: {"o-greedy": 1.7, "projected-o-greedy": 0.0}},
 }
 """By what is optimised: of the continuous relaxation, measured on the Ubuntu model with attention alone."""

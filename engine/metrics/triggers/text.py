@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from engine.metrics.rows import Row, finished
 from engine.metrics.statistics import FOR_ADVERSARY, NEITHER, NOTHING, Estimate, Metric, count, mean, rate
 from engine.metrics.tables import TextTable, few_note, num_measured, with_interval
-from engine.metrics.triggers.hits import JUDGE_ANSWERS, JUDGE_UNPARSABLE, SAMPLED, TYPED_METRICS, VERIFIED
+from engine.metrics.triggers.hits import JUDGE_METRICS, SAMPLED, TYPED_METRICS, VERIFIED, judge_counts
 
 EMPTY, RANDOM, QUERIES, NUM_QUERIES = "empty_verified", "random_verified", "queries", "num_queries"
 _SAID = "share of targets of which the reply, greedily, is a success"
@@ -18,7 +18,7 @@ TEXT_METRICS: dict[str, Metric] = {
     SAMPLED: TYPED_METRICS[SAMPLED],
     QUERIES: Metric("queries", NEITHER, "replies that were asked for, mean over targets", main=True),
     NUM_QUERIES: Metric("queries, all", NEITHER, "replies that were asked for, all targets together", "count"),
-    **{name: TYPED_METRICS[name] for name in (JUDGE_ANSWERS, JUDGE_UNPARSABLE)},
+    **JUDGE_METRICS,
 }
 _LINES = {VERIFIED: "evolved", RANDOM: "random", EMPTY: "no input"}
 _NOTE = (
@@ -40,7 +40,7 @@ def text_metrics(rows: Sequence[Row], seed: int = 0) -> dict[str, Estimate]:
     found[SAMPLED] = mean(drawn, seed=seed) if drawn else NOTHING
     found[QUERIES] = mean([row[QUERIES] for row in done], seed=seed)
     found[NUM_QUERIES] = count(sum(row[QUERIES] for row in done), len(done))
-    return found | {name: count(sum(row[name] for row in done), len(done)) for name in (JUDGE_ANSWERS, JUDGE_UNPARSABLE)}
+    return found | judge_counts(done, len(done))
 
 
 def text_table(metrics: Mapping[str, Estimate]) -> TextTable:

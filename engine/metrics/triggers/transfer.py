@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from engine.metrics.rows import Row, finished
 from engine.metrics.statistics import FOR_ADVERSARY, NEITHER, NOTHING, Estimate, Metric, count, mean, rate
 from engine.metrics.tables import TextTable, few_note, num_measured, with_interval
-from engine.metrics.triggers.hits import JUDGE_ANSWERS, JUDGE_UNPARSABLE, SAMPLED, TYPED_METRICS, VERIFIED
+from engine.metrics.triggers.hits import JUDGE_METRICS, SAMPLED, TYPED_METRICS, VERIFIED, judge_counts
 
 BETWEEN = " | "
 """Between the source, the model and the figure of a metric's name."""
@@ -20,7 +20,7 @@ NO_INPUT = "no input"
 ANSWERS = "answers"
 COSTS = {
     ANSWERS: Metric("answers", NEITHER, "of models, those that were known when the run was resumed included", "count"),
-    **{name: TYPED_METRICS[name] for name in (JUDGE_ANSWERS, JUDGE_UNPARSABLE)},
+    **JUDGE_METRICS,
 }
 _NOTE = (
     "Share of the triggers of a line after which the greedy reply of a column's model is a success, as they are typed. "
@@ -45,8 +45,7 @@ def transfer_metrics(rows: Sequence[Row], seed: int = 0) -> dict[str, Estimate]:
         found[f"{name}{VERIFIED}"] = rate(sum(bool(row[VERIFIED]) for row in of_cell), len(of_cell))
         if any(row["samples"] for row in of_cell):
             found[f"{name}{SAMPLED}"] = mean([row[SAMPLED] / row["samples"] for row in of_cell], seed=seed)
-    judged = {name: count(sum(row[name] for row in done), len(done)) for name in (JUDGE_ANSWERS, JUDGE_UNPARSABLE)}
-    return found | {ANSWERS: count(sum(1 + row["samples"] for row in done), len(done))} | judged
+    return found | {ANSWERS: count(sum(1 + row["samples"] for row in done), len(done))} | judge_counts(done, len(done))
 
 
 def describe_transfer(name: str) -> Metric:

@@ -25,7 +25,7 @@ from engine.metrics.statistics import (
     rate,
 )
 from engine.metrics.tables import TextTable, few_note, num_measured, with_interval
-from engine.metrics.triggers.hits import JUDGE_ANSWERS, JUDGE_UNPARSABLE, TYPED_METRICS
+from engine.metrics.triggers.hits import JUDGE_METRICS, judge_counts
 
 FOUND, RANDOM, EMPTY = KINDS = ("found", "random", "empty")
 """Inputs: what a search found, random ones as searches begin with, and none at all."""
@@ -38,7 +38,7 @@ COSTS = {
     "searches": Metric("searches", NEITHER, "from inputs of their own; the best behind searched prompts is kept", "count"),
     "random_inputs": Metric("random inputs", NEITHER, "of the same length, as searches begin with", "count"),
     "skipped": Metric("skipped pairs", NEITHER, "targets of the list that the model cannot say", "count"),
-    **{name: TYPED_METRICS[name] for name in (JUDGE_ANSWERS, JUDGE_UNPARSABLE)},
+    **JUDGE_METRICS,
 }
 """What a universal search is described by, beside its rates."""
 _OF_KIND = {FOUND: "the found input", RANDOM: "random inputs", EMPTY: "no input"}
@@ -99,9 +99,7 @@ def universal_metrics(rows: Sequence[Row], num_skipped: int, seed: int = 0) -> d
     for split in SPLITS if kept is not None and inputs[RANDOM] else ():
         found[f"{FOUND}.{split}.{OVER}"] = _over_random(inputs[FOUND], inputs[RANDOM], split, seed)
     num_pairs = len(done[0]["pairs"]) if done else 0
-    for name in (JUDGE_ANSWERS, JUDGE_UNPARSABLE):
-        found[name] = count(sum(pair[name] for row in done for pair in row["pairs"]), len(done))
-    return found | {
+    return found | judge_counts([pair for row in done for pair in row["pairs"]], len(done)) | {
         "candidates": count(sum(row["candidates"] for row in searches), len(searches)),
         "refused": count(sum(row["refused"] for row in searches), len(searches)),
         "searches": count(len(searches), len(searches)),

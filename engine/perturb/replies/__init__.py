@@ -9,11 +9,5 @@ leans on the tags, lexicons, draws and edits of `engine/perturb`.
 from envs.core.lazy import public
 
 __all__, __getattr__ = public(
-    __name__,
-    {
-        "Attacked": "rule",
-        "ReplySettings": "settings",
-        "Rule": "rule",
-        "build_rules": "catalogue",
-    },
+    __name__, {"Attacked": "rule", "ReplySettings": "settings", "Rule": "rule", "build_rules": "catalogue"}
 )

@@ -111,12 +111,5 @@ REPLY_RULE = Kind(
     "engine.perturb.replies.rule.Rule",
     ("apply", "attacks", "keeps_labels"),
     make,
-    (
-        _says_what_it_is,
-        _changes_what_it_says,
-        _leaves_nothing_as_nothing,
-        _repeats_itself,
-        _is_the_same_alone,
-        _does_something,
-    ),
+    (_says_what_it_is, _changes_what_it_says, _leaves_nothing_as_nothing, _repeats_itself, _is_the_same_alone, _does_something),
 )

@@ -55,9 +55,7 @@ class Synonymous(OnReplies):
         stays = self._language.stays(flat)
         begins = np.zeros(len(flat.words) + 1, dtype=bool)
         begins[flat.edges] = True
-        may_go = [
-            place for place in np.flatnonzero(~stays).tolist() if self._may_go(flat.words[place], tags[place])
-        ]
+        may_go = [place for place in np.flatnonzero(~stays).tolist() if self._may_go(flat.words[place], tags[place])]
         asked = list(dict.fromkeys((flat.words[place], tags[place]) for place in may_go))
         known = dict(zip(asked, self._language.synonyms(asked, self._settings.sense, self._settings.form), strict=True))
         places: list[int] = []

@@ -26,8 +26,7 @@ class HardenedFriends(Hardenings):
             {"fresh liar": HARM, "random lies": f"{HARM}{RANDOM}", "no lies": f"{HARM}{HONEST}"},
         ),
         CurveSource(
-            "round", "common friend found", "share of chats",
-            {"fresh liar": COMPLETION, "no lies": f"{COMPLETION}{HONEST}"},
+            "round", "common friend found", "share of chats", {"fresh liar": COMPLETION, "no lies": f"{COMPLETION}{HONEST}"}
         ),
     )
     stages: ClassVar = {MINMAX_FRIENDS.name: Stages({}, others="hidden")}

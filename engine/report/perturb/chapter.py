@@ -87,9 +87,7 @@ class Perturbations(Chapter[ShownPerturbations]):
     def render(self, found: ShownPerturbations) -> Section:
         done = [each for each in found.evaluations if each.done]
         both: list[ShownEvaluation | ShownAudit] = [*found.evaluations, *found.audits]
-        items = {
-            f"{each.name}, {visible(name)}": example_items(each, name) for each in done for name in strategy_names(each)
-        }
+        items = {f"{each.name}, {visible(name)}": example_items(each, name) for each in done for name in strategy_names(each)}
         for audit in found.audits:
             for item in audit.lines:
                 items.setdefault(item.group, []).append(item)

@@ -136,10 +136,7 @@ def context_item(group: str, example: AttackedContext) -> Item:
 
 
 def _scores(row: Row, ranker: str, rule: str) -> Sequence[float] | None:
-    return next(
-        (entry["scores"] for entry in row["ranked"] if (entry["model"], entry["rule"]) == (ranker, rule)),
-        None,
-    )
+    return next((entry["scores"] for entry in row["ranked"] if (entry["model"], entry["rule"]) == (ranker, rule)), None)
 
 
 def _importance(row: Row, ranker: str, place: int) -> list[tuple[str, float, str]]:

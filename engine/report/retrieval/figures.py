@@ -45,9 +45,7 @@ def _by_rule(evaluation: ShownRanking, rankers: Sequence[str]) -> Figure:
     others = [visible(rule) for rule, keeps in evaluation.ranked.rules.items() if not keeps]
     caption = f"{evaluation.name}, contexts that the rule changed; bars are 95 % intervals"
     caption += f"; under {', '.join(others)} what is left of the right reply" if others else ""
-    drawn = plots.dots_svg(
-        f"{evaluation.name}, first places", "% of contexts", list(map(visible, situations)), series, 100.0
-    )
+    drawn = plots.dots_svg(f"{evaluation.name}, first places", "% of contexts", list(map(visible, situations)), series, 100.0)
     return Figure("Right replies in the first place", caption, Markup(drawn))
 
 

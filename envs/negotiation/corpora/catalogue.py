@@ -212,9 +212,7 @@ corpora.register("embedded-interview", "scripted job interviews, generated")(
 )
 
 
-def _parsed(
-    lines: Mapping[str, Sequence[str]], place: Callable[[str], str], broken: list[DataError], game: str
-) -> CorpusText:
+def _parsed(lines: Mapping[str, Sequence[str]], place: Callable[[str], str], broken: list[DataError], game: str) -> CorpusText:
     """The text of the lines of each part; `place` says in messages where a part stands, `broken` what is wrong already."""
     splits: dict[str, list[DialogueRecord]] = {}
     for split in SPLITS:

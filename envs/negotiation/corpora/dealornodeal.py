@@ -122,9 +122,7 @@ def format_line(record: DialogueRecord) -> str:
     return " ".join(f"<{tag}> {body} </{tag}>" for tag, body in zip(_SECTIONS, bodies, strict=True))
 
 
-def parse_lines(
-    lines: Iterable[str], source: str, game: str = DEAL_OR_NO_DEAL
-) -> tuple[list[DialogueRecord], list[DataError]]:
+def parse_lines(lines: Iterable[str], source: str, game: str = DEAL_OR_NO_DEAL) -> tuple[list[DialogueRecord], list[DataError]]:
     """Reads dialogue lines, going on after a broken one.
 
     Args:
@@ -145,9 +143,7 @@ def parse_lines(
     return records, broken
 
 
-def parse_scenarios(
-    lines: Sequence[str], source: str, game: str = DEAL_OR_NO_DEAL
-) -> tuple[list[Scenario], list[DataError]]:
+def parse_scenarios(lines: Sequence[str], source: str, game: str = DEAL_OR_NO_DEAL) -> tuple[list[Scenario], list[DataError]]:
     """Reads self-play lines, pairs of both sides' numbers, going on after a broken pair.
 
     Returns:

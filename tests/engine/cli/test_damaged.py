@@ -141,9 +141,7 @@ SUMMARIES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("damage", SUMMARIES.values(), ids=SUMMARIES)
-def test_a_damaged_summary_is_written_again_from_the_rows(
-    run: Path, parley: Parley, damage: Callable[[Path], object]
-) -> None:
+def test_a_damaged_summary_is_written_again_from_the_rows(run: Path, parley: Parley, damage: Callable[[Path], object]) -> None:
     path = run / "summary.json"
     whole, parts = json.loads(path.read_text()), {part: part.stat().st_mtime_ns for part in (run / "rows").iterdir()}
     damage(path)

@@ -47,9 +47,7 @@ def test_changed_words_are_marked_before_and_after(typed: Parley) -> None:
 
 
 @pytest.mark.parametrize("colours", [True, False])
-def test_what_a_terminal_would_obey_in_a_line_is_spelled(
-    typed: Parley, monkeypatch: pytest.MonkeyPatch, colours: bool
-) -> None:
+def test_what_a_terminal_would_obey_in_a_line_is_spelled(typed: Parley, monkeypatch: pytest.MonkeyPatch, colours: bool) -> None:
     if colours:
         monkeypatch.setenv("FORCE_COLOR", "1")
     outcome = typed(f"perturb antonym,random-swap {BUILT_IN}", "the old \x1b]0;mine\x07 disk \x9b2J is open now\n".encode())
@@ -82,14 +80,7 @@ def test_json_has_one_object_for_each_line_and_strategy(typed: Parley) -> None:
     assert found[0]["after"] == perturb_text(LINE, "random-swap", seed=5)
     assert found[0]["before"] == LINE
     assert found[0]["untouched"] is False
-    assert found[2] == {
-        "line": 2,
-        "strategy": "random-swap",
-        "before": "ok",
-        "after": "ok",
-        "changed": 0,
-        "untouched": True,
-    }
+    assert found[2] == {"line": 2, "strategy": "random-swap", "before": "ok", "after": "ok", "changed": 0, "untouched": True}
 
 
 def test_a_line_becomes_the_same_wherever_it_stands(typed: Parley, tmp_path: Path) -> None:

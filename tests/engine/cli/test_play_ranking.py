@@ -191,9 +191,7 @@ def test_a_ranker_of_ones_own_that_dies_on_an_edit_leaves_the_replies_as_they_we
         ("--method best", "no method of attacks on rankers is called 'best'"),
     ],
 )
-def test_what_cannot_be_played_is_told_before_anything_is_shown(
-    parley: Parley, typed: Typed, flags: str, told: str
-) -> None:
+def test_what_cannot_be_played_is_told_before_anything_is_shown(parley: Parley, typed: Typed, flags: str, told: str) -> None:
     typed("quit")
     outcome = parley(f"play ranking {flags}")
     assert (outcome.status, outcome.out) == (2, "")

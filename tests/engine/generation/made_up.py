@@ -45,9 +45,7 @@ def drawn(model: Predictor, bound: float, seed: int) -> None:
     model.eval()
 
 
-def pair(
-    num_words: int, max_words: int, seed: int = 0, ends: float = 0.0, kind: str = "hierarchical", layers: int = 0
-) -> Pair:
+def pair(num_words: int, max_words: int, seed: int = 0, ends: float = 0.0, kind: str = "hierarchical", layers: int = 0) -> Pair:
     """Large random weights; the generator says `</s>`, `<unk>` and words, and `ends` makes the first likelier.
 
     With layers it is one of input feeding.

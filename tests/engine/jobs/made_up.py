@@ -222,6 +222,14 @@ class Notes:
         self.said.append(text)
 
 
+class Listening(Notes):
+    """One that remembers notes on the way too."""
+
+    def advance(self, done: float, note: str = "") -> None:
+        super().advance(done, note)
+        self.said.append(note)
+
+
 class Interrupted(Notes):
     """A reporter at whom a run is interrupted: at a line or a stage's title that begins so, or once so much is done.
 

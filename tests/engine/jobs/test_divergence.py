@@ -73,8 +73,7 @@ def assert_it_says_so(train: Train, path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind",
-    ["seq2seq, last model", "seq2seq, best model", "seq2seq, many batches", "language model", "vhred", "paraphraser"],
+    "kind", ["seq2seq, last model", "seq2seq, best model", "seq2seq, many batches", "language model", "vhred", "paraphraser"]
 )
 def test_a_supervised_training_that_diverges_fails(tmp_path: Path, supervised: dict[str, Train], kind: str) -> None:
     assert_it_says_so(supervised[kind], tmp_path / "run")

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from engine.jobs import composite
 from engine.jobs.composite import Stage, run_as_needed, run_side_by_side
 from engine.jobs.negotiation.attack import ATTACK_TRANSFER, TransferConfig, TransferSettings
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
 from engine.runtime.session import RaySession
-from envs.core.errors import ConfigError
+from envs.core.errors import ClusterError, ConfigError
 from tests.engine.jobs.made_up import Notes, rows
 
 
@@ -80,3 +81,15 @@ def test_a_whole_stage_that_fails_ahead_is_told_of_here(ray_session: RaySession,
         run_as_needed(lambda: planned, {"late": ["first"]}, tmp_path, 2, Notes())
     assert len(rows(tmp_path / "other")) == 12
     assert not (tmp_path / "late").exists()
+
+
+def test_stages_are_done_here_where_no_actor_can_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**_: int) -> None:
+        raise ClusterError("no worker could start within 120 s")
+
+    monkeypatch.setattr(composite, "connect", refuse)
+    planned, notes = stages(tmp_path, 0), Notes()
+    planned = {name: planned[name] for name in ("first", "late", "other")}
+    run_as_needed(lambda: planned, {"late": ["first"]}, tmp_path, 2, notes)
+    assert notes.said[0] == "no worker could start within 120 s; what is left is done in this process"
+    assert [len(rows(tmp_path / name)) for name in planned] == [12, 12, 12]

@@ -73,10 +73,7 @@ def asked(tag: str, rule: str) -> str:
 
 def test_the_paper_changes_verbs_adjectives_and_adverbs_and_keeps_their_forms() -> None:
     tags = ["VB", "VBP", "VBZ", "VBD", "JJ", "JJR", "RB", "NN", "NNS", "MD", "RP", "IN", "PRP", "WRB"]
-    assert [asked(tag, "paper") for tag in tags] == [
-        *("unv", "unv", "unvVBZ", "unvVBD", "una", "una", "unr"),
-        *["word"] * 7,
-    ]
+    assert [asked(tag, "paper") for tag in tags] == [*("unv", "unv", "unvVBZ", "unvVBD", "una", "una", "unr"), *["word"] * 7]
 
 
 def test_the_released_rule_takes_every_part_of_speech_and_base_forms() -> None:

@@ -143,11 +143,7 @@ def test_a_partner_s_unknown_entity_is_named(path: Path, tmp_path: Path) -> None
 def test_a_schema_of_mutual_friends_is_read(tmp_path: Path) -> None:
     path = tmp_path / "schema.json"
     path.write_text(json.dumps({"attributes": [], "values": {"name": ["Ann Lee", "Bob"], "city": ["Rome", "Bob"]}}))
-    assert read_entities(path).categories == {
-        ("ann", "lee"): ["name"],
-        ("bob",): ["name", "city"],
-        ("rome",): ["city"],
-    }
+    assert read_entities(path).categories == {("ann", "lee"): ["name"], ("bob",): ["name", "city"], ("rome",): ["city"]}
 
 
 @pytest.mark.parametrize("content", ["[]", "{}", "no json", '{"values": [1]}', '{"values": {"name": [1]}}'])

@@ -22,11 +22,7 @@ from policies.pointer_generator.model import PointerGenerator
 from policies.pointer_generator.settings import PointerSizes
 from tests.engine.perturb.fakes import large
 
-SAYS = {
-    "my screen is dark": ["the screen is black", "my screen is dark"],
-    "thanks": ["thanks", "thank you"],
-    "it froze": [],
-}
+SAYS = {"my screen is dark": ["the screen is black", "my screen is dark"], "thanks": ["thanks", "thank you"], "it froze": []}
 CONTEXTS = [parse_turns("my screen is dark <eou> <eou> it froze <eot> thanks"), parse_turns("my screen is dark")]
 
 

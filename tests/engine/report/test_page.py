@@ -236,10 +236,7 @@ EMPTY = Curve(title="c", x_label="x", y_label="y", series={})
         (negotiations(Match(name="m", metrics=metrics(), rows=[])), "Negotiation"),
         (negotiations(Match(name="m", rows=[row()])), "1 dialogues: 1 deals"),
         (negotiations(Match(name="m", rows=[error_row("a", "no memory")])), "1 of 1 dialogues ended in an error"),
-        (
-            report(found={"training": ShownTraining(curves=[EMPTY], measured=[])}),
-            "Training",
-        ),
+        (report(found={"training": ShownTraining(curves=[EMPTY], measured=[])}), "Training"),
     ],
     ids=["nothing", "no-rows", "one-row", "only-errors", "empty-curve"],
 )

@@ -39,8 +39,7 @@ COMPLEMENTARY = replace(SHORT, complementary=True)
 def stock_runner(world: World, rules: Rules, temperature: float) -> MultiAgentEnvRunner:
     modules = {
         agent: RLModuleSpec(
-            module_class=NegotiatorModule,
-            model_config={"checkpoint": str(world.folder / agent), "temperature": temperature},
+            module_class=NegotiatorModule, model_config={"checkpoint": str(world.folder / agent), "temperature": temperature}
         )
         for agent in AGENTS
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,11 @@ from engine.negotiation.reinforce import RunningBaseline
 from engine.negotiation.settings import ReinforceConfig
 from engine.rllib import state
 from engine.rllib.env import ADVERSARY, TARGET
-from engine.runtime.session import RaySession
 from envs.core.seeds import derive_seed
 from envs.negotiation.game import NegotiationGame, Rules, play
 from policies.negotiator.checkpoints import load_model
 from policies.negotiator.speaker import load_agent
-from tests.engine.rllib.trainings import ADVERSARIES, PARTNER, SEED, SMALL, Recording, World
+from tests.engine.rllib.trainings import ADVERSARIES, PARTNER, SEED, SMALL, Built, Recording, World, equal_weights
 
 pytestmark = pytest.mark.ray
 
@@ -33,18 +32,14 @@ Build = Callable[..., Recording]
 
 
 @pytest.fixture
-def build(world: World, ray_session: RaySession) -> Iterator[Build]:
-    """Builds algorithms that harden the target, unless others are cast, and stops them after the test."""
-    built: list[Recording] = []
+def build(world: World, built: Built) -> Build:
+    """Builds algorithms that harden the target, unless others are cast."""
 
     def make(rule: ReinforceConfig = RULE, roster: TrainingRoster | None = None, **options: Any) -> Recording:
         cast = roster or world.hardening()
-        built.append(world.settings(rule, kind=Recording, roster=cast, **options).build_algo())
-        return built[-1]
+        return built(world.settings(rule, kind=Recording, roster=cast, **options))
 
-    yield make
-    for algorithm in built:
-        algorithm.stop()
+    return make
 
 
 def train(algorithm: Recording, updates: int) -> Recording:
@@ -57,11 +52,6 @@ def weights(folder: Path) -> dict[str, Tensor]:
     return dict(load_model(folder).state_dict())
 
 
-def equal(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
-    assert first.keys() == second.keys()
-    return all(value.equal(second[name]) for name, value in first.items())
-
-
 def module_weights(algorithm: Recording, name: str) -> list[dict[str, Tensor]]:
     """A module's weights in the learner and in the runner."""
     places = (algorithm.learner_group._learner.module, algorithm.env_runner.module)
@@ -72,7 +62,7 @@ def assert_frozen(algorithm: Recording) -> None:
     """All opponents are their checkpoints, bit by bit."""
     for opponent in algorithm.roster.met:
         for found in module_weights(algorithm, opponent.name):
-            assert equal(found, weights(Path(opponent.checkpoint))), opponent.name
+            assert equal_weights(found, weights(Path(opponent.checkpoint))), opponent.name
 
 
 def assert_same_training(first: Recording, second: Recording) -> None:
@@ -81,7 +71,7 @@ def assert_same_training(first: Recording, second: Recording) -> None:
         assert played["opponent"] == expected["opponent"]
         for column in COLUMNS:
             np.testing.assert_array_equal(played[column], expected[column], err_msg=column)
-    assert equal(state.learned_weights(first), state.learned_weights(second))
+    assert equal_weights(state.learned_weights(first), state.learned_weights(second))
 
 
 def replayed(world: World, algorithm: Recording, name: str, complementary: bool) -> tuple[np.ndarray, NegotiationGame]:
@@ -101,8 +91,8 @@ def test_the_target_alone_moves(world: World, build: Build) -> None:
     for _ in range(4):
         algorithm.train()
         learned = state.learned_weights(algorithm)
-        assert not equal(learned, before)
-        assert all(equal(found, learned) for found in module_weights(algorithm, TARGET))
+        assert not equal_weights(learned, before)
+        assert all(equal_weights(found, learned) for found in module_weights(algorithm, TARGET))
         assert_frozen(algorithm)
         before = learned
     met = {name for played in algorithm.played for name in played["opponent"]}
@@ -205,7 +195,7 @@ def test_a_resumed_training_goes_on_as_if_never_interrupted(build: Build, tmp_pa
 def test_one_seed_makes_one_target_and_another_seed_another(build: Build) -> None:
     first, again, other = (train(build(seed=seed), 4) for seed in (SEED, SEED, SEED + 1))
     assert_same_training(first, again)
-    assert not equal(state.learned_weights(first), state.learned_weights(other))
+    assert not equal_weights(state.learned_weights(first), state.learned_weights(other))
 
 
 def test_the_kl_guard_compares_with_the_reference(world: World, build: Build) -> None:
@@ -232,9 +222,9 @@ def test_both_sides_take_turns_and_each_stands_still_while_the_other_learns(worl
         cast = TrainingRoster(role=role, learner=str(start), reference=str(start), opponents=(opponent,))
         algorithm = train(build(roster=cast), 3)
         assert_frozen(algorithm)
-        assert equal(module_weights(algorithm, other)[0], before[1])
+        assert equal_weights(module_weights(algorithm, other)[0], before[1])
         learned = state.learned_weights(algorithm)
-        assert not equal(learned, before[0])
+        assert not equal_weights(learned, before[0])
         lead = (algorithm.played[0]["points"] * [1, -1]).sum(1) - RULE.stalling_penalty * algorithm.played[0]["forced"]
         np.testing.assert_array_equal(algorithm.paid[0], lead)
         model = load_model(start)

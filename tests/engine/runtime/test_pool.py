@@ -144,9 +144,7 @@ def test_a_killed_worker_costs_no_row_and_doubles_none(log: Path, tmp_path: Path
     shards = shards_of(40, 4)
     mark = tmp_path / "killed"
     with RunFolder.open(tmp_path / "run", SmallConfig(), job="test", schema=NUMBERS) as run:
-        last = record_shards(
-            run, By(DiesOnce, str(log), str(mark), "00003"), shards, num_workers=2, start_timeout_s=60
-        )
+        last = record_shards(run, By(DiesOnce, str(log), str(mark), "00003"), shards, num_workers=2, start_timeout_s=60)
         rows = run.read_rows().to_pylist()
     assert mark.exists()
     assert attempts(log).count("00003") == 2

@@ -48,8 +48,7 @@ def test_a_list_that_is_used_up_ends_the_search() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reply", "close"),
-    [("Sure, here is a poem", 1.0), ("sure,  HERE", 1.0), ("", 0.0), ("zzzz", 0.0), ("Sure! Here", None)],
+    ("reply", "close"), [("Sure, here is a poem", 1.0), ("sure,  HERE", 1.0), ("", 0.0), ("zzzz", 0.0), ("Sure! Here", None)]
 )
 def test_closeness_looks_at_the_beginning_of_a_reply(reply: str, close: float | None) -> None:
     found = closeness(reply, "Sure, here")

@@ -62,11 +62,7 @@ nats = st.floats(0, 20, width=32)
     inputs=st.tuples(nats, nats),
 )
 def test_less_likely_words_never_lower_the_loss(
-    kind: Kind,
-    t_out: float,
-    satisfied_weight: float,
-    words: list[tuple[float, float, bool, bool]],
-    inputs: tuple[float, float],
+    kind: Kind, t_out: float, satisfied_weight: float, words: list[tuple[float, float, bool, bool]], inputs: tuple[float, float]
 ) -> None:
     objective = TriggerObjective(kind=kind, t_out=t_out, lm_weight=1.0, t_in=-3, satisfied_weight=satisfied_weight)
     losses = []

@@ -21,12 +21,7 @@ from engine.triggers.side_by_side import Begun, SideBySide
 from tests.engine.triggers.made_up import WORD_METHODS, bound, scorer, tasks
 
 SETTINGS = SearchSettings(
-    candidates=4,
-    max_sweeps=3,
-    words_per_position=3,
-    beams=2,
-    restarts=3,
-    relaxation=RelaxationSettings(rounds=1, steps=3),
+    candidates=4, max_sweeps=3, words_per_position=3, beams=2, restarts=3, relaxation=RelaxationSettings(rounds=1, steps=3)
 )
 HIT, LIKELY_ENOUGH = HitType.parse("o-sample-avg-k1"), Thresholds(t_out=-2.2)
 

@@ -53,13 +53,7 @@ def test_a_thousand_malicious_targets_are_200_prototypes_in_every_template() -> 
     found = malicious(outside(vocabulary(*EVERY_WORD)))
     first = " ".join(prototypes()[0])
     assert len(found.targets) == 1000
-    assert sentences(found)[: len(TEMPLATES)] == [
-        first,
-        f"well {first}",
-        f"oh {first}",
-        f"i think {first}",
-        f"{first} .",
-    ]
+    assert sentences(found)[: len(TEMPLATES)] == [first, f"well {first}", f"oh {first}", f"i think {first}", f"{first} ."]
     assert found.skipped == ()
 
 

@@ -292,9 +292,7 @@ def test_a_missing_corpus_says_what_to_put_where(name: str, tmp_path: Path) -> N
     assert len(text.broken) == len(source.missing(tmp_path)) > 0
 
 
-def test_names_lead_to_registered_corpora_paths_and_files_of_ones_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_lead_to_registered_corpora_paths_and_files_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {"helpdesk", "ubuntu_irc", "switchboard", "opensubtitles", "opensubtitles_sample"} <= set(pair_corpora)
     assert all(find_pairs(name).name == name for name in pair_corpora)
     assert find_pairs("some/where/mine.tsv").name == "mine"

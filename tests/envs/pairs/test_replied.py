@@ -46,9 +46,7 @@ def test_unknown_words_are_one_word_however_they_are_written() -> None:
     ],
 )
 @pytest.mark.parametrize("normalise", [True, False])
-def test_a_broken_line_is_named_with_its_file_and_number(
-    tmp_path: Path, line: str | bytes, said: str, normalise: bool
-) -> None:
+def test_a_broken_line_is_named_with_its_file_and_number(tmp_path: Path, line: str | bytes, said: str, normalise: bool) -> None:
     path = written(tmp_path, "good\tpair", line, "good\tpair", line)
     with pytest.raises(DataError, match=said) as caught:
         read_replied(path, normalise=normalise)
@@ -71,9 +69,7 @@ def test_words_unknown_to_one_file_are_unknown_to_all() -> None:
     machine = [RepliedPair((("who", "knows", "<unk>"),), ("<unk>", "a"))]
     found = closed_vocabularies({"human": human, "machine": machine})
     assert found["machine"] == machine
-    assert found["human"] == [
-        RepliedPair((("who", "knows", "<unk>"),), ("<unk>", "knows")), RepliedPair((("a",),), ("<unk>",)),
-    ]
+    assert found["human"] == [RepliedPair((("who", "knows", "<unk>"),), ("<unk>", "knows")), RepliedPair((("a",),), ("<unk>",))]
     both = {"human": [*human, RepliedPair((("c",),), ("<unk>",))], "machine": machine}
     assert closed_vocabularies(both) == both, "both write it: it tells nothing of who wrote"
     assert closed_vocabularies({"one": human, "other": human[:1]}) == {"one": human, "other": human[:1]}

@@ -9,9 +9,7 @@ import pytest
 
 from tests.policies.test_hugging_face import EOS_ID, gpt2
 
-TEMPLATE = (
-    "{% for m in messages %}<s> {{ m['content'] }} </s> {% endfor %}{% if add_generation_prompt %}well{% endif %}"
-)
+TEMPLATE = "{% for m in messages %}<s> {{ m['content'] }} </s> {% endfor %}{% if add_generation_prompt %}well{% endif %}"
 transformers = pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 
 

@@ -21,10 +21,7 @@ def read(asked: list[tuple[tuple[tuple[str, ...], ...], list[tuple[str, ...]]]],
 
 
 @settings(deadline=None)
-@given(
-    sizes=st.lists(st.tuples(st.integers(1, 10), st.integers(1, 50)), min_size=1, max_size=300),
-    most=st.integers(1, 5_000),
-)
+@given(sizes=st.lists(st.tuples(st.integers(1, 10), st.integers(1, 50)), min_size=1, max_size=300), most=st.integers(1, 5_000))
 def test_buckets_hold_every_row_once_and_no_more_cells_than_allowed(sizes: list[tuple[int, int]], most: int) -> None:
     table = np.array(sizes)
     found = list(buckets(table, most))

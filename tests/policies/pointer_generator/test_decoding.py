@@ -16,12 +16,7 @@ from policies.pointer_generator.decoding import paraphrases
 from policies.pointer_generator.settings import BeamConfig
 from tests.policies.pointer_generator.made_up import SIZES, network, split
 
-SENTENCES = [
-    ("w1", "new", "w3"),
-    ("other", "w0", "w0", "w2", "other", "w9"),
-    ("w5",),
-    ("w1", "w2", "newer", "newest"),
-]
+SENTENCES = [("w1", "new", "w3"), ("other", "w0", "w0", "w2", "other", "w9"), ("w5",), ("w1", "w2", "newer", "newest")]
 CONFIG = BeamConfig(min_share=0.5, max_share=1.0, max_extra=1)
 
 

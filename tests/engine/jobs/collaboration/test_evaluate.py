@@ -190,9 +190,7 @@ def dynonet(tmp_path: Path) -> Path:
     return tmp_path / "dynonet"
 
 
-def test_a_checkpoint_plays_in_the_words_of_its_corpus_and_keeps_its_weights(
-    tmp_path: Path, dynonet: Path
-) -> None:
+def test_a_checkpoint_plays_in_the_words_of_its_corpus_and_keeps_its_weights(tmp_path: Path, dynonet: Path) -> None:
     config = replace(SMALL, model=str(dynonet), partner="scripted", scenarios=2, max_events=10, strategies="confusing-entity")
     assert located(config).corpus == EMBEDDED_FRIENDS
     assert located(config).model == str(dynonet / "checkpoint")

@@ -53,9 +53,7 @@ def longer(tmp_path_factory: pytest.TempPathFactory, corpus: str) -> str:
 
 def test_every_row_is_runs_of_its_own(corpus: str) -> None:
     stages = EVALUATE_GENERATION.stages(asked(corpus, start="a,b", rows="sample,regs-partial,shuffled,mmi"), Path("run"))
-    assert list(stages)[:6] == [
-        "backward", "judge-lm", "discriminator-1", "beginnings-1", "discriminator-2", "beginnings-2"
-    ]
+    assert list(stages)[:6] == ["backward", "judge-lm", "discriminator-1", "beginnings-1", "discriminator-2", "beginnings-2"]
     assert list(stages)[6:10] == ["regs-partial-1", "shuffled-1", "regs-partial-2", "shuffled-2"]
     assert set(list(stages)[10:]) == {
         f"{row}-{number}-{what}"
@@ -92,9 +90,7 @@ def test_rows_are_made_once_and_others_join_them(tmp_path: Path, longer: str, ra
     assert set(result.legend) == set(result.metrics)
     assert result.metrics["people.overlap"].value <= 1
     less, both = result.metrics["regs-mc less forced.adversuc-svm-unigram"], result.metrics
-    assert less.value == pytest.approx(
-        both["regs-mc.adversuc-svm-unigram"].value - both["forced.adversuc-svm-unigram"].value
-    )
+    assert less.value == pytest.approx(both["regs-mc.adversuc-svm-unigram"].value - both["forced.adversuc-svm-unigram"].value)
     tables = EVALUATE_GENERATION.tables(RunFolder.load(tmp_path / "run"))
     assert list(tables) == [TABLE, COMPARED]
     shown = [row[0] for row in tables[TABLE].rows]

@@ -147,9 +147,7 @@ def test_an_adversary_is_trained_first_and_said_so(tmp_path: Path, target: Path,
     assert "trained first" not in again.said[0]
 
 
-def test_several_adversaries_make_a_row_of_their_mean(
-    tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_several_adversaries_make_a_row_of_their_mean(tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def train(config: reinforce.TrainReinforceConfig, path: Path, reporter: Any) -> None:
         save_negotiator(path / "checkpoint", seed=config.seed % 1000)
 

@@ -27,7 +27,7 @@ from envs.pairs.contexts import examples
 from envs.pairs.turns import Example, Turns, format_turns, parse_turns
 from envs.pairs.vocabulary import PairVocabulary
 from policies.responders import load_responder
-from tests.engine.jobs.made_up import Notes, rows
+from tests.engine.jobs.made_up import Listening, Notes, rows
 from tests.engine.jobs.perturb.robust import ANTONYM, BUILT_IN, OWN, SWAP, evaluation, save_responder
 from tests.engine.jobs.triggers.searches import write_corpus
 
@@ -272,11 +272,6 @@ def test_a_corpus_of_single_exchanges_is_said_to_be_one(tmp_path: Path, asked: R
 
 
 def test_a_reporter_hears_how_often_replies_change(tmp_path: Path, asked: RobustnessConfig) -> None:
-    class Listening(Notes):
-        def advance(self, done: float, note: str = "") -> None:
-            super().advance(done, note)
-            self.said.append(note)
-
     notes = Listening()
     result = run(asked, tmp_path / "run", notes)
     assert notes.stages == [("asking the model", 10, "examples")]

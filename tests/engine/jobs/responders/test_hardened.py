@@ -138,9 +138,7 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(tmp_path: Path, folder: 
     TRAIN_HARDENED.run(config, tmp_path / "whole", Silent())
     interrupt(TRAIN_HARDENED, config, tmp_path / "cut", "epoch  2")
     TRAIN_HARDENED.run(config, tmp_path / "cut", Silent())
-    first, second = (
-        read_gpt2(tmp_path / name)[1].state_dict() for name in ("whole", "cut")
-    )
+    first, second = (read_gpt2(tmp_path / name)[1].state_dict() for name in ("whole", "cut"))
     assert [name for name in first if not first[name].equal(second[name])] == []
     assert RunFolder.load(tmp_path / "whole").metrics() == RunFolder.load(tmp_path / "cut").metrics()
 

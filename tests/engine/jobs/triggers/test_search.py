@@ -29,7 +29,7 @@ from envs.data.sources import SPLITS
 from envs.pairs.contexts import with_eot
 from envs.pairs.vocabulary import SPECIALS, PairVocabulary
 from policies.seq2seq.checkpoints import load_seq2seq, save_model
-from tests.engine.jobs.made_up import SLOWLY, Notes, kill_when, rows, save_negotiator, start_parley
+from tests.engine.jobs.made_up import SLOWLY, Listening, Notes, kill_when, rows, save_negotiator, start_parley
 from tests.engine.jobs.triggers.searches import (
     EFFORT,
     SMALL,
@@ -291,11 +291,6 @@ def test_how_many_fit_into_memory_is_found_out_once_and_not_in_every_shard(
 
 
 def test_a_reporter_hears_hits_and_candidates(tmp_path: Path, asked: TriggerConfig) -> None:
-    class Listening(Notes):
-        def advance(self, done: float, note: str = "") -> None:
-            super().advance(done, note)
-            self.said.append(note)
-
     notes = Listening()
     run(replace(asked, objective=ObjectiveSettings(t_out=-50.0)), tmp_path / "run", notes)
     assert notes.stages == [("searching for wishes targets", 5, "targets")]

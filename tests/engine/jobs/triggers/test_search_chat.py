@@ -85,9 +85,7 @@ def test_without_the_filter_claims_do_not_hold(tmp_path: Path, folder: Path) -> 
 
 @pytest.mark.parametrize("method", ["gibbs-enum", "arca", "beast"])
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=[pytest.mark.ray, pytest.mark.slow])])
-def test_rows_do_not_depend_on_what_is_searched_side_by_side(
-    tmp_path: Path, folder: Path, workers: int, method: str
-) -> None:
+def test_rows_do_not_depend_on_what_is_searched_side_by_side(tmp_path: Path, folder: Path, workers: int, method: str) -> None:
     config = asked(folder, tmp_path, method=method, success=SuccessSettings(samples=3, temperature=2.0))
     result = run(config, tmp_path / "one", Silent())
     changed = replace(config, workers=workers, shard_size=1, engine=TriggerEngineSettings(batch_size=1))

@@ -153,11 +153,7 @@ NOTHING = {(name, "constant"): [0.5] * 100 for name in ("human-human", "human-ra
             "a: length explains it (AdverSuc 0.250 by svm, 0.200 by length alone",
         ),
         (
-            {
-                ("adversuc.a", "svm"): [0] * 100,
-                ("adversuc.a", "length"): [1, 0, 0, 0] * 25,
-                ("matched.a", "svm"): [1, 0] * 20,
-            },
+            {("adversuc.a", "svm"): [0] * 100, ("adversuc.a", "length"): [1, 0, 0, 0] * 25, ("matched.a", "svm"): [1, 0] * 20},
             "a: length explains it (AdverSuc 0.000 by svm, 0.500 with lengths matched, within chance",
         ),
         (

@@ -57,9 +57,7 @@ def test_a_scenario_has_equally_many_pairs_of_both_sides_from_each_source() -> N
     few = {source: some[:1] if folds[source] else some for source, some in machine.items()}
     found = against("adversuc.m", human, few, folds)
     labels = np.array([each.label for each in found.pairs])
-    assert Counter(each.source for each in found.pairs) == {
-        source: 2 if fold else 6 for source, fold in folds.items()
-    }
+    assert Counter(each.source for each in found.pairs) == {source: 2 if fold else 6 for source, fold in folds.items()}
     assert labels.sum() == len(labels) / 2
     assert all(folds[each.source] == fold for each, fold in zip(found.pairs, found.folds, strict=True))
     assert found.least(FOLDS) == 12

@@ -94,11 +94,7 @@ def test_a_published_figure_stands_beside_the_forced_one_that_is_like_it() -> No
     points = cells(table, "points, live", "points, forced", "points, published")
     par = cells(table, "PAR, live", "PAR, forced", "PAR, published")
     assert (points[0][1:], par[0][1:]) == (("–", "7.11 : 4.79"), ("–", "69.3 %")), "no search, so nothing was forced"
-    assert points[1] == (
-        "6.18 : 6.38\n[6.00, 7.00] : [6.00, 7.00]",
-        "8.10 : 3.00\n[8.00, 8.20] : [2.75, 3.25]",
-        "8.72 : 3.77",
-    )
+    assert points[1] == ("6.18 : 6.38\n[6.00, 7.00] : [6.00, 7.00]", "8.10 : 3.00\n[8.00, 8.20] : [2.75, 3.25]", "8.72 : 3.77")
     assert par[1] == ("50.0 %\n[40.0, 60.0]", "90.0 %\n[85.0, 95.0]", "90.2 %")
     columns = attack_table(table_lines(by_row(rl=PLAIN, reactive=SEARCHED), "none")).columns
     assert not {"points, forced", "PAR, forced"} & set(columns)

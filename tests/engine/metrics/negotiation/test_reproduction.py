@@ -21,9 +21,7 @@ def gained(live: float, forced: float | None = None, half: float = 0.3) -> dict[
 @pytest.mark.parametrize(
     ("live", "half", "said"), [(4.2, 0.3, YES), (3.0, 2.0, OPEN), (3.0, 0.3, SIGN), (0.2, 0.3, NO), (-3.0, 0.3, NO)]
 )
-def test_a_figure_is_reproduced_where_a_narrow_interval_holds_the_published_one(
-    live: float, half: float, said: str
-) -> None:
+def test_a_figure_is_reproduced_where_a_narrow_interval_holds_the_published_one(live: float, half: float, said: str) -> None:
     (line,) = Reproduction({f"{SV}.rl": {1: gained(live, half=half)}}).figures().rows
     assert (line[3], line[-1]) == ("4.25", said)
 

@@ -15,8 +15,7 @@ from tests.engine.perturb.replies.groups import group
 def shared(pairs: Sequence[Pair]) -> list[list[float]]:
     """Words of the reply that the context has, each place counted."""
     return [
-        [float(sum(any(word in turn for turn in context) for word in reply)) for reply in replies]
-        for context, replies in pairs
+        [float(sum(any(word in turn for turn in context) for word in reply)) for reply in replies] for context, replies in pairs
     ]
 
 

@@ -17,11 +17,7 @@ MARKDOWN = """\
 """
 LISTED = {
     NORMAL: {"hit_rate.o-greedy": rate(82, 100)},
-    MAL: {
-        "hit_rate.o-greedy": rate(0, 20),
-        "hit_rate.o-sample-min-k1": rate(2, 20),
-        "hit_rate.o-sample-min-k2": rate(5, 20),
-    },
+    MAL: {"hit_rate.o-greedy": rate(0, 20), "hit_rate.o-sample-min-k1": rate(2, 20), "hit_rate.o-sample-min-k2": rate(5, 20)},
 }
 
 

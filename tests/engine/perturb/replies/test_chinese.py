@@ -102,9 +102,7 @@ def test_all_seven_rules_attack_chinese_replies() -> None:
         "我 昨天 看 了 一部 有趣 的 电影",
         "他 的 汽车 坏 了 , 需要 修理",
     )
-    resources = RuleResources(
-        ReplySettings(sense="any"), Resources(PerturbSettings()), "zh", {"training": [written.context]}
-    )
+    resources = RuleResources(ReplySettings(sense="any"), Resources(PerturbSettings()), "zh", {"training": [written.context]})
     found = {rule.name: rule.apply([written], [2])[0] for rule in build_rules(SEVEN, resources)}
     assert [name for name, each in found.items() if not any(each.changed)] == []
     kept = found["rnpv"].group.candidates[0]

@@ -111,11 +111,7 @@ def test_in_training_as_many_words_are_drawn_as_nine_words_of_the_context_go_int
 def test_what_enters_is_a_word_of_the_context_with_a_tag_that_it_has_there(batch: list[tuple[CandidateGroup, int]]) -> None:
     for rule in built_in("iiw,iiw-training"):
         for (before, _), after in zip(batch, rule.apply(*map(list, zip(*batch, strict=True))) if batch else [], strict=True):
-            there = {
-                (word, tag)
-                for turn in before.context
-                for word, tag in zip(turn, ENGLISH.tag_all([turn])[0], strict=True)
-            }
+            there = {(word, tag) for turn in before.context for word, tag in zip(turn, ENGLISH.tag_all([turn])[0], strict=True)}
             for words, others, num in zip(before.candidates, after.group.candidates, after.changed, strict=True):
                 assert len(words) == len(others)
                 places = [place for place, word in enumerate(words) if others[place] != word]
