@@ -51,16 +51,16 @@ class NGrams:
 
     Args:
         utterances: of the corpus' training split, words; read once.
-        min_count: how often a word occurs at least that is told apart.
 
     Shapes: K distinct n-grams of an order, N words.
     """
 
-    def __init__(self, utterances: Iterable[Utterance], min_count: int = 2) -> None:
+    def __init__(self, utterances: Iterable[Utterance]) -> None:
         said = list(utterances)
         self.counts = Counter(chain.from_iterable(said))
         """How often each word of the corpus occurs."""
-        known = [word for word, count in self.counts.most_common() if count >= min_count]
+        # Words that occur once are not told apart.
+        known = [word for word, count in self.counts.most_common() if count > 1]
         self._ids = {word: i for i, word in enumerate(known, _FIRST)}
         self._size = len(known) + _FIRST
         self.num_words = self.counts.total()

@@ -225,17 +225,16 @@ def draw_heat(
     axes.set(xlabel=axis_labels[0], ylabel=axis_labels[1])
 
 
-def moving_average(values: np.ndarray, share: float = 0.1) -> np.ndarray:
+def moving_average(values: np.ndarray) -> np.ndarray:
     """A centred mean over about a tenth of the steps, over fewer near the ends.
 
     Args:
         values: (n,) float; values that are not finite are left out of the means.
-        share: width of the window as a part of n, in (0, 1].
 
     Returns:
         (n,) float64; NaN where no value of the window is finite.
     """
-    half = max(1, round(len(values) * share / 2))
+    half = max(1, round(len(values) * 0.1 / 2))
     known = np.isfinite(values)
     sums = np.concatenate([[0.0], np.cumsum(np.where(known, values, 0.0))])
     counts = np.concatenate([[0], np.cumsum(known)])

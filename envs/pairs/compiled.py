@@ -190,20 +190,18 @@ def nothing_to_learn(source: PairSource, text: PairText, root: Path) -> DataErro
     return DataError(what, where=source.folder(root), fix=fix)
 
 
-def nothing_to_measure(name: str, num_pairs: Mapping[str, int], where: Path | None = None) -> DataError | None:
+def nothing_to_measure(name: str, num_pairs: Mapping[str, int]) -> DataError | None:
     """The error of a corpus that lacks a pair to train on, to stop by or to measure on; None where there are some of each.
 
     Args:
         name: of the corpus.
         num_pairs: by split.
-        where: its folder.
     """
     empty = [split for split, num in num_pairs.items() if not num]
     if not empty:
         return None
     return DataError(
         f"the corpus {name!r} has nothing to train and measure on",
-        where=where,
         got=f"empty: {', '.join(empty)}",
         fix="name a corpus with more pairs, or a folder with train.tsv, val.tsv and test.tsv",
     )

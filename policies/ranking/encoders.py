@@ -137,7 +137,7 @@ class BiEncoder(BatchRanker):
 
         text = self._prompts[1] + "".join(piece for pair in pieces for piece in pair)
         row = self._read(text, "right", return_offsets_mapping=True)
-        spans_L = row.pop("offset_mapping")
+        spans_L: Any = row.pop("offset_mapping")
         read = {name: torch.tensor([ids], device=self._model.device) for name, ids in row.items()}
         with torch.enable_grad(), layer.register_forward_hook(follow):
             score = (self._pooled(read)[0] * self._kept[said].clone()).sum()

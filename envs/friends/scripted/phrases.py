@@ -78,7 +78,9 @@ OF_TYPE = {
         _cut("is named {x}", "is called {x}"), _cut("are named {x}", "are called {x}"), _cut("named {x}", "called {x}")
     ),
     "school": Wordings(
-        _cut("went to {x}", "was a student at {x}"), _cut("went to {x}", "were students at {x}"), _cut("from {x}", "at {x}")
+        _cut("went to {x}", "was a student at {x}"),
+        _cut("went to {x}", "were students at {x}"),
+        _cut("from {x}", "at {x}"),
     ),
     "major": Wordings(
         _cut("studied {x}", "majored in {x}", "did {x}"),
@@ -86,7 +88,9 @@ OF_TYPE = {
         _cut("in {x}", "majoring in {x}"),
     ),
     "company": Wordings(
-        _cut("works at {x}", "works for {x}"), _cut("work at {x}", "work for {x}"), _cut("working at {x}", "from {x}", "at {x}")
+        _cut("works at {x}", "works for {x}"),
+        _cut("work at {x}", "work for {x}"),
+        _cut("working at {x}", "from {x}", "at {x}"),
     ),
     "hobby": Wordings(
         _cut("likes {x}", "is into {x}", "enjoys {x}"),
@@ -101,7 +105,9 @@ OF_TYPE = {
 ANY_TYPE = Wordings(_cut("has {x}", "is for {x}"), _cut("have {x}", "are for {x}"), _cut("with {x}"))
 """For categories of somebody's own."""
 WHO = ("who", "that")
-_NUMBERS = {number: _cut(f"{number}", word) for number, word in enumerate(("one", "two", "three", "four", "five", "six"), 1)}
+_NUMBERS = {
+    number: _cut(f"{number}", word) for number, word in enumerate(("one", "two", "three", "four", "five", "six"), 1)
+}
 """Small numbers, in figures and in words."""
 _ALL, _MANY, _SOME = _cut("all", "all"), _cut("many", "most"), _cut("some", "a few")
 

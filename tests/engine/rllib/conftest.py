@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
 
+from engine.runtime.session import RaySession
 from envs.data.root import CACHE_VARIABLE
-from tests.engine.rllib.trainings import World
+from tests.engine.rllib.trainings import Built, World
 
 
 @pytest.fixture(scope="package", autouse=True)
@@ -26,3 +28,17 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(CACHE_VARIABLE, str(folder / "cache"))
         yield World(folder)
+
+
+@pytest.fixture
+def built(ray_session: RaySession) -> Iterator[Built]:
+    """Builds the algorithms of settings, and stops them after the test."""
+    found: list[Any] = []
+
+    def build(settings: Any) -> Any:
+        found.append(settings.build_algo())
+        return found[-1]
+
+    yield build
+    for algorithm in found:
+        algorithm.stop()

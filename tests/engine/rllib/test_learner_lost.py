@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,8 @@ from engine.rllib.env import TARGET
 from engine.rllib.learner import DialogueLearner
 from engine.rllib.learner_group import LearnerLostError
 from engine.runtime.identity import CODE, own_identity
-from engine.runtime.session import RaySession
 from envs.core.errors import CheckpointError, ClusterError
-from tests.engine.rllib.trainings import GUARDED, Recording, World, equal_weights, kill_learner
+from tests.engine.rllib.trainings import GUARDED, Built, Recording, World, equal_weights, kill_learner
 
 pytestmark = pytest.mark.ray
 
@@ -31,20 +30,16 @@ Build = Callable[..., Recording]
 
 
 @pytest.fixture
-def build(world: World, ray_session: RaySession) -> Iterator[Build]:
-    """Builds algorithms that harden a target, their learner in this process or in its own, and stops them after the test."""
-    built: list[Recording] = []
+def build(world: World, built: Built) -> Build:
+    """Builds algorithms that harden a target, their learner in this process or in its own."""
 
     def make(remote: bool = True, rule: ReinforceConfig = GUARDED, learner: type = DialogueLearner) -> Recording:
         settings = world.settings(rule, kind=Recording, roster=world.hardening())
         settings.learners(num_learners=int(remote))
         settings.training(learner_class=learner)
-        built.append(settings.build_algo())
-        return built[-1]
+        return built(settings)
 
-    yield make
-    for algorithm in built:
-        algorithm.stop()
+    return make
 
 
 @pytest.mark.slow

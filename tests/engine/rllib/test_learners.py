@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,12 @@ from engine.rllib import state
 from engine.rllib.env import ADVERSARY
 from engine.rllib.learner_group import LearnerLostError, shared_batches
 from engine.rllib.replies import ReplyMinMax
-from engine.runtime.session import RaySession
 from envs.core.errors import ConfigError
 from policies.checkpoint import Checkpoint
 from policies.negotiator.checkpoints import load_model
 from policies.negotiator.settings import KIND
 from tests.engine.rllib import replies
-from tests.engine.rllib.trainings import GUARDED, SIZES, SMALL, Recording, World, equal_weights
+from tests.engine.rllib.trainings import GUARDED, SIZES, SMALL, Built, Recording, World, equal_weights
 
 RULE = replace(GUARDED, optimiser="sgd", learning_rate=0.5, dialogues_per_update=13, supervised_batch=5)
 """Sizes that two learners cannot share evenly."""
@@ -35,19 +34,15 @@ Build = Callable[..., Recording]
 
 
 @pytest.fixture
-def build(world: World, ray_session: RaySession) -> Iterator[Build]:
+def build(world: World, built: Built) -> Build:
     """Builds algorithms and stops them after the test."""
-    built: list[Recording] = []
 
     def make(rule: ReinforceConfig = RULE, num_learners: int = 0, kind: type[Recording] = Recording, **rest: Any) -> Recording:
         settings = world.settings(rule, kind=kind, **rest)
         settings.learners(num_learners=num_learners)
-        built.append(settings.build_algo())
-        return built[-1]
+        return built(settings)
 
-    yield make
-    for algorithm in built:
-        algorithm.stop()
+    return make
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ from engine.negotiation.reinforce import DivergenceError
 from engine.negotiation.settings import ReinforceConfig
 from engine.rllib import state
 from engine.rllib.env import ADVERSARY, TARGET
-from engine.runtime.session import RaySession
 from envs.core.play import Utterances
 from envs.core.seeds import derive_seed
 from envs.negotiation.corpora.compiled import load_corpus
@@ -25,7 +24,7 @@ from envs.negotiation.scenario import MAX_SELECTIONS
 from envs.negotiation.vocabulary import SELECTION_ID
 from policies.negotiator.checkpoints import load_model
 from policies.negotiator.speaker import NegotiatorAgent, load_agent
-from tests.engine.rllib.trainings import CORPUS, NAMES, SEED, SMALL, GameOfNames, Recording, World, best_items
+from tests.engine.rllib.trainings import CORPUS, NAMES, SEED, SMALL, Built, GameOfNames, Recording, World, best_items
 
 pytestmark = pytest.mark.ray
 
@@ -34,17 +33,13 @@ Build = Callable[..., Recording]
 
 
 @pytest.fixture
-def build(world: World, ray_session: RaySession) -> Iterator[Build]:
-    """Builds algorithms, each with the keyword arguments of `World.settings`, and stops them after the test."""
-    built: list[Recording] = []
+def build(world: World, built: Built) -> Build:
+    """Builds algorithms, each with the keyword arguments of `World.settings`."""
 
     def make(rule: ReinforceConfig = SMALL, *, kind: type[Recording] = Recording, **options: Any) -> Recording:
-        built.append(world.settings(rule, kind=kind, **options).build_algo())
-        return built[-1]
+        return built(world.settings(rule, kind=kind, **options))
 
-    yield make
-    for algorithm in built:
-        algorithm.stop()
+    return make
 
 
 def start(world: World) -> dict[str, Tensor]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,11 @@ from engine.negotiation.reinforce import RunningBaseline
 from engine.negotiation.settings import ReinforceConfig
 from engine.rllib import state
 from engine.rllib.env import ADVERSARY, TARGET
-from engine.runtime.session import RaySession
 from envs.core.seeds import derive_seed
 from envs.negotiation.game import NegotiationGame, Rules, play
 from policies.negotiator.checkpoints import load_model
 from policies.negotiator.speaker import load_agent
-from tests.engine.rllib.trainings import ADVERSARIES, PARTNER, SEED, SMALL, Recording, World, equal_weights
+from tests.engine.rllib.trainings import ADVERSARIES, PARTNER, SEED, SMALL, Built, Recording, World, equal_weights
 
 pytestmark = pytest.mark.ray
 
@@ -33,18 +32,14 @@ Build = Callable[..., Recording]
 
 
 @pytest.fixture
-def build(world: World, ray_session: RaySession) -> Iterator[Build]:
-    """Builds algorithms that harden the target, unless others are cast, and stops them after the test."""
-    built: list[Recording] = []
+def build(world: World, built: Built) -> Build:
+    """Builds algorithms that harden the target, unless others are cast."""
 
     def make(rule: ReinforceConfig = RULE, roster: TrainingRoster | None = None, **options: Any) -> Recording:
         cast = roster or world.hardening()
-        built.append(world.settings(rule, kind=Recording, roster=cast, **options).build_algo())
-        return built[-1]
+        return built(world.settings(rule, kind=Recording, roster=cast, **options))
 
-    yield make
-    for algorithm in built:
-        algorithm.stop()
+    return make
 
 
 def train(algorithm: Recording, updates: int) -> Recording:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,8 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from engine.rllib import state
 from engine.rllib.algorithm import DialogueReinforce, DialogueReinforceConfig
 from engine.rllib.env import ADVERSARY, TARGET, NegotiationMultiAgentEnv
-from engine.runtime.session import RaySession
 from envs.core.errors import ConfigError
-from tests.engine.rllib.trainings import SMALL, Recording, World, equal_weights
+from tests.engine.rllib.trainings import SMALL, Built, Recording, World, equal_weights
 
 Build = Callable[..., Any]
 REFUSED: list[tuple[str, Callable[[DialogueReinforceConfig], Any], str]] = [
@@ -70,19 +69,15 @@ class Listening(RLlibCallback):
 
 
 @pytest.fixture
-def build(world: World, ray_session: RaySession) -> Iterator[Build]:
-    """Builds algorithms, changed as told, and stops them after the test."""
-    built: list[Recording] = []
+def build(world: World, built: Built) -> Build:
+    """Builds algorithms, changed as told."""
 
     def make(change: Callable[[Any], Any] = lambda config: None, **options: Any) -> Recording:
         settings = world.settings(**{"kind": Recording, **options})
         change(settings)
-        built.append(settings.build_algo())
-        return built[-1]
+        return built(settings)
 
-    yield make
-    for algorithm in built:
-        algorithm.stop()
+    return make
 
 
 @pytest.mark.parametrize(("change", "fix"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED])

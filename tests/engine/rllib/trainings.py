@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,8 @@ SMALL = ReinforceConfig(
 GUARDED = replace(SMALL, kl_weight=0.1)
 """The same with a guard that keeps to the reference's language."""
 GONE_S = 60.0
+Built = Callable[[Any], Any]
+"""The fixture `built`: builds the algorithm of some settings, and stops it after the test."""
 CORPUS = f"{made_up.__file__}:SOURCE"
 ADVERSARIES = ("first", "second", "third")
 """Checkpoints that a target learns from, the oldest first."""
