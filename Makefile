@@ -20,8 +20,9 @@ demo: $(USE) ## train, self-play and attack on the built-in corpus, then write r
 test: $(DEV) ## every test that needs neither a GPU nor downloaded data
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
-lint: $(DEV) ## ruff
+lint: $(DEV) ## ruff: rules and form
 	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet .
 
 types: $(DEV) ## mypy
 	@$(BIN)/mypy

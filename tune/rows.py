@@ -24,5 +24,3 @@ SWEEP_TRIALS = with_base(
     ]
 )
 """One trial of a sweep per row, in the order in which they were started."""
-
-

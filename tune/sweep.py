@@ -177,7 +177,16 @@ def demo() -> SweepConfig:
 
 
 _PRESETS = (
-    gibbs_enum, rl_attack, min_max, white_box, perturbation, adversarial_training, ranking, ranking_training, replies, demo,
+    gibbs_enum,
+    rl_attack,
+    min_max,
+    white_box,
+    perturbation,
+    adversarial_training,
+    ranking,
+    ranking_training,
+    replies,
+    demo,
 )
 
 

@@ -266,5 +266,3 @@ def _sections_help(verb: Verb, kind: type) -> list[str]:
         names = ", ".join(key.rpartition(".")[2] for key in inside)
         lines += textwrap.wrap(f"{section}: {names}", 100, initial_indent="  ", subsequent_indent="      ")
     return lines
-
-

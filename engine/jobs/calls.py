@@ -51,4 +51,3 @@ def run_verb(verb: str, preset: str = "", *, run: str | Path = "", reporter: Rep
         if "__" in name:
             config = assign(config, [f"{name.replace('__', '.')}={value}"], f"run_verb({verb!r})")
     return job.run(config, local_copy(str(run) or f"runs/{job.run_name}"), reporter or Silent())
-

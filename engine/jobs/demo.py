@@ -84,6 +84,7 @@ BESIDE = STAGES[STAGES.index("model") :]
 BESIDE_HARDENING = STAGES[STAGES.index("selfplay") : STAGES.index("model")]
 """Those that need what hardening needs, and are done beside it."""
 
+
 @dataclass(frozen=True, kw_only=True)
 class DemoConfig(Configuration):
     """How large the demonstration is."""

@@ -52,6 +52,7 @@ class ErrorKind(StrEnum):
     CONFUSION = "confusion"
     SPELLING = "spelling"
 
+
 WEIGHTS = {
     ErrorKind.INFLECTION: 1.0,
     ErrorKind.AGREEMENT: 0.5,

@@ -291,6 +291,7 @@ def _fixed(text: str) -> tuple[dict[str, frozenset[str]], dict[str, frozenset[st
             before[word], behind[word] = frozenset(left.split()), frozenset(right.split())
     return before, behind
 
+
 OPPOSITES = {
     **{(word, kind): () for kind, text in _LEFT_ALONE.items() for word in text.split()},
     **_table(_ONE_WAY, back=False),

@@ -164,9 +164,7 @@ def random_friends(
     sizes = [len(schema.values[attribute.type]) for attribute in attributes]
     values = [rng.choice(size, min(size, 2 * num_items), replace=False) for size in sizes]
     # Gamma variates in proportion are a Dirichlet one.
-    bounds = [
-        np.cumsum(rng.standard_gamma(alpha, (2, len(few))), axis=1) for few, alpha in zip(values, alphas, strict=True)
-    ]
+    bounds = [np.cumsum(rng.standard_gamma(alpha, (2, len(few))), axis=1) for few, alpha in zip(values, alphas, strict=True)]
     shared = _drawn(values, bounds, int(rng.integers(2)), rng, 1)[0]
     taken, tables = {shared}, []
     for side in (0, 1):

@@ -24,7 +24,6 @@ _C = 1.0
 _MAX_ITERATIONS = 2000
 
 
-
 class LinearJudge(Judge):
     """A linear SVM.
 

@@ -178,5 +178,3 @@ def framed(
     if first is not None:
         ids[:, 0] = first
     return ids, lengths
-
-

@@ -232,5 +232,3 @@ class LanguageModel(Predictor[Sentences]):
     def forward(self, words_in_BT: Tensor) -> Tensor:
         """Logits (B, T, V) of the word after each; `words_in_BT` starts with `<s>`."""
         return self.from_embedded(self.embedding(words_in_BT))
-
-

@@ -83,20 +83,24 @@ def chat_row(
     scenario, pair_strategy = chat.scenario, dict(zip(("pair", "strategy"), condition, strict=True))
     said = [_mentions(knowledge, chat, event) for event in chat.events]
     selections = [(event.side, event.selected) for event in chat.events if event.selected is not None]
-    return ok_row(key, seed) | pair_strategy | {
-        "agents": list(agents),
-        "scenario": chat.key,
-        "attributes": [each.name for each in scenario.attributes],
-        "types": [each.type for each in scenario.attributes],
-        "tables": [[list(item) for item in table] for table in scenario.tables],
-        "shared": list(scenario.shared),
-        "events": [_event(chat, place, said) for place in range(len(chat.events))],
-        "agreed": chat.agreed,
-        "num_selections": [chat.num_selections(side) for side in (0, 1)],
-        "first_selection_right": selections[0][1] == scenario.shared[selections[0][0]] if selections else None,
-        "repairs": [slips and slips.repairs for slips in chat.slips],
-        "unread": [slips and slips.unread for slips in chat.slips],
-    }
+    return (
+        ok_row(key, seed)
+        | pair_strategy
+        | {
+            "agents": list(agents),
+            "scenario": chat.key,
+            "attributes": [each.name for each in scenario.attributes],
+            "types": [each.type for each in scenario.attributes],
+            "tables": [[list(item) for item in table] for table in scenario.tables],
+            "shared": list(scenario.shared),
+            "events": [_event(chat, place, said) for place in range(len(chat.events))],
+            "agreed": chat.agreed,
+            "num_selections": [chat.num_selections(side) for side in (0, 1)],
+            "first_selection_right": selections[0][1] == scenario.shared[selections[0][0]] if selections else None,
+            "repairs": [slips and slips.repairs for slips in chat.slips],
+            "unread": [slips and slips.unread for slips in chat.slips],
+        }
+    )
 
 
 def _event(chat: FriendsChat, place: int, said: list[list[Entity]]) -> dict[str, Any]:

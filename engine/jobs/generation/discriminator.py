@@ -189,4 +189,5 @@ def labelled(
         items.append(JudgedReplies(read[source], (read[recorded], said), (True, False), own))
     return ReplyExamples(items, model.vocabulary, model.sizes, prefixes=prefixes)
 
+
 TRAIN_DISCRIMINATOR = TrainDiscriminator()

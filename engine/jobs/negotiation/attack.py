@@ -38,9 +38,7 @@ class AttackConfig(OneMatchConfig):
     @property
     def match(self) -> MatchConfig:
         """The same as a match under the attack's rule."""
-        return MatchConfig(
-            adversary=self.speaker, target=self.target, complementary=True, **shared(self, OneMatchConfig)
-        ).match
+        return MatchConfig(adversary=self.speaker, target=self.target, complementary=True, **shared(self, OneMatchConfig)).match
 
 
 AttackConfigT = TypeVar("AttackConfigT", bound=AttackConfig)

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+
 @dataclass(frozen=True, kw_only=True)
 class PlayedConfig(ShardedConfig):
     """How many dialogues are played, on what, and who judges their language."""
@@ -286,8 +287,6 @@ def people(config: MatchConfig) -> list[int]:
 def dialogue_seed(seed: int, key: str) -> int:
     """The seed of a dialogue, by the master seed and its key."""
     return derive_seed(seed, "dialogue", key)
-
-
 
 
 def seconds_per_dialogue(run: RunFolder) -> Estimate:

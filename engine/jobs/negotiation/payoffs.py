@@ -191,7 +191,7 @@ def members(config: PopulationConfig) -> tuple[tuple[str, ...], tuple[str, ...]]
         ConfigError: there are none on one side.
         RunError: the campaign is none.
     """
-    targets, adversaries = (list(_of_campaign(config.campaign)) if config.campaign else [[], []])
+    targets, adversaries = list(_of_campaign(config.campaign)) if config.campaign else [[], []]
     targets += split_names(config.targets)
     adversaries += split_names(config.adversaries) or ([] if config.campaign else split_names(config.targets))
     for role, found in (("target", targets), ("adversary", adversaries)):

@@ -148,8 +148,6 @@ class PersonSession:
                 self._terminal.show(f"{'you' if mine else 'partner'}: {words or '(says nothing)'}")
 
 
-
-
 def tell_outcome(game: NegotiationGame, people: Sequence[int], terminal: Terminal | None = None) -> None:
     """Shows how dialogues ended: what was said, what both sides chose and their points.
 
@@ -171,4 +169,3 @@ def _scenario(view: SideView, row: int) -> str:
     for name, count, value in zip(view.domain.items, counts, values, strict=True):
         lines.append(f"{name:<{width}}  {count:>5}  {value:>12}  {'?':>16}")
     return "\n".join([*lines, ""])
-

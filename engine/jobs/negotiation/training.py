@@ -42,6 +42,7 @@ MAX_LEARNERS = 5
 LOSS_S = 60.0
 """Seconds within which Ray's head notices that a machine is gone."""
 
+
 @dataclass(frozen=True, kw_only=True)
 class LearningConfig(Configuration):
     """Where learning is done, and on what; the same for every job that trains."""

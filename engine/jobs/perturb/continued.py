@@ -177,7 +177,13 @@ class ContinuedJob(Job[ContinuedConfigT, ContinuedT, Summary]):
             asked = self.further(run, prepared, reporter)
             before = asked.figures()
             fit = Fit(
-                responder.model, asked.train, asked.validation, config.fit, config.seed, run.path / STATE, fresh=False,
+                responder.model,
+                asked.train,
+                asked.validation,
+                config.fit,
+                config.seed,
+                run.path / STATE,
+                fresh=False,
                 objective=asked.objective,
             )
             if not fit.history and not fit.batches_done and (found := asked.measure()):

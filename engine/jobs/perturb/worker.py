@@ -135,7 +135,8 @@ class RobustnessWorker:
                 for entries, reply in zip(replies, found, strict=True):
                     entries.append({"model": model.label, "strategy": strategy, **reply})
         return [
-            ok_row(example.key, example_seed(self.config.seed, example.key)) | {
+            ok_row(example.key, example_seed(self.config.seed, example.key))
+            | {
                 "context": format_turns(example.context),
                 "truth": format_turns((example.reply,)),
                 "perturbations": [_perturbation(name, clean[place], made[place]) for name, made in perturbed.items()],

@@ -153,7 +153,8 @@ class ReplyWorker:
             replies = answer(self.responder, [shard.items[place].context for place in places], replying.decoder, seeds)
             said |= {place: format_turns((reply,)) for place, reply in zip(places, replies, strict=True)}
         return [
-            ok_row(key, replying.seed(key)) | {
+            ok_row(key, replying.seed(key))
+            | {
                 "context": format_turns(example.context),
                 "truth": format_turns((example.reply,)),
                 "reply": said[place],

@@ -152,11 +152,15 @@ class RankingWorker:
         errors = [entry["error"] for entry in ranked if entry["model"] in self.named]
         if all(errors):
             return error_row(group.key, seed, errors[0])
-        return ok_row(group.key, seed) | context_columns(item) | {
-            "attacks": [_attack(rule, attacks[rule.name]) for rule in self.rules],
-            "ranked": ranked,
-            "readings": readings,
-        }
+        return (
+            ok_row(group.key, seed)
+            | context_columns(item)
+            | {
+                "attacks": [_attack(rule, attacks[rule.name]) for rule in self.rules],
+                "ranked": ranked,
+                "readings": readings,
+            }
+        )
 
 
 def _scores(ranker: Ranker, views: Sequence[Mapping[str, CandidateGroup]]) -> list[dict[str, np.ndarray | RankerError]]:

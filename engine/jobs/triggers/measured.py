@@ -41,9 +41,7 @@ def test_texts(config: TriggerConfig) -> Iterator[tuple[str, str]]:
             yield source, reply
 
 
-def measured_thresholds(
-    victim: HuggingFaceVictim, judge: HuggingFaceInputModel | None, config: TriggerConfig
-) -> Thresholds:
+def measured_thresholds(victim: HuggingFaceVictim, judge: HuggingFaceInputModel | None, config: TriggerConfig) -> Thresholds:
     """T_out and T_in where settings do not say them: mean log probabilities of a token of the corpus' test replies and sources.
 
     They are rounded, so that a search that goes on elsewhere has the same.

@@ -162,5 +162,3 @@ BRANCHES = with_base(
     ]
 )
 """One branch of the tree of all inputs per row: what a model replies to every one of them."""
-
-

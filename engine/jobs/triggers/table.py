@@ -225,8 +225,7 @@ class SearchTable(Composite[SearchTableConfig, SearchTableConfig, SearchTableCon
                     metrics |= {f"{label}.{listed}.{name}": estimate for name, estimate in searched.items()}
         return Summary(
             f"trigger searches on {found.model}",
-            f"At most {found.limit:,} targets a list, {found.method}, {found.search.restarts} restarts, "
-            f"seed {found.seed}.",
+            f"At most {found.limit:,} targets a list, {found.method}, {found.search.restarts} restarts, seed {found.seed}.",
             metrics,
             {ATTENTIONS: {label: _attention(model) for label, (model, _) in lines.items()}},
         )

@@ -26,7 +26,10 @@ CAMPAIGN = {
         f"{name}{ending}": metric._replace(title=f"{metric.title}{told}", main=name == HARM)
         for name, metric in ROUND_METRICS.items()
         for ending, told in (
-            (BEFORE_HARDENING, ", before"), (AS_CONTROL, ", control"), (BY_CHANCE, ", random control"), (RESULT, "")
+            (BEFORE_HARDENING, ", before"),
+            (AS_CONTROL, ", control"),
+            (BY_CHANCE, ", random control"),
+            (RESULT, ""),
         )
     },
     GAIN: Metric("less harm", HIGHER, "harm of a fresh liar to the start less that to the result, same scenarios", main=True),

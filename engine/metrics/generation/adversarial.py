@@ -31,7 +31,13 @@ from engine.metrics.rows import Row, finished
 from engine.metrics.statistics import NEITHER, NOTHING, Estimate, Metric, count, mean, paired_difference, resampled_means
 
 CHANCE, ERE, LENGTH, AHEAD, AHEAD_RANDOM, TAU, CALIBRATION = (
-    "chance", "ere", "length", "ahead", "ahead_random", "tau", "calibration",
+    "chance",
+    "ere",
+    "length",
+    "ahead",
+    "ahead_random",
+    "tau",
+    "calibration",
 )
 CONSTANT, LENGTH_ONLY = "constant", "length"
 """Names of two judges that are beside all others."""

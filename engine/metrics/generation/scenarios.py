@@ -197,5 +197,3 @@ def _rank(seed: int, pair: RepliedPair, purpose: str = "reply") -> tuple[int, tu
 
 def _scenario(name: str, pairs: Sequence[SidedPair], folds: Mapping[str, int]) -> JudgedScenario:
     return JudgedScenario(name, tuple(pairs), np.array([folds[each.source] for each in pairs], dtype=np.int64))
-
-

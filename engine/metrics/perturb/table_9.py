@@ -82,4 +82,3 @@ def _f1(metrics: Metrics, kind: str, where: str) -> str:
 
 def _published(pair: Pair) -> tuple[str, ...]:
     return ("published", "", "", *(f"{value:.2f}" for value in pair), ABSENT, "", "")
-

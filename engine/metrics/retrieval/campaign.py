@@ -14,7 +14,12 @@ from engine.metrics.statistics import Estimate, Metric, clustered_rate, mean, pa
 
 RANKER, HIGHER = "lower: ranker", "higher: ranker"
 POLICY_BEFORE, POLICY_AFTER, POLICY, SEARCH, HELD, FIRST = (
-    "policy_before", "policy_after", "exploitability", "search_success", "under_attack", "clean",
+    "policy_before",
+    "policy_after",
+    "exploitability",
+    "search_success",
+    "under_attack",
+    "clean",
 )
 ROUND_METRICS = {
     POLICY_BEFORE: Metric("policy before", RANKER, "success of the last policy on the ranker that it learned from", "rate"),

@@ -6,7 +6,13 @@ from engine.metrics.statistics import NEITHER, Metric
 
 RANKER = "lower: ranker"
 SUCCESS, UNTRAINED, RANDOM, GAIN, EDITS, QUERIES, TRIED = (
-    "success", "success_before", "success_random", "gain_over_random", "words_changed", "queries", "tried",
+    "success",
+    "success_before",
+    "success_random",
+    "gain_over_random",
+    "words_changed",
+    "queries",
+    "tried",
 )
 EDITING = {
     SUCCESS: Metric("success", RANKER, "share of test contexts in which the policy's edits reach the goal", "rate", main=True),

@@ -291,7 +291,12 @@ def _trained(metrics: Metrics, shown: Shown, keeps_labels: bool) -> TextTable:
     """Table 5, or table 6; without any row where no ranker was trained against such a rule that it was asked about."""
     clean, attacked = (title(shown.first, shown.size, adversarial=each) for each in (False, not keeps_labels))
     columns = (
-        "ranker, rule", f"{clean} before", f"{clean} after", f"attacked {attacked} before", f"attacked {attacked} after", "n"
+        "ranker, rule",
+        f"{clean} before",
+        f"{clean} after",
+        f"attacked {attacked} before",
+        f"attacked {attacked} after",
+        "n",
     )
     known = (published.TABLE_5 if keeps_labels else published.TABLE_6) if shown.corpus == "ubuntu" else {}
     rows: list[tuple[str, ...]] = []

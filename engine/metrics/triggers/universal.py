@@ -99,13 +99,17 @@ def universal_metrics(rows: Sequence[Row], num_skipped: int, seed: int = 0) -> d
     for split in SPLITS if kept is not None and inputs[RANDOM] else ():
         found[f"{FOUND}.{split}.{OVER}"] = _over_random(inputs[FOUND], inputs[RANDOM], split, seed)
     num_pairs = len(done[0]["pairs"]) if done else 0
-    return found | judge_counts([pair for row in done for pair in row["pairs"]], len(done)) | {
-        "candidates": count(sum(row["candidates"] for row in searches), len(searches)),
-        "refused": count(sum(row["refused"] for row in searches), len(searches)),
-        "searches": count(len(searches), len(searches)),
-        "random_inputs": count(len(inputs[RANDOM]), len(inputs[RANDOM])),
-        "skipped": count(num_skipped, num_pairs + num_skipped),
-    }
+    return (
+        found
+        | judge_counts([pair for row in done for pair in row["pairs"]], len(done))
+        | {
+            "candidates": count(sum(row["candidates"] for row in searches), len(searches)),
+            "refused": count(sum(row["refused"] for row in searches), len(searches)),
+            "searches": count(len(searches), len(searches)),
+            "random_inputs": count(len(inputs[RANDOM]), len(inputs[RANDOM])),
+            "skipped": count(num_skipped, num_pairs + num_skipped),
+        }
+    )
 
 
 def describe_universal(name: str) -> Metric:

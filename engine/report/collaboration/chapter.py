@@ -74,7 +74,8 @@ class Collaborations(Chapter[Shown]):
         r"random-inputs": ("random-inputs", "every word of the partner is heard as a random one."),
         r"kept-entities": ("kept-entities", "the same, but names of friends, schools and the like are heard as they are."),
         r"confusing-entity": (
-            "confusing-entity", "names are heard as others of their category that the listener has, but not the common friend.",
+            "confusing-entity",
+            "names are heard as others of their category that the listener has, but not the common friend.",
         ),
         r"one-sided": ("one-sided", "the words of side 0 alone are changed."),
         r"strange-entities": ("strange-entities", "random words, and names that stand in neither table."),

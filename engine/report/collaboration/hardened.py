@@ -22,7 +22,9 @@ class HardenedFriends(Hardenings):
     job = MINMAX_FRIENDS
     sources: ClassVar = (
         CurveSource(
-            "round", "harm", "mean over chats",
+            "round",
+            "harm",
+            "mean over chats",
             {"fresh liar": HARM, "random lies": f"{HARM}{RANDOM}", "no lies": f"{HARM}{HONEST}"},
         ),
         CurveSource(

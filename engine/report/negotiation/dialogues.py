@@ -143,7 +143,7 @@ def _item(group: str, row: Row) -> Item:
         summary=line(
             '<b class="adversary">{}</b> : <b class="target">{}</b> {} <q>{}</q>', adversary, target, dialogue.outcome, words
         ),
-        tags=("deal" if dialogue.agreed else "no deal", *dialogue.notes[: -1], *_tags(row)),
+        tags=("deal" if dialogue.agreed else "no deal", *dialogue.notes[:-1], *_tags(row)),
         values={"points ahead": adversary - target, "turns": int(row["num_turns"])},
         body=fill("negotiation/dialogue.html", item=dialogue),
     )
@@ -181,7 +181,6 @@ def read_dialogue(row: Row) -> Dialogue:
         items=_items(row),
         turns=turns,
     )
-
 
 
 def _tags(row: Row) -> list[str]:

@@ -32,13 +32,15 @@ class Rankings(Chapter[Shown]):
         r"\bR\d*@\d": ("R@k", "share of the right replies at rank k or better; R10@1: first of ten candidates."),
         r"\bA\d*@\d": ("A@k", "the same for what a rule left of the right reply, which is no right one any more."),
         r"\bMAP\b|\bMRR\b|\bAAP\b|\bARR\b": (
-            "MAP, MRR", "mean average precision; mean of 1 / rank of the first right reply. AAP and ARR: under a rule.",
+            "MAP, MRR",
+            "mean average precision; mean of 1 / rank of the first right reply. AAP and ARR: under a rule.",
         ),
         r"[Uu]ntouched": ("Untouched", "contexts in which a rule found nothing to change."),
         r"[Tt]ies": ("Ties", "candidates of one score have no order: figures are means over all of their orders."),
         r"response-only": ("response-only", "the same ranker, which is shown candidates and no context."),
         r"\balpha\b|\bbeta\b": (
-            "alpha, beta", "how many words the right reply shares with the context; how many more or fewer a wrong one shares.",
+            "alpha, beta",
+            "how many words the right reply shares with the context; how many more or fewer a wrong one shares.",
         ),
     }
 

@@ -221,7 +221,5 @@ class FriendsBotSession:
         absent = [entity for entity in entities if entity not in mind.columns]
         return self._phrase(phrases.NO, tuple(absent[:1]) or entities, 2, mind, draws)
 
-    def _phrase(
-        self, templates: Sequence[Phrase], entities: tuple[Entity, ...], count: int, mind: _Mind, draws: Draws
-    ) -> Act:
+    def _phrase(self, templates: Sequence[Phrase], entities: tuple[Entity, ...], count: int, mind: _Mind, draws: Draws) -> Act:
         return self._wording.phrase(draws.one(templates), entities, count, len(mind.items), mind.spelt, draws)

@@ -105,9 +105,7 @@ OF_TYPE = {
 ANY_TYPE = Wordings(_cut("has {x}", "is for {x}"), _cut("have {x}", "are for {x}"), _cut("with {x}"))
 """For categories of somebody's own."""
 WHO = ("who", "that")
-_NUMBERS = {
-    number: _cut(f"{number}", word) for number, word in enumerate(("one", "two", "three", "four", "five", "six"), 1)
-}
+_NUMBERS = {number: _cut(f"{number}", word) for number, word in enumerate(("one", "two", "three", "four", "five", "six"), 1)}
 """Small numbers, in figures and in words."""
 _ALL, _MANY, _SOME = _cut("all", "all"), _cut("many", "most"), _cut("some", "a few")
 

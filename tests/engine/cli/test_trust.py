@@ -191,7 +191,6 @@ def test_a_sweep_asks_unless_it_is_finished(
     assert parley("resume swept --trust-code").status == 0
     assert mark.exists()
 
-
     head = json.loads(Path("swept/config.json").read_text())
     head["config"]["base"] = f"target={agent}:agent"
     Path("swept/config.json").write_text(json.dumps(head))

@@ -202,7 +202,11 @@ def test_baselines_stand_where_they_are_said_to(world: World) -> None:
     replies = reply_actions([[5, 6], [5, 6, 5]], MAX_WORDS)
     values_BT1 = torch.arange(10.0).view(2, 5)
     wanted: dict[Baseline, list[float]] = {
-        "none": [0] * 4, "mean": [0.25] * 4, "critic": [5] * 4, "prefix": [5, 6, 7, 8], "literal": [6, 7, 8, 9],
+        "none": [0] * 4,
+        "mean": [0.25] * 4,
+        "critic": [5] * 4,
+        "prefix": [5, 6, 7, 8],
+        "literal": [6, 7, 8, 9],
     }
     mean = RunningMean().after(torch.full((2, 4), 0.25), replies)
     for baseline, values in wanted.items():

@@ -22,7 +22,9 @@ cluster = start_cluster(0)
 for name in ("one", "another"):
     add_machine_apart(cluster, driver, folder / name, num_cpus=1)
 """
-TRAINS_AND_PLAYS = BEGIN + """
+TRAINS_AND_PLAYS = (
+    BEGIN
+    + """
 from dataclasses import replace
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
 from engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY
@@ -43,7 +45,10 @@ assert min(kept) >= 2, kept
 cluster.shutdown()
 print("survived")
 """
-HARDENS = BEGIN + """
+)
+HARDENS = (
+    BEGIN
+    + """
 from engine.jobs.negotiation.minmax import MINMAX
 from tests.engine.jobs.made_up import assert_equal_weights, campaign, corpus_vocabulary, data_root, save_negotiator
 (driver / "data").mkdir()
@@ -59,6 +64,7 @@ assert_equal_weights(driver / "apart", driver / "whole")
 cluster.shutdown()
 print("survived")
 """
+)
 
 
 @pytest.mark.timeout(1300)

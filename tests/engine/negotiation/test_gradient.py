@@ -51,6 +51,7 @@ def asked(size: int) -> Asked:
 
 def choice_loss(question: Asked) -> LossOf:
     """How far the target is from a favourable choice."""
+
     def loss(words: torch.Tensor, items: torch.Tensor) -> torch.Tensor:
         return losses(selection_scores(items, question.contexts, DIVISION), question.values, "hinge", float("inf"))
 

@@ -192,5 +192,3 @@ def test_a_checkpoint_is_gone_on_from_at_another_rate(build: Build, tmp_path: Pa
     slow.train()
     moved = [float((value - before[name]).abs().max()) for name, value in state.learned_weights(slow).items()]
     assert max(moved) < 1e-8
-
-

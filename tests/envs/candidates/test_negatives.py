@@ -38,13 +38,16 @@ def plain_groups(spoken: list[list[str]], turns: int) -> list[tuple[int, tuple[s
     ]
 
 
-@given(spoken=dialogues, options=st.builds(
-    CandidateOptions,
-    negatives=st.sampled_from(["random", "hard", "half"]),
-    size=st.integers(2, 10),
-    turns=st.integers(1, 4),
-    seed=st.integers(0, 99),
-))
+@given(
+    spoken=dialogues,
+    options=st.builds(
+        CandidateOptions,
+        negatives=st.sampled_from(["random", "hard", "half"]),
+        size=st.integers(2, 10),
+        turns=st.integers(1, 4),
+        seed=st.integers(0, 99),
+    ),
+)
 def test_wrong_replies_are_wrong_and_of_other_dialogues(spoken: list[list[str]], options: CandidateOptions) -> None:
     spoken = spoken + FAR
     split = split_of(spoken, options.turns)

@@ -47,7 +47,9 @@ def test_a_side_sees_its_table_and_all_events() -> None:
     observation = begun(env, first=False)
     names = {number: entity.value for entity, number in spaces.entity_ids.items()}
     assert [[names.get(number) for number in row] for row in observation["table"][:3].tolist()] == [
-        ["ada", "nib", "chess"], ["ben", "nib", "knitting"], ["cleo", "upper nib", "chess"],
+        ["ada", "nib", "chess"],
+        ["ben", "nib", "knitting"],
+        ["cleo", "upper nib", "chess"],
     ]
     assert not observation["table"][3:].any()
     assert observation["kinds"][:2].tolist() == [3, 0]

@@ -38,7 +38,8 @@ def test_a_context_is_shown_and_a_judge_says_how_human_the_reply_is() -> None:
     assert info == {"key": "a"}
     # Of three turns the newest two.
     assert [env.vocabulary.decode(turn) for turn in observation["context"]] == [
-        ["my", "printer", "jams", "again"], ["which", "drawer", "?", "<pad>"],
+        ["my", "printer", "jams", "again"],
+        ["which", "drawer", "?", "<pad>"],
     ]
     assert observation["lengths"].tolist() == [4, 3]
     _, reward, terminated, truncated, info = env.step(ids("which", "<eou>", "lower", "?", "</s>"))

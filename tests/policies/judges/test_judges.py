@@ -167,7 +167,7 @@ def test_a_classifier_of_hugging_face_judges_by_its_scores_and_a_fitted_threshol
     assert np.diff(scores) == pytest.approx(np.diff(told))
 
 
-OWN = '''
+OWN = """
 class Shouting:
     def fit(self, pairs, labels, seed):
         pass
@@ -188,7 +188,7 @@ class Lost(Shouting):
 
 class NoJudge:
     pass
-'''
+"""
 
 
 def test_a_judge_of_ones_own_is_found_by_its_file(tmp_path: Path) -> None:

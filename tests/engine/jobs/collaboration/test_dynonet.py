@@ -88,7 +88,9 @@ def test_recorded_chats_are_heard_otherwise_and_said_as_they_were() -> None:
 
 def test_names_of_strategies() -> None:
     assert strategy_list("all, random-lies,liar:runs/a/checkpoint")[2:] == (
-        "confusing-entity", "random-lies", "liar:runs/a/checkpoint",
+        "confusing-entity",
+        "random-lies",
+        "liar:runs/a/checkpoint",
     )
     assert label_of("liar:runs/a/checkpoint/") == label_of("liar:a") == "liar:a"
     with pytest.raises(ConfigError, match="did you mean 'random-lies'"):

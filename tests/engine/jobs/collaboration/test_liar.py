@@ -74,8 +74,12 @@ def test_figures_of_liars_are_counted_on_the_same_scenarios() -> None:
 def test_a_chat_that_is_learned_from_depends_on_its_index_alone(tmp_path: Path) -> None:
     save_liar(new_liar(ChoiceSizes(), 1), tmp_path / "start", ASKED.game, {})
     settings = ChoiceReinforceConfig().choosing(
-        learning=ASKED.learning, make_env=lambda: training_chats(ASKED), runner=LiarRunner, module=LiarModule,
-        checkpoint=str(tmp_path / "start"), seed=3,
+        learning=ASKED.learning,
+        make_env=lambda: training_chats(ASKED),
+        runner=LiarRunner,
+        module=LiarModule,
+        checkpoint=str(tmp_path / "start"),
+        seed=3,
     )
     runner = LiarRunner(config=settings)
     both = runner.sample(indices=[5, 90])

@@ -64,7 +64,11 @@ def test_an_entity_that_is_not_heard_became_none() -> None:
 
 def test_a_listener_asks_again_where_it_asks_or_names_an_entity_of_the_category() -> None:
     answers: dict[tuple[Any, ...] | int, bool] = {
-        ("why", "?"): True, ("chess",): True, ("hello",): False, ("in", "nib"): False, 0: False
+        ("why", "?"): True,
+        ("chess",): True,
+        ("hello",): False,
+        ("in", "nib"): False,
+        0: False,
     }
     for answer, again in answers.items():
         row = played(Told([("any", CHESS)]), Told([answer]), ConfusedHearing(KNOWLEDGE))

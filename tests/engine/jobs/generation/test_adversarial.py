@@ -141,8 +141,11 @@ def test_one_source_a_thousand_times_weighs_no_more_than_ten(tmp_path: Path) -> 
     notes = Notes()
     run(config, tmp_path / "run", notes)
     assert "human: 1,190 replies left out, more than 10 of one source." in notes.said
-    (fold,) = {row["fold"] for row in rows(tmp_path / "run") if row["scenario"] == "adversuc.many"
-               and max(map(row["sources"].count, set(row["sources"]))) == 20}
+    (fold,) = {
+        row["fold"]
+        for row in rows(tmp_path / "run")
+        if row["scenario"] == "adversuc.many" and max(map(row["sources"].count, set(row["sources"]))) == 20
+    }
     assert fold in range(3)
 
 

@@ -70,7 +70,12 @@ def test_it_leaves_the_best_generator_and_goes_on_exactly(
     shown = collect_run(whole).found[TrainedGenerators.name]
     titles = {curve.title.rpartition(": ")[2] for curve in shown.curves}
     assert titles == {
-        "reward", "discriminator", "probability of a person", "length", "variety", "AdverSuc on the validation split"
+        "reward",
+        "discriminator",
+        "probability of a person",
+        "length",
+        "variety",
+        "AdverSuc on the validation split",
     }
     assert len(shown.curves[-1].bands["AdverSuc"]) == 4
     assert list(shown.trainings[0].metrics) == list(result.metrics)

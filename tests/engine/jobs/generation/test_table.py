@@ -84,8 +84,16 @@ def test_rows_are_made_once_and_others_join_them(tmp_path: Path, longer: str, ra
     result = EVALUATE_GENERATION.run(config, tmp_path / "run", Silent())
     names = {name.rpartition(".")[0] for name in result.metrics}
     assert names == {
-        "greedy", "mmi-antilm", "sample-0.5", "regs-mc", "regs-mc-sampled", "forced", "forced-sampled", PEOPLE,
-        "regs-mc less greedy", "regs-mc less forced",
+        "greedy",
+        "mmi-antilm",
+        "sample-0.5",
+        "regs-mc",
+        "regs-mc-sampled",
+        "forced",
+        "forced-sampled",
+        PEOPLE,
+        "regs-mc less greedy",
+        "regs-mc less forced",
     }
     assert set(result.legend) == set(result.metrics)
     assert result.metrics["people.overlap"].value <= 1
@@ -99,7 +107,14 @@ def test_rows_are_made_once_and_others_join_them(tmp_path: Path, longer: str, ra
     (first, *_) = side_by_side = replies_side_by_side(tmp_path / "run")
     assert len(side_by_side) == 20
     assert list(first["replies"]) == [
-        "people", "greedy", "mmi-antilm", "sample-0.5", "regs-mc", "regs-mc-sampled", "forced", "forced-sampled"
+        "people",
+        "greedy",
+        "mmi-antilm",
+        "sample-0.5",
+        "regs-mc",
+        "regs-mc-sampled",
+        "forced",
+        "forced-sampled",
     ]
     page = report_from_run(tmp_path / "run").read_text()
     assert "Trainings beside their controls" in page

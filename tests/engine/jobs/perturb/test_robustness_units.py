@@ -60,7 +60,10 @@ def test_both_models_answer_the_same_contexts(tmp_path: Path, asked: RobustnessC
     types = {row[0]: row[1] for row in table.rows}
     assert types["seq2seq, words, clean"] == "121"
     assert [row[3:5] for row in table.rows if row[0] == "published"] == [
-        ("5.94", "3.52"), ("5.60", "3.09"), ("5.99", "3.66"), ("5.86", "3.54"),
+        ("5.94", "3.52"),
+        ("5.60", "3.09"),
+        ("5.99", "3.66"),
+        ("5.86", "3.54"),
     ]
     assert "trained" not in " ".join(row[0] for row in tables["Change and similarity"].rows)
 

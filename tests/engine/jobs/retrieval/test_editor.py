@@ -105,8 +105,12 @@ def test_what_an_example_is_depends_on_its_index_alone(tmp_path: Path, corpus: s
     env = training_env(config)
     FORMAT.save(new_editor([group.context for group in env.groups], ChoiceSizes(), 1), tmp_path / "start", {})
     settings = ChoiceReinforceConfig().choosing(
-        learning=config.learning, make_env=lambda: env, runner=EditorRunner, module=EditorModule,
-        checkpoint=str(tmp_path / "start"), seed=3,
+        learning=config.learning,
+        make_env=lambda: env,
+        runner=EditorRunner,
+        module=EditorModule,
+        checkpoint=str(tmp_path / "start"),
+        seed=3,
     )
     runner = EditorRunner(config=settings)
     both = runner.sample(indices=[5, 90])
@@ -129,8 +133,14 @@ def test_returns_are_what_an_example_earns_from_a_step_on() -> None:
 
 def test_a_trained_policy_is_a_method_of_attacks(tmp_path: Path, trained: Path, corpus: str) -> None:
     config = RankingAttackConfig(
-        model="tfidf", method=f"editor:{trained}", rules="none", corpus=corpus, lexicon="built-in", edits=2,
-        candidates=CandidateOptions(size=4), known_words=False,
+        model="tfidf",
+        method=f"editor:{trained}",
+        rules="none",
+        corpus=corpus,
+        lexicon="built-in",
+        edits=2,
+        candidates=CandidateOptions(size=4),
+        known_words=False,
     )
     result = ATTACK_RANKING.run(config, tmp_path / "attack", Silent())
     rows = RunFolder.load(tmp_path / "attack").read_rows().to_pylist()

@@ -133,7 +133,12 @@ def test_rounds_are_chosen_on_the_validation_split_and_measured_on_the_test_spli
     begun, third, last, at_start = plan.round(0), plan.round(3), plan.last(2), plan.last(0)
     assert list(begun) == ["00-editor", "00-attack"]
     assert list(last) == [
-        "start-attack", "result-editor", "result-attack", "control-ranker", "control-editor", "control-attack",
+        "start-attack",
+        "result-editor",
+        "result-attack",
+        "control-ranker",
+        "control-editor",
+        "control-attack",
     ]
     assert list(at_start) == ["start-attack", "control-ranker", "control-editor", "control-attack"]
     asked = [config for planned in (begun, third, last) for _, config in planned.values() if hasattr(config, "split")]

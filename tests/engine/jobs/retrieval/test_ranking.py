@@ -144,7 +144,13 @@ def test_a_label_names_one_ranker(tmp_path: Path) -> None:
     names = "runs/smn,old/smn/checkpoint,hf:models/all-MiniLM-L6-v2.1,seq2seq:runs/dialogue,response-only:lm:runs/lm"
     config = RankingConfig(model=f"{names},mine.py:Ranker,constant", controls=False)
     assert [each.label for each in asked_rankers(config.model_names)] == [
-        "smn", "smn-2", "all-MiniLM-L6-v2_1", "seq2seq:dialogue", "response-only:lm:lm", "Ranker", "constant",
+        "smn",
+        "smn-2",
+        "all-MiniLM-L6-v2_1",
+        "seq2seq:dialogue",
+        "response-only:lm:lm",
+        "Ranker",
+        "constant",
     ]
     here = Path.cwd()
     assert [each.name for each in asked_rankers(config.model_names)] == [

@@ -28,6 +28,7 @@ def stages(config: SearchTableConfig) -> dict[str, TriggerConfig]:
     """The searches of a table."""
     return {name: search for name, (_, search) in SEARCH_TABLE.stages(config, Path("table")).items()}
 
+
 EFFORTLESS = replace(EFFORT, restarts=1, max_sweeps=1)
 
 

@@ -186,13 +186,19 @@ def test_a_judge_no_better_than_a_constant_is_named() -> None:
 
 def test_every_table_with_adversuc_of_a_system_has_machine_vs_random() -> None:
     who = AskedJudges(["svm"], CONTROLS, ["a", "b"], published=True)
-    errors = {(f"{kind}.{system}", judge): [1, 0, 0, 0] * 10 for kind in ("adversuc", "random", "matched", "cut")
-              for system in "ab" for judge in who.all_judges}
+    errors = {
+        (f"{kind}.{system}", judge): [1, 0, 0, 0] * 10
+        for kind in ("adversuc", "random", "matched", "cut")
+        for system in "ab"
+        for judge in who.all_judges
+    }
     found = measured({**errors, **PERFECT, **NOTHING}, who)
     rows = [row("adversuc.a", "svm", scored([0.0] * 4), fold, {"yes": 2.0, "no": -1.0}) for fold in range(2)]
     made = tables(found, who, rows)
     assert list(made) == [
-        "AdverSuc and machine-vs-random (table 3)", "Reliability of the judges (table 2)", "Systems against each other",
+        "AdverSuc and machine-vs-random (table 3)",
+        "Reliability of the judges (table 2)",
+        "Systems against each other",
         "Strongest features of linear judges",
     ]
     for table in list(made.values())[:1] + list(made.values())[2:3]:
@@ -202,8 +208,13 @@ def test_every_table_with_adversuc_of_a_system_has_machine_vs_random() -> None:
     assert ("Adver-REGS, published", "0.098", "–", "0.952", "–", "–", "–", "") in first.rows
     assert second.rows[0][1].startswith("0.000")
     assert [line[0] for line in second.rows] == [
-        "svm", "constant (control)", "length (control)", "SVM+Unigram, published", "Concat Neural, published",
-        "Hierarchical Neural, published", "SVM+Neural+multi-features, published",
+        "svm",
+        "constant (control)",
+        "length (control)",
+        "SVM+Unigram, published",
+        "Concat Neural, published",
+        "Hierarchical Neural, published",
+        "SVM+Neural+multi-features, published",
     ]
     assert made["Strongest features of linear judges"].rows == (("svm, a", "yes +2.00", "no -1.00"),)
 

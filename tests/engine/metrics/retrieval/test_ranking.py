@@ -21,7 +21,9 @@ def rows() -> list[dict[str, Any]]:
 def test_every_ranker_is_measured_clean_and_under_every_rule() -> None:
     metrics = ranking_metrics(RankedRows(rows()))
     assert {name: metrics[f"r@1.{name}"].value for name in ("mine.clean", "constant.clean", "constant.iiw")} == {
-        "mine.clean": 1.0, "constant.clean": pytest.approx(1 / 3), "constant.iiw": pytest.approx(1 / 3),
+        "mine.clean": 1.0,
+        "constant.clean": pytest.approx(1 / 3),
+        "constant.iiw": pytest.approx(1 / 3),
     }
     assert metrics["r@1.mine.iiw"].value == pytest.approx(3.5 / 7), "a tie is worth its share, the untouched context nothing"
     assert metrics["r@1_ties_right.mine.iiw"].value == pytest.approx(4 / 7)

@@ -82,7 +82,14 @@ def test_wrong_replies_of_several_sources_are_told_apart() -> None:
     assert found["mrr_among_adversarial.mine.clean"].value == 0.5
     table = tables(found, shown())["By where wrong replies come from"]
     assert table.columns == (
-        "ranker", "MAP, random", "MRR, random", "P@1, random", "MAP, adversarial", "MRR, adversarial", "P@1, adversarial", "n"
+        "ranker",
+        "MAP, random",
+        "MRR, random",
+        "P@1, random",
+        "MAP, adversarial",
+        "MRR, adversarial",
+        "P@1, adversarial",
+        "n",
     )
     assert cells(table, "mine") == ["1.00", "1.00", "1.00", "0.50", "0.50", "0.00", "1 few"]
     assert "By where wrong replies come from" not in tables(metrics(), shown())

@@ -22,7 +22,12 @@ COUNTS = TermCounts.of(
         (("the", "disk", "disk", "disk"), ("machine", "machine")),
         (("the", "machine", "is", "old"),),
         (("the", "system", "disk", "is", "new"),),
-        (("the", "house",),),
+        (
+            (
+                "the",
+                "house",
+            ),
+        ),
     ]
 )
 

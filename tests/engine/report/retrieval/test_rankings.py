@@ -101,8 +101,11 @@ def test_a_page_of_an_evaluation() -> None:
     assert Outline(text).headings == [("h1", "ranking"), ("h2", "Rankers"), ("h2", "Items"), ("h2", "The run")]
     assert "desk: Shy gave no scores for some contexts: a score is not finite." in words(text)
     assert re.findall(r"<figcaption><strong>(.*?)</strong>", text) == [
-        "Right replies in the first place", "First places by alpha", "First places by beta",
-        "Ranks before and after iiw", "Ranks before and after sow",
+        "Right replies in the first place",
+        "First places by alpha",
+        "First places by beta",
+        "Ranks before and after iiw",
+        "Ranks before and after sow",
     ]
     assert "<del>there</del> <mark>broken</mark>" in text
 
@@ -140,7 +143,11 @@ def test_a_run_becomes_a_section(tmp_path: Path) -> None:
     labels = {"mine": False, "constant": True}
     about = {
         RANKERS: {label: {"is_control": control, "kind": "", "against": [], "base": ""} for label, control in labels.items()},
-        RULES: read.rules, SIZE: 3, SEVERAL: False, ERRORS: {}, NUM_CONTEXTS: 2,
+        RULES: read.rules,
+        SIZE: 3,
+        SEVERAL: False,
+        ERRORS: {},
+        NUM_CONTEXTS: 2,
     }
     with RunFolder.open(tmp_path, RankingConfig(), job=EVALUATE_RANKING.name, schema=RANKING) as run:
         run.write_shard("00000", rows)

@@ -76,7 +76,10 @@ def test_a_page_of_attacks() -> None:
     text = page_of(Report(title="attacks", found={"ranker-attacks": [made(errors={"Shy": "a score is not finite"})]}))
     assert "desk: Shy gave no scores for some contexts: a score is not finite." in words(text)
     assert re.findall(r"<figcaption><strong>(.*?)</strong>", text) == [
-        "Success against queries, smn", "Success against queries, bm25", "Transfer of greedy", "Transfer of random",
+        "Success against queries, smn",
+        "Success against queries, bm25",
+        "Transfer of greedy",
+        "Transfer of random",
     ]
     assert "<del>there</del> <mark>broken</mark>" in text
     assert "50 %" in text
@@ -103,7 +106,10 @@ def test_a_run_becomes_a_section_of_its_own(tmp_path: Path) -> None:
     assert [*data.found] == ["ranker-attacks"], "no other chapter takes it"
     (found,) = data.found["ranker-attacks"]
     assert [*found.metrics] == [
-        "success@50.smn.greedy", "success@50.smn.random", "success@50.bm25.greedy", "success@50.bm25.random"
+        "success@50.smn.greedy",
+        "success@50.smn.random",
+        "success@50.bm25.greedy",
+        "success@50.bm25.random",
     ]
     assert "Transfer to other rankers" in found.tables
     assert "Attacks on rankers" in page_of(data)

@@ -80,7 +80,6 @@ class MadeUpVictim:
         logits_BTV: Tensor = self.model(inputs_embeds=read_BLE, use_cache=False).logits[:, -replies_BT.shape[1] :]
         return logits_BTV
 
-
     def next_logits(self, words_Bt: Tensor) -> Tensor:
         num = words_Bt.shape[1]
         ids_BS = torch.tensor(self.ids[: self.places[num]], dtype=torch.int64).repeat(len(words_Bt), 1)
@@ -120,7 +119,6 @@ class Both(CausalScorer):
         torch.testing.assert_close(found, self.plain.losses(targets, words_RN), rtol=0, atol=1e-4)
         self.asked += 1
         return found
-
 
     def next_logits(self, target: Tensor, words_Bt: Tensor) -> Tensor:
         found = super().next_logits(target, words_Bt)
