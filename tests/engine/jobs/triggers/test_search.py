@@ -255,7 +255,7 @@ def test_of_a_long_list_the_seed_chooses(tmp_path: Path, asked: TriggerConfig) -
     assert len(rows(tmp_path / "all")) == 5
 
 
-@pytest.mark.parametrize("method", [*searches])
+@pytest.mark.parametrize("method", [name for name in searches if not searches.get(name).continues])
 def test_every_method_fills_the_same_rows(tmp_path: Path, asked: TriggerConfig, method: str) -> None:
     config = replace(asked, method=method, limit=1)
     if method == "relaxation":
