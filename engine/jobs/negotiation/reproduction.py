@@ -356,13 +356,18 @@ def _description(config: ReproductionConfig, path: Path) -> str:
     total = config.seeds * len(NEEDS)
     unfinished = "" if done == total else f" Not finished: {done} of {total} steps are."
     rounds = f"{config.rounds} round{'s' * (config.rounds > 1)}"
+    other = (
+        ""
+        if config.corpus == PUBLISHED
+        else " Not the published corpus: where figures agree with published ones, nothing is reproduced."
+    )
     trained = "1 training" if config.seeds == 1 else f"{config.seeds} trainings, each from a seed of its own,"
     return (
         f"Corpus {config.corpus}; {trained} from the corpus to the tables, seed {config.seed}. A training: a supervised agent "
         f"({config.fit.max_epochs} epochs at most), an RL agent ({config.goal.dialogues:,} dialogues), adversaries "
         f"({config.attack.dialogues:,} dialogues each), adversarial training in {rounds} of {config.phase:,} "
         f"dialogues a side. {config.dialogues:,} dialogues a row, the same random scenarios for all; brackets are 95 % "
-        f"intervals over trainings and dialogues together.{unfinished}"
+        f"intervals over trainings and dialogues together.{other}{unfinished}"
     )
 
 
