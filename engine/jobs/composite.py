@@ -112,20 +112,7 @@ def run_side_by_side(
             ended[name].set()
 
     with session(config.workers, config.address) as here:
-        threads = [Thread(target=work, args=(name,), daemon=True) for name in left]
-        for thread in threads:
-            thread.start()
-        try:
-            pool.serve(
-                lambda: not all(event.is_set() for event in ended.values()),
-                num_workers=config.workers,
-                num_gpus_per_worker=config.gpus_per_worker,
-                start_timeout_s=here.start_timeout_s,
-            )
-        finally:
-            # They close their runs; the pool has told them why it ended.
-            for thread in threads:
-                thread.join(_CLOSING_S)
+        _serve(pool, work, ended, config.workers, config.gpus_per_worker, here.start_timeout_s)
     for name in left:
         if name in failed:
             raise failed[name]
@@ -209,17 +196,30 @@ def _run_ahead(
         finally:
             ended[name].set()
 
-    threads = [Thread(target=work, args=(name,), daemon=True) for name in left]
+    _serve(pool, work, ended, num_workers, 0.0, start_timeout_s)
+
+
+def _serve(
+    pool: SharedPool,
+    work: Callable[[str], None],
+    ended: Mapping[str, Event],
+    num_workers: int,
+    num_gpus_per_worker: float,
+    start_timeout_s: float,
+) -> None:
+    """Does the work of each stage in a thread of its own, and serves them from the pool until all have ended."""
+    threads = [Thread(target=work, args=(name,), daemon=True) for name in ended]
     for thread in threads:
         thread.start()
     try:
         pool.serve(
             lambda: not all(event.is_set() for event in ended.values()),
             num_workers=num_workers,
-            num_gpus_per_worker=0.0,
+            num_gpus_per_worker=num_gpus_per_worker,
             start_timeout_s=start_timeout_s,
         )
     finally:
+        # They close their runs; the pool has told them why it ended.
         for thread in threads:
             thread.join(_CLOSING_S)
 
