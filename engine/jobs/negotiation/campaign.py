@@ -18,9 +18,10 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
-from engine.jobs.composite import Beside, Stage
+from engine.jobs.composite import Beside, Stage, run_side_by_side
 from engine.jobs.job import Reporter, Result
 from engine.jobs.negotiation import exploitability, reinforce
 from engine.jobs.negotiation.agents import is_weightless
@@ -323,19 +324,16 @@ class Campaign:
 
     def _made(self, number: int) -> dict[str, Estimate]:
         """Trains the sides of a round, the start's apart, and measures the target."""
-        if number:
-            self._train(number)
-        target = self.target(number)
-        metrics: dict[str, Estimate] = {}
-        if number:
-            adversary = self.adversaries(number)[0]
-            metrics[BEFORE] = self._attacked(number, "before", adversary, self.target(number - 1))
-            metrics[AFTER] = self._attacked(number, "after", adversary, target)
-            # The same seed for all rounds but the start, whose seed chooses no round: they differ by the target alone.
-            measured = self._as_measured(number, "", target, self._seed, self._config.num_adversaries)
-        else:
-            measured = self._as_measured(0, "", target, self._last_seed, self._config.num_final_adversaries)
-        return {**metrics, **measured.metrics}
+        if number == 0:
+            return dict(self._as_measured(0, "", self.target(0), self._last_seed, self._config.num_final_adversaries).metrics)
+        self._train(number)
+        played = (("before", number - 1), ("after", number))
+        matches = {self._stage(number, name): self._attacked(number, after) for name, after in played}
+        beside = {path.name: stage for path, stage in matches.items()}
+        # The same seed for all rounds but the start, whose seed chooses no round: they differ by the target alone.
+        measured = self._as_measured(number, "", self.target(number), self._seed, self._config.num_adversaries, beside)
+        before, after = (RunFolder.load(path).metrics()["advantage"] for path in matches)
+        return {BEFORE: before, AFTER: after, **measured.metrics}
 
     def measured_again(self, measured: Round) -> MeasuredTarget:
         """The target after a round, by fresh adversaries and in dialogues that chose no round; the start was measured so."""
@@ -353,11 +351,15 @@ class Campaign:
         target = display_path(self._phase(0, role))
         return self._as_measured(0, f"{CONTROL}-", target, self._last_seed, self._config.num_final_adversaries)
 
-    def _as_measured(self, number: int, prefix: str, target: str, seed: int, count: int) -> MeasuredTarget:
-        """Measures a target in stages whose names begin so."""
+    def _as_measured(
+        self, number: int, prefix: str, target: str, seed: int, count: int, beside: Mapping[str, Stage] = MappingProxyType({})
+    ) -> MeasuredTarget:
+        """Measures a target in stages whose names begin so; its match and those `beside` it are played side by side."""
+        path, settings = self._stage(number, f"{prefix}plain"), self._plain(target, seed)
+        run_side_by_side({**beside, path.name: (SELFPLAY, settings)}, self._path, self._reporter, settings)
+        plain = RunFolder.load(path).metrics()
         phase = partial(self._best_response_phase, target, seed, count)
         attacked = self._steadily(number, f"{prefix}{EXPLOITABILITY}", self._best_response_rule(), phase)
-        plain = SELFPLAY.run(self._plain(target, seed), self._stage(number, f"{prefix}plain"), self._reporter).metrics
         metrics = {
             EXPLOITABILITY: attacked.metrics[EXPLOITABILITY],
             PLAIN_SCORE: plain["score_target"],
@@ -372,9 +374,10 @@ class Campaign:
     def _plain(self, target: str, seed: int) -> MatchConfig:
         return MatchConfig(adversary=self._partner, target=target, **self._match(seed))
 
-    def _attacked(self, number: int, name: str, adversary: str, target: str) -> Estimate:
-        settings = AttackConfig(speaker=adversary, target=target, **self._match(self._seed))
-        return ATTACK_RL.run(settings, self._stage(number, name), self._reporter).metrics["advantage"]
+    def _attacked(self, number: int, after: int) -> Stage:
+        """The match of a round's adversary and the target after a round."""
+        speaker, target = self.adversaries(number)[0], self.target(after)
+        return ATTACK_RL, AttackConfig(speaker=speaker, target=target, **self._match(self._seed))
 
     def _match(self, seed: int) -> dict[str, Any]:
         names = ("dialogues", "workers", "data_root")

@@ -367,7 +367,7 @@ def _description(config: ReproductionConfig, path: Path) -> str:
         f"({config.fit.max_epochs} epochs at most), an RL agent ({config.goal.dialogues:,} dialogues), adversaries "
         f"({config.attack.dialogues:,} dialogues each), adversarial training in {rounds} of {config.phase:,} "
         f"dialogues a side. {config.dialogues:,} dialogues a row, the same random scenarios for all; brackets are 95 % "
-        f"intervals over trainings and dialogues together.{other}{unfinished}"
+        f"intervals over {'dialogues alone' if config.seeds == 1 else 'trainings and dialogues together'}.{other}{unfinished}"
     )
 
 

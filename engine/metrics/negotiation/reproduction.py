@@ -259,7 +259,7 @@ _CLAIMS: dict[str, tuple[str, str]] = {
 _WIDEST = 1.0
 """Points on either side of an advantage from which its interval says too little of a published one that is within it."""
 _NOTE_FIGURES = (
-    "Reproduced: yes, where the published advantage is within the 95 % interval over trainings and dialogues; open, where it "
+    "Reproduced: yes, where the published advantage is within the 95 % interval; open, where it "
     f"is, and the interval is wider than {_WIDEST:g} point on a side, so that it says little; sign only, where it is not "
     "within and the measured one is certainly on the same side of 0; otherwise no. Forced: the target must end where an "
     "attack sentence satisfies the end constraint, as in the paper. Nothing is known of the published scenarios and seeds."

@@ -292,3 +292,16 @@ def test_what_to_do_next(root: Path, continued: tuple[Result, Notes]) -> None:
     published = MINMAX.next_commands(replace(MINMAX.presets["cheng2019"](), judge="runs/negotiator"), Path("runs/minmax"))
     options = "--judge runs/negotiator --published hardened"
     assert published[-1] == f"parley attack table --target runs/minmax {options}"
+
+
+@pytest.mark.slow
+def test_a_rounds_matches_are_played_side_by_side(
+    continued: tuple[Result, Notes], root: Path, trainee: Path, tmp_path: Path
+) -> None:
+    notes = Notes()
+    path = run(campaign(root, trainee, rounds=1, workers=2), tmp_path / "run", notes).run
+    assert "01-before, 01-after, 01-plain side by side" in [title for title, _, _ in notes.stages]
+    said = ("item_key", "turns", "points_adversary", "points_target")
+    for name in ("01-before", "01-after", "01-plain"):
+        side_by_side, alone = ([[row[key] for key in said] for row in rows(one / name)] for one in (path, continued[0].run))
+        assert side_by_side == alone
