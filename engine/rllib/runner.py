@@ -104,7 +104,10 @@ class DialogueEnvRunner(ExactRunner):
         if name not in self._agents:
             named = "" if name == self.config.roster.role else self._met(name).agent
             words = self.module[self.config.roster.role].net.vocabulary
-            self._agents[name] = make_agent(named, words) if named else self.module[name].agent(name)
+            roster = self.config.roster
+            self._agents[name] = (
+                make_agent(named, words, seat=roster.chat, answers=roster.answers) if named else self.module[name].agent(name)
+            )
         return self._agents[name]
 
     def _play(

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import cast
 
 import numpy as np
@@ -200,7 +200,17 @@ class ChatSession:
 
 
 def moves_of(session: object) -> list[ChatMoves] | None:
-    """What a chat model did that speaks in a session, or for one that lets it speak (`inner`); None where there is none."""
-    while session is not None and not isinstance(session, ChatSession):
-        session = getattr(session, "inner", None)
-    return session.moves if isinstance(session, ChatSession) else None
+    """What a chat model did by dialogue in a session, or in those that it lets speak (`inner`); None where there is none."""
+    parts = [part.moves for part in _chat_sessions(session)]
+    return [_sum(moves) for moves in zip(*parts, strict=True)] if parts else None
+
+
+def _chat_sessions(session: object) -> list[ChatSession]:
+    if isinstance(session, ChatSession):
+        return [session]
+    inner = getattr(session, "inner", [])
+    return [found for each in (inner if isinstance(inner, list) else [inner]) for found in _chat_sessions(each)]
+
+
+def _sum(moves: Sequence[ChatMoves]) -> ChatMoves:
+    return ChatMoves(**{each.name: sum(getattr(one, each.name) for one in moves) for each in fields(ChatMoves)})
