@@ -186,6 +186,7 @@ class TriggerTransferWorker:
             rows[key] = ok_row(key, self.transferring.seed(key)) | {
                 "source": trigger.source,
                 "trigger": trigger.key,
+                "control": trigger.control or None,
                 "model": label,
                 "prompt": trigger.prompt,
                 "target": trigger.target,
