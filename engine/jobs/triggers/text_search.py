@@ -221,7 +221,7 @@ class _TextSearch:
     def row(self) -> dict[str, Any]:
         """The row of the target; drawn replies are to the fittest input."""
         best, settings = self.evolution.best, self.worker.config.success
-        evolved, random = self.told[self.evolution], self.told[self.random]
+        evolved, drawn_blind = self.told[self.evolution], self.told[self.random]
         verdicts = [each.verdict for told in self.told.values() for each in told.values()]
         kept = evolved[best.words]
         seeds = [derive_seed(self.seed, "sample", number) for number in range(settings.samples)]
@@ -242,9 +242,9 @@ class _TextSearch:
             "reply": kept.answer.text,
             "ended": kept.answer.ended,
             "empty_verified": self.told[None][()].verdict.success,
-            "random_verified": any(each.verdict.success for each in random.values()),
+            "random_verified": any(each.verdict.success for each in drawn_blind.values()),
             "random_fitness": self.random.best.fitness,
-            "random_queries": len(random),
+            "random_queries": len(drawn_blind),
             **judged,
         }
 
