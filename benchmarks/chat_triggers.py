@@ -16,7 +16,7 @@ own chat template, the reply has five tokens.
     alike             share of steps in which a screened search chose as the exact one did
     identical         every step chose the candidate of least loss of the reference, or one as good to rounding ("ties"); every
                       loss, of all candidates, is within 1e-4 of the reference's
-    logits_mb         most logits at once, megabytes
+    logits_mb         most logits at once, megabytes: a piece of candidates, the words of a reply behind its first
 """
 
 from __future__ import annotations
@@ -311,7 +311,7 @@ def measure(options: Options) -> dict[str, Any]:
         "ties": sum(tally.ties for tally in found.values()),
         "most_different_nats": max(tally.difference for tally in found.values()),
         "loss": {name: tally.loss for name, tally in found.items()},
-        "logits_mb": most * num_words * 4 / 1e6,
+        "logits_mb": most * (REPLY - 1) * num_words * 4 / 1e6,
         "reference_logits_mb": options.candidates * whole * num_words * 4 / 1e6,
     }
 
