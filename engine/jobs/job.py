@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Generic, Protocol, TypeVar
@@ -31,7 +31,7 @@ from engine.store.summary import reading_summary
 from envs.core.config import difference, to_dict
 from envs.core.errors import RunError
 from envs.storage.places import display_path
-from policies.chat.answers import ANSWERS_FOLDER, usage_of
+from policies.chat.answers import usage_of
 from policies.chat.settings import DEFAULT
 
 USAGE = "chat_usage"
@@ -214,7 +214,7 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
             path, config, job=self.name, schema=self.schema, resume_safe=self.resume_safe, weights=weights
         ) as run:
             self.conclude(run, config, self.measure(run, self.work(run, prepared, reporter)))
-            if usage := usage_of(run.path / ANSWERS_FOLDER):
+            if usage := usage_of(run.path):
                 reporter.say(usage.told(getattr(config, "chat", DEFAULT)))
         return self.result(config, path)
 
@@ -230,10 +230,10 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
             RunError: the disk refuses.
         """
         description, extra = summary.description, dict(summary.extra)
-        if usage := usage_of(run.path / ANSWERS_FOLDER):
+        if usage := usage_of(run.path):
             asking = getattr(config, "chat", DEFAULT)
             description = f"{description} {usage.told(asking)}"
-            extra[USAGE] = {**asdict(usage), "cost": usage.cost(asking)}
+            extra[USAGE] = usage.as_json(asking)
         about = {"title": summary.title, "description": description, "command": self.command(config, run.path)}
         run.write_summary(summary.metrics, {**about, **extra})
         if TABLE_FILE in self.files:

@@ -230,6 +230,8 @@ class DefendedSession:
     """A defended agent's part in a batch of dialogues.
 
     Attributes:
+        inner: the parts that the agent itself took in them: the one that speaks now, those that spoke before it insisted, and
+            those that were asked what it would choose.
         stopped: by dialogue, the turns that its filter stopped; empty without a filter.
         refused: by dialogue, its own turns in which it would have ended the talk and refused to.
     """
@@ -238,7 +240,8 @@ class DefendedSession:
         self._agent = agent
         self._heard = None if agent.ears is None else HeardView(view, agent.ears)
         self._view = view if self._heard is None else self._heard
-        self._session: Session = agent.agent.join(self._view)
+        self.inner: list[Session] = []
+        self._session: Session = self._joined(self._view)
         self.stopped: list[list[int]] = [[] for _ in range(len(view))] if self._heard is None else self._heard.stopped
         self.refused: list[list[int]] = [[] for _ in range(len(view))]
 
@@ -252,7 +255,7 @@ class DefendedSession:
         if not insisting:
             return said
         # A session takes for granted that what it said was said: from now on one that joins afresh.
-        self._session = self._agent.agent.join(self._view)
+        self._session = self._joined(self._view)
         words = []
         for i, row in enumerate(rows.tolist()):
             demand = insisting.get(row)
@@ -268,6 +271,10 @@ class DefendedSession:
         self._listen(rows)
         return self._session.choose(rows)
 
+    def _joined(self, view: SideView) -> Session:
+        self.inner.append(self._agent.agent.join(view))
+        return self.inner[-1]
+
     def _listen(self, rows: np.ndarray) -> None:
         if self._heard is not None:
             self._heard.listen(rows)
@@ -279,7 +286,7 @@ class DefendedSession:
         if not demands:
             return {}
         rows = np.array(list(demands))
-        chosen = self._agent.agent.join(EndedView(view, rows)).choose(rows)
+        chosen = self._joined(EndedView(view, rows)).choose(rows)
         shares = view.domain.shares(view.contexts[rows, 0::2])[0]
         values = view.contexts[rows, 1::2]
         worth = (shares * values[:, None]).sum(2)

@@ -10,7 +10,8 @@ Shapes: N dialogues of an update.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -20,6 +21,7 @@ from envs.core.config import check
 from envs.core.errors import ConfigError
 from envs.core.ranges import Configuration, PositiveInt, Share
 from envs.core.seeds import stream
+from policies.chat.seat import ChatSeat
 
 Reward = Literal["points", "advantage"]
 """The learner's own points, or those less the other side's."""
@@ -82,6 +84,10 @@ class TrainingRoster:
     """Those it meets, the newest adversary last among them; at most one is ordinary."""
     drawing: OpponentConfig = OpponentConfig()
     """How they are drawn."""
+    chat: ChatSeat = field(default_factory=ChatSeat)
+    """How those take part that are chat models."""
+    answers: Path | None = None
+    """Folder in which their answers are kept; None keeps none."""
 
     def __post_init__(self) -> None:
         num, weights = sum(not one.ordinary for one in self.opponents), self.drawing.weights

@@ -25,11 +25,10 @@ from engine.rllib.episodes import EpisodeTeller
 from engine.rllib.exact import ExactRunner
 from engine.rllib.rows import merged, played_rows
 from engine.runtime.identity import require
-from envs.core.play import Session, Utterances
+from envs.core.play import Session, Utterances, play_apart
 from envs.core.seeds import derive_seed
 from envs.negotiation.agents import make_agent
 from envs.negotiation.game import Agent, NegotiationGame, Rules, SideView, play
-from envs.negotiation.own_agent import play_apart
 from envs.negotiation.scenario import Scenario
 from envs.negotiation.vocabulary import Vocabulary
 
@@ -104,7 +103,10 @@ class DialogueEnvRunner(ExactRunner):
         if name not in self._agents:
             named = "" if name == self.config.roster.role else self._met(name).agent
             words = self.module[self.config.roster.role].net.vocabulary
-            self._agents[name] = make_agent(named, words) if named else self.module[name].agent(name)
+            roster = self.config.roster
+            self._agents[name] = (
+                make_agent(named, words, seat=roster.chat, answers=roster.answers) if named else self.module[name].agent(name)
+            )
         return self._agents[name]
 
     def _play(

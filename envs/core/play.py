@@ -8,13 +8,54 @@ Shapes: n = number of rows passed, L = width of an utterance array.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 import numpy as np
 
+from envs.core.errors import ConfigError, ModelError
+
 _BEHIND = 0
+ItemT = TypeVar("ItemT")
+ResultT = TypeVar("ResultT")
+
+
+class AgentError(ConfigError):
+    """An agent failed in a dialogue: a user's own, or a chat model."""
+
+
+@contextmanager
+def agent_errors() -> Iterator[None]:
+    """A block whose errors are those of an agent."""
+    try:
+        yield
+    except AgentError:
+        raise
+    except (ConfigError, ModelError) as error:
+        raise AgentError(error.what, where=error.where, got=error.got, fix=error.fix) from error
+
+
+def play_apart(
+    play: Callable[[Sequence[ItemT]], ResultT], items: Sequence[ItemT]
+) -> tuple[list[ResultT], list[tuple[ItemT, AgentError]]]:
+    """Plays dialogues side by side; where an agent fails, each by itself, so that no more are lost than it fails in.
+
+    Args:
+        play: what is made of some dialogues.
+        items: all of them.
+
+    Returns:
+        What was made of them, and the dialogues that were lost, with the reason.
+    """
+    try:
+        return [play(items)], []
+    except AgentError as error:
+        if len(items) == 1:
+            return [], [(items[0], error)]
+    played, lost = zip(*(play_apart(play, [item]) for item in items), strict=True)
+    return [one for part in played for one in part], [one for part in lost for one in part]
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,15 @@ call may take `time_limit_s` seconds, an attribute of the agent; an agent that r
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from envs.core.errors import ConfigError
 from envs.core.own_code import OutOfTimeError, own_code, time_limit
-from envs.core.play import Session, Utterances
+from envs.core.play import AgentError, Session, Utterances, agent_errors
 from envs.negotiation.game import SideView
 from envs.negotiation.vocabulary import Vocabulary
 
@@ -25,33 +25,6 @@ TIME_LIMIT_S = 60.0
 """Seconds that one call of an agent may take which says nothing else."""
 MAX_HANGS = 3
 """Calls in a row that may take too long, after which an agent is not asked again."""
-ItemT = TypeVar("ItemT")
-ResultT = TypeVar("ResultT")
-
-
-class AgentError(ConfigError):
-    """An agent of a user's own failed in a dialogue."""
-
-
-def play_apart(
-    play: Callable[[Sequence[ItemT]], ResultT], items: Sequence[ItemT]
-) -> tuple[list[ResultT], list[tuple[ItemT, AgentError]]]:
-    """Plays dialogues side by side; where an agent fails, each by itself, so that no more are lost than it fails in.
-
-    Args:
-        play: what is made of some dialogues.
-        items: all of them.
-
-    Returns:
-        What was made of them, and the dialogues that were lost, with the reason.
-    """
-    try:
-        return [play(items)], []
-    except AgentError as error:
-        if len(items) == 1:
-            return [], [(items[0], error)]
-    played, lost = zip(*(play_apart(play, [item]) for item in items), strict=True)
-    return [one for part in played for one in part], [one for part in lost for one in part]
 
 
 class OwnAgent:
@@ -96,7 +69,7 @@ class OwnAgent:
             what = f"the agent is not asked any more: {MAX_HANGS} times in a row a call took more than {self._limit_s:g} s"
             raise AgentError(what, where=self.name)
         try:
-            with own_code(self.name), time_limit(self._limit_s):
+            with agent_errors(), own_code(self.name), time_limit(self._limit_s):
                 yield
             # That it sits down says nothing of whether it answers.
             self._num_hangs *= what == "join"
@@ -104,8 +77,6 @@ class OwnAgent:
             self._num_hangs += 1
             fix = "mend it, or give the agent an attribute time_limit_s"
             raise AgentError(f"{what} took more than {self._limit_s:g} s", where=self.name, fix=fix) from None
-        except ConfigError as error:
-            raise AgentError(error.what, where=error.where, got=error.got, fix=error.fix) from error
 
 
 class _OwnSession:

@@ -17,6 +17,11 @@ def is_chat_address(name: str) -> bool:
     return name.startswith(CHAT)
 
 
+def is_local(name: str) -> bool:
+    """Whether a name stands for a model whose weights are here."""
+    return name.startswith((HUGGING_FACE, GGUF))
+
+
 def weights_of(name: str) -> str:
     """What a name stands for on a disk or in storage: what is behind `hf:` or `gguf:`, nothing of a server, else the name."""
     return "" if name.startswith(OPENAI) else name.removeprefix(HUGGING_FACE).removeprefix(GGUF)

@@ -1,7 +1,8 @@
 """Answers that a chat model gave, kept in a folder of a run: a resumed run asks nothing twice.
 
 One file, to which every process appends one line an answer under a lock; nothing in it is changed. A line that a kill cut is
-passed over. Who asks is known by what was asked: model, messages, decoding, and the seed where one is drawn with.
+passed over. Who asks is known by what was asked: model, messages, decoding, and the seed where one is drawn with. Beside an
+answer stands who gave it, so that each model's tokens are counted, and cost what it costs.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from envs.core.errors import RunError
 from policies.chat.model import Access, Answer, Chat, ChatDecoding, ChatModel, ReplyScore
-from policies.chat.usage import ChatUsage
+from policies.chat.usage import ChatUsage, RunUsage
 
 ANSWERS_FOLDER = "answers"
 """The folder of a run in which its answers lie."""
@@ -49,6 +50,7 @@ class ChatAnswers:
 
     def __init__(self, folder: Path) -> None:
         self._path, self._read_to, self._known = folder / ANSWERS, 0, dict[str, Answer]()
+        self._models: dict[str, str] = {}
         self._lock = threading.Lock()
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -65,9 +67,10 @@ class ChatAnswers:
                 raise self._broken(error) from error
             return [self._known.get(key) for key in keys]
 
-    def keep(self, key: str, answer: Answer) -> None:
-        """Writes an answer down, on one line at once."""
-        line = json.dumps({"key": key, "answer": dataclasses.asdict(replace(answer, known=True))}).encode() + b"\n"
+    def keep(self, key: str, answer: Answer, model: str) -> None:
+        """Writes an answer of a model down, on one line at once."""
+        document = {"key": key, "model": model, "answer": dataclasses.asdict(replace(answer, known=True))}
+        line = json.dumps(document).encode() + b"\n"
         with self._lock:
             try:
                 descriptor = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -81,13 +84,14 @@ class ChatAnswers:
                     os.close(descriptor)
             except OSError as error:
                 raise self._broken(error) from error
-            self._known[key] = replace(answer, known=True)
+            self._known[key], self._models[key] = replace(answer, known=True), model
 
-    def usage(self) -> ChatUsage:
-        """What they took when they were given."""
+    def usage(self) -> dict[str, ChatUsage]:
+        """What they took when they were given, by the address of who gave them."""
         self.find(())
-        found = ChatUsage()
-        found.count(replace(answer, known=False) for answer in self._known.values())
+        found: dict[str, ChatUsage] = {}
+        for key, answer in self._known.items():
+            found.setdefault(self._models[key], ChatUsage()).count([replace(answer, known=False)])
         return found
 
     def _read_on(self) -> None:
@@ -100,6 +104,7 @@ class ChatAnswers:
             try:
                 found = json.loads(line)
                 self._known[found["key"]] = Answer(**found["answer"])
+                self._models[found["key"]] = str(found.get("model", ""))
             except (ValueError, KeyError, TypeError):
                 continue
 
@@ -134,7 +139,7 @@ class RememberedChatModel:
         if places:
             for number, answer in self._arriving([chats[place] for place in places], asked):
                 fresh[keys[places[number]]] = answer
-                self._answers.keep(keys[places[number]], answer)
+                self._answers.keep(keys[places[number]], answer, self.name)
         answers: list[Answer] = []
         for place, key in enumerate(keys):
             found = known[key] or fresh[key]
@@ -154,16 +159,17 @@ class RememberedChatModel:
         return iter(enumerate(self.inner.answer(chats, **asked)))
 
 
-def usage_of(folder: Path) -> ChatUsage | None:
-    """What the answers of a folder took when they were given; None where there are none.
+def usage_of(path: Path) -> RunUsage | None:
+    """What the answers of a run, and of the runs below it, took when they were given; None where there are none.
 
     Raises:
-        RunError: it cannot be read.
+        RunError: they cannot be read.
     """
-    if not folder.is_dir():
-        return None
-    usage = ChatAnswers(folder).usage()
-    return usage if usage.asked else None
+    models: dict[str, ChatUsage] = {}
+    for file in sorted(path.rglob(f"{ANSWERS_FOLDER}/{ANSWERS}")):
+        for model, usage in ChatAnswers(file.parent).usage().items():
+            models.setdefault(model, ChatUsage()).add(usage)
+    return RunUsage(models) if models else None
 
 
 def kept_answers(model: ChatModel, folder: Path | None) -> ChatModel:

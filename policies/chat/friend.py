@@ -19,7 +19,7 @@ from envs.friends.game import Act, FriendsView
 from envs.friends.schema import chat_words
 from policies.chat.addresses import short_address
 from policies.chat.bargaining import SILENCE, alternating
-from policies.chat.model import SEEDS, Chat, ChatDecoding, ChatModel, Message, SeatedChatModel
+from policies.chat.model import SEEDS, Chat, ChatModel, Message, SeatedChatModel
 
 SELECT = "SELECT"
 BEGINNING = "You begin."
@@ -31,24 +31,25 @@ class ChatFriend(SeatedChatModel):
     """A chat model as a `FriendsAgent`, which is named by its address."""
 
     def __init__(self, name: str, load: Callable[[], ChatModel], temperature: float, max_tokens: int) -> None:
-        super().__init__(short_address(name), load, temperature, max_tokens)
+        super().__init__(name, load, temperature, max_tokens)
+        self.name = short_address(name)
 
     def join(self, view: FriendsView) -> ChatFriendSession:
         """Takes a side."""
-        return ChatFriendSession(self.model, self.decoding, view)
+        return ChatFriendSession(self, self.model, view)
 
 
 class ChatFriendSession:
     """A chat model's part in the rows of a game.
 
     Args:
+        agent: whose part it is.
         model: who answers.
-        decoding: how.
         view: what its side sees.
     """
 
-    def __init__(self, model: ChatModel, decoding: ChatDecoding, view: FriendsView) -> None:
-        self._model, self._decoding, self._view = model, decoding, view
+    def __init__(self, agent: ChatFriend, model: ChatModel, view: FriendsView) -> None:
+        self._agent, self._model, self._view = agent, model, view
         self._said: dict[int, list[Message]] = {}
         self._slips: dict[int, Slips] = {}
 
@@ -67,8 +68,7 @@ class ChatFriendSession:
         """What the model says or selects in each of the rows, in one call.
 
         Raises:
-            ModelError: the model failed.
-            ConfigError: messages do not fit.
+            AgentError: the model failed, or messages do not fit.
         """
         chats = [self._chat(row) for row in rows]
         seeds = [int(self._view.generator(row).integers(SEEDS)) for row in rows]
@@ -89,7 +89,9 @@ class ChatFriendSession:
         return self._slips[row]
 
     def _answers(self, chats: Sequence[Chat], seeds: Sequence[int]) -> list[str]:
-        return [answer.text.strip() for answer in self._model.answer(chats, decoding=self._decoding, seeds=seeds)]
+        with self._agent.asked():
+            answers = self._model.answer(chats, decoding=self._agent.decoding, seeds=seeds)
+        return [answer.text.strip() for answer in answers]
 
     def _chat(self, row: int) -> Chat:
         said = self._said[row]

@@ -11,19 +11,15 @@ played side by side.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import cast
 
 import numpy as np
 
-from envs.core.errors import ConfigError, ModelError
-from envs.core.own_code import own_code
-from envs.core.play import Utterances
+from envs.core.play import AgentError, Utterances
 from envs.negotiation.game import SideView
-from envs.negotiation.own_agent import AgentError
 from envs.negotiation.vocabulary import SELECTION, SELECTION_ID, Vocabulary
 from policies.chat import bargaining
 from policies.chat.model import SEEDS, Access, Answer, Chat, ChatModel, ScoringChatModel, SeatedChatModel
@@ -78,7 +74,7 @@ class ChatNegotiator(SeatedChatModel):
         max_tokens: int = MAX_TOKENS,
     ) -> None:
         super().__init__(name, load, temperature, max_tokens)
-        self.vocabulary, self.tactic = vocabulary, tactic
+        self.name, self.vocabulary, self.tactic = name, vocabulary, tactic
 
     def told(self, tactic: str) -> ChatNegotiator:
         """The same, told a tactic; the model is loaded once for both."""
@@ -90,15 +86,6 @@ class ChatNegotiator(SeatedChatModel):
     def join(self, view: SideView) -> ChatSession:
         """Takes a seat on one side of a batch of dialogues."""
         return ChatSession(self, self.model, view)
-
-    @contextmanager
-    def asked(self) -> Iterator[None]:
-        """A block that asks the model; where that fails, the dialogue is lost and no other."""
-        try:
-            with own_code(self.name) if ".py:" in self.name else nullcontext():
-                yield
-        except (ConfigError, ModelError) as error:
-            raise AgentError(error.what, where=error.where, got=error.got, fix=error.fix) from error
 
 
 class ChatSession:
@@ -200,7 +187,17 @@ class ChatSession:
 
 
 def moves_of(session: object) -> list[ChatMoves] | None:
-    """What a chat model did that speaks in a session, or for one that lets it speak (`inner`); None where there is none."""
-    while session is not None and not isinstance(session, ChatSession):
-        session = getattr(session, "inner", None)
-    return session.moves if isinstance(session, ChatSession) else None
+    """What a chat model did by dialogue in a session, or in those that it lets speak (`inner`); None where there is none."""
+    parts = [part.moves for part in _chat_sessions(session)]
+    return [_sum(moves) for moves in zip(*parts, strict=True)] if parts else None
+
+
+def _chat_sessions(session: object) -> list[ChatSession]:
+    if isinstance(session, ChatSession):
+        return [session]
+    inner = getattr(session, "inner", [])
+    return [found for each in (inner if isinstance(inner, list) else [inner]) for found in _chat_sessions(each)]
+
+
+def _sum(moves: Sequence[ChatMoves]) -> ChatMoves:
+    return ChatMoves(**{each.name: sum(getattr(one, each.name) for one in moves) for each in fields(ChatMoves)})

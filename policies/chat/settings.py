@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from envs.core.config import shared
+from envs.core.config import check, shared
 from envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from policies.chat.addresses import is_local
 
 Precision = Literal["float32", "bfloat16", "float16", "auto"]
 
@@ -36,6 +37,35 @@ class ChatAsking(Configuration):
     """What 1,000 tokens that a server reads cost, in any currency."""
     price_per_1k_out: NonNegativeFloat = 0.0
     """What 1,000 tokens that it writes cost."""
+    prices: str = ""
+    """The same by model where several are served: MODEL=IN/OUT between commas, each as it stands behind # in its address."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        try:
+            fits = all(price >= 0 for pair in self.prices_by_model.values() for price in pair)
+        except ValueError:
+            fits = False
+        check(self, "prices", fits, "such as small=0.1/0.4,large=2/8, none below 0")
+
+    @property
+    def prices_by_model(self) -> dict[str, tuple[float, float]]:
+        """What 1,000 tokens cost that each named model reads, and writes."""
+        found = {}
+        for part in filter(None, map(str.strip, self.prices.split(","))):
+            model, mark, prices = part.rpartition("=")
+            price_in, slash, price_out = prices.partition("/")
+            if not (mark and slash and model.strip()):
+                raise ValueError(part)
+            found[model.strip()] = float(price_in), float(price_out)
+        return found
+
+    def prices_of(self, address: str) -> tuple[float, float]:
+        """What 1,000 tokens cost that a model reads, and writes: nothing of weights that are here."""
+        if is_local(address):
+            return 0.0, 0.0
+        general = self.price_per_1k_in, self.price_per_1k_out
+        return self.prices_by_model.get(address.rpartition("#")[2], general)
 
     def on(self, device: str) -> ChatModelSettings:
         """The same with a torch device."""

@@ -1,17 +1,19 @@
-"""What asking a chat model took: answers, attempts, tokens, and what they cost."""
+"""What asking chat models took: answers, attempts, tokens, and what they cost."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
 
+from policies.chat.addresses import short_address
 from policies.chat.model import Answer
 from policies.chat.settings import ChatAsking
 
 
 @dataclass
 class ChatUsage:
-    """Counters of one process."""
+    """Counters of one model."""
 
     asked: int = 0
     """Answers that the model gave."""
@@ -37,13 +39,59 @@ class ChatUsage:
             self.tokens_in += answer.num_prompt_tokens or 0
             self.tokens_out += answer.num_tokens or 0
 
-    def told(self, settings: ChatAsking) -> str:
-        """In a sentence, with the cost where the settings name prices."""
-        tokens = f"{self.tokens_in:,} tokens read, {self.tokens_out:,} written"
-        uncounted = f", tokens of {self.uncounted:,} answers unknown" if self.uncounted else ""
-        cost = f", cost {self.cost(settings):,.4g}" if self.cost(settings) else ""
-        return f"Chat models gave {self.asked:,} answers: {tokens}{uncounted}{cost}."
+    def add(self, other: ChatUsage) -> None:
+        """Adds what others took."""
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+
+    def cost(self, settings: ChatAsking, address: str = "") -> float:
+        """What the counted tokens cost at the prices of the settings; of a model whose weights are here nothing."""
+        price_in, price_out = settings.prices_of(address)
+        return (self.tokens_in * price_in + self.tokens_out * price_out) / 1000
+
+
+@dataclass(frozen=True)
+class RunUsage:
+    """What the answers of a run took when they were given.
+
+    Args:
+        models: by the address of who gave them; empty for answers of which that is not known.
+    """
+
+    models: Mapping[str, ChatUsage]
+
+    @property
+    def total(self) -> ChatUsage:
+        """All together."""
+        found = ChatUsage()
+        for usage in self.models.values():
+            found.add(usage)
+        return found
 
     def cost(self, settings: ChatAsking) -> float:
-        """What the counted tokens cost at the prices of the settings."""
-        return (self.tokens_in * settings.price_per_1k_in + self.tokens_out * settings.price_per_1k_out) / 1000
+        """What the counted tokens of each model cost at its prices."""
+        return sum(usage.cost(settings, address) for address, usage in self.models.items())
+
+    def told(self, settings: ChatAsking) -> str:
+        """In a sentence, with the cost where the settings name prices; and by model where there are several."""
+        parts = [f"Chat models gave {_counted(self.total, self.cost(settings))}."]
+        if len(self.models) > 1:
+            short = {address: short_address(address) for address in self.models}
+            names = short if len(set(short.values())) == len(short) else {address: address for address in short}
+            each = (f"{names[where]} {_counted(usage, usage.cost(settings, where))}" for where, usage in self.models.items())
+            parts.append(f"By model: {'; '.join(each)}.")
+        known = {address.rpartition("#")[2] for address in self.models}
+        if strange := [name for name in settings.prices_by_model if name not in known]:
+            parts.append(f"Prices of models that gave none: {', '.join(strange)}.")
+        return " ".join(parts)
+
+    def as_json(self, settings: ChatAsking) -> dict[str, Any]:
+        """The sums with the cost, and the same of each model."""
+        models = {address: {**asdict(each), "cost": each.cost(settings, address)} for address, each in self.models.items()}
+        return {**asdict(self.total), "cost": self.cost(settings), "models": models}
+
+
+def _counted(usage: ChatUsage, cost: float) -> str:
+    tokens = f"{usage.tokens_in:,} tokens read, {usage.tokens_out:,} written"
+    uncounted = f", tokens of {usage.uncounted:,} answers unknown" if usage.uncounted else ""
+    return f"{usage.asked:,} answers: {tokens}{uncounted}{f', cost {cost:,.4g}' if cost else ''}"

@@ -11,6 +11,7 @@ from engine.jobs.checkpoints import require_checkpoint
 from engine.jobs.weights import checkpoint_folder
 from envs.core.errors import ConfigError
 from envs.core.own_code import made_by, own_code
+from envs.core.play import agent_errors
 from envs.core.registry import Registry
 from envs.friends.compiled import FriendsCorpus
 from envs.friends.events import ChatEvent
@@ -142,13 +143,13 @@ class _OwnFriendsSession:
         self._session, self._spec = session, spec
 
     def enter(self, rows: list[int]) -> None:
-        with own_code(self._spec):
+        with agent_errors(), own_code(self._spec):
             self._session.enter(rows)
 
     def hear(self, rows: list[int], events: list[ChatEvent]) -> None:
-        with own_code(self._spec):
+        with agent_errors(), own_code(self._spec):
             self._session.hear(rows, events)
 
     def act(self, rows: list[int]) -> Sequence[Act]:
-        with own_code(self._spec):
+        with agent_errors(), own_code(self._spec):
             return self._session.act(rows)

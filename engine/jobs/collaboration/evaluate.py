@@ -25,7 +25,6 @@ from engine.metrics.collaboration.table import allowed_table, lies_table, slips_
 from engine.metrics.rows import finished
 from engine.metrics.tables import TextTable
 from engine.perturb.settings import PerturbSettings
-from engine.runtime.sharding import Shard
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from envs.data.root import data_root
@@ -70,9 +69,7 @@ class EvaluateCollaboration(Job[CollaborationConfig, PlayedChats, PlayedChats]):
         found = located(config)
         worker = ChatWorker(found)
         check_schema(worker.corpus.schema, found.tables)
-        first = replace(found, scenarios=1)
-        tried = asked_chats(first)
-        worker.run(Shard("tried", tuple(tried), tuple(tried.values())))
+        worker.check()
         return PlayedChats(found)
 
     def work(self, run: RunFolder, prepared: PlayedChats, reporter: Reporter) -> PlayedChats:

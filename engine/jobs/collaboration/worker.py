@@ -1,9 +1,14 @@
-"""A worker plays shards of chats in lock-step: chats of one condition side by side, the next ones joining as some end."""
+"""A worker plays shards of chats in lock-step: chats of one condition side by side, the next ones joining as some end.
+
+A chat in which a bot fails is a row with the reason, which a resumed run plays again; the others are kept.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,12 +20,15 @@ from engine.jobs.collaboration.rows import chat_row
 from engine.jobs.sharded import Sharded, spread
 from engine.runtime.record import Counts, Rows
 from engine.runtime.sharding import Shard
-from engine.store.schemas import OK
+from engine.store.schemas import OK, error_row
+from envs.core.play import play_apart
 from envs.core.seeds import derive_seed, stream
 from envs.friends.compiled import FriendsCorpus, load_friends
 from envs.friends.game import FriendsRules
 from envs.friends.play import Channel, FriendsAgent, play_friends
 from envs.friends.scenario import FriendsScenario, random_friends
+
+logger = logging.getLogger(__name__)
 
 _SIDE_BY_SIDE, _CHATS_SIDE_BY_SIDE = (64, 256), (8, 32)
 """Chats of a shard at least and at most; the same where a chat model takes part, whose chats take long."""
@@ -116,15 +124,33 @@ class ChatWorker:
     def run(self, shard: Shard[AskedChat]) -> list[dict[str, Any]]:
         """One row per chat, by `engine.jobs.collaboration.rows.CHATS`."""
         items = list(zip(shard.keys, shard.items, strict=True))
-        groups = groupby(items, key=lambda item: item[1].condition)
-        return [row for condition, group in groups for row in self._played(condition, list(group))]
+        parts, lost = zip(*(play_apart(self.play, group) for group in _by_condition(items)), strict=True)
+        rows = {row["item_key"]: row for played in parts for part in played for row in part}
+        failed = [each for part in lost for each in part]
+        for (key, asked), error in failed:
+            rows[key] = error_row(key, chat_seed(self.config, asked.number), str(error))
+        if failed:
+            logger.warning("%d of %d chats are lost: %s", len(failed), len(items), failed[0][1].what)
+        return [rows[key] for key in shard.keys]
+
+    def check(self) -> None:
+        """Plays one chat under each condition.
+
+        Raises:
+            AgentError: a bot fails in it.
+            ScenarioError: a bot breaks a rule of the game.
+        """
+        for group in _by_condition(list(asked_chats(replace(self.config, scenarios=1)).items())):
+            self.play(group)
 
     def scenario(self, number: int) -> FriendsScenario:
         """One of the run's scenarios."""
         key = scenario_key(number)
         return random_friends(self.corpus.schema, stream(self.config.seed, "scenario", key), self.config.tables, key)
 
-    def _played(self, condition: Condition, items: list[tuple[str, AskedChat]]) -> list[dict[str, Any]]:
+    def play(self, items: Sequence[tuple[str, AskedChat]]) -> list[dict[str, Any]]:
+        """The rows of chats of one condition, by key."""
+        condition = items[0][1].condition
         config, channel = self.config, self.channels[condition.hearing]
         first, second = (self.agents[spec] for spec in config.pairs[condition.pair])
         seeds = [chat_seed(config, asked.number) for _, asked in items]
@@ -140,6 +166,10 @@ class ChatWorker:
             chat_row(key, seed, condition, (first.name, second.name), chat, self.knowledge)
             for (key, _), seed, chat in zip(items, seeds, chats, strict=True)
         ]
+
+
+def _by_condition(items: Sequence[tuple[str, AskedChat]]) -> list[list[tuple[str, AskedChat]]]:
+    return [list(group) for _, group in groupby(items, key=lambda item: item[1].condition)]
 
 
 def chat_seed(config: CollaborationConfig, number: int) -> int:

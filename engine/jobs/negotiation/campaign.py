@@ -377,7 +377,7 @@ class Campaign:
         return ATTACK_RL.run(settings, self._stage(number, name), self._reporter).metrics["advantage"]
 
     def _match(self, seed: int) -> dict[str, Any]:
-        names = ("dialogues", "workers", "data_root")
+        names = ("dialogues", "workers", "data_root", "chat")
         address = self._config.address if self._config.workers else ""
         return {name: getattr(self._config, name) for name in names} | {"address": address, "judge": self._judge, "seed": seed}
 

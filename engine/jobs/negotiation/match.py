@@ -40,12 +40,11 @@ from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK, error_row
 from envs.core.errors import ConfigError
-from envs.core.play import Session, play_sessions
+from envs.core.play import Session, play_apart, play_sessions
 from envs.core.ranges import NonNegativeFloat, NumItems, PositiveInt
 from envs.core.seeds import derive_seed
 from envs.negotiation.agents import BUILT_IN, HUMAN, is_chat_model
 from envs.negotiation.game import Agent, NegotiationGame, Rules, require_game
-from envs.negotiation.own_agent import play_apart
 from envs.negotiation.scenario import Scenario
 from envs.negotiation.vocabulary import Vocabulary
 from policies.chat.addresses import is_chat_address

@@ -67,6 +67,7 @@ def mixed(
         workers=config.workers,
         address=config.address if config.workers else "",
         data_root=config.data_root,
+        chat=config.chat,
     )
     result = EVALUATE_POPULATION.run(settings, path, reporter)
     found = RunFolder.load(result.run).summary() or {}

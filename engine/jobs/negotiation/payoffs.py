@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
@@ -35,6 +36,7 @@ from envs.negotiation.game import Agent, require_game
 from envs.negotiation.scenario import Scenario
 from envs.negotiation.vocabulary import Vocabulary
 from envs.storage.places import display_path
+from policies.chat.seat import ChatSeat
 
 _PAIR = (pa.field("target", pa.string()), pa.field("adversary", pa.string()), pa.field("number", pa.int64()))
 PAYOFFS = pa.schema([*DIALOGUES, *_PAIR])
@@ -71,6 +73,8 @@ class PopulationConfig(ShardedConfig):
     """Of the models' word distributions; 0 takes the likeliest word."""
     complementary: bool = True
     """The target alone chooses and the adversary is given the complement (the attacks' rule)."""
+    chat: ChatSeat = field(default_factory=ChatSeat)
+    """How chat models take part."""
     reinforce: ReinforceConfig = field(default_factory=lambda: reinforce.cheng2019().reinforce)
     """The learning rule of fresh adversaries."""
 
@@ -92,6 +96,7 @@ class Population(Sharded[PairedDialogue]):
         config: how they play.
         targets: oldest first.
         adversaries: oldest first.
+        answers: folder of the run in which chat models' answers are kept; None keeps none.
     """
 
     unit = "dialogues"
@@ -100,6 +105,7 @@ class Population(Sharded[PairedDialogue]):
     config: PopulationConfig
     targets: tuple[str, ...]
     adversaries: tuple[str, ...]
+    answers: Path | None = None
 
     def seed(self, key: str) -> int:
         return dialogue_seed(self.config.seed, key.rpartition("-")[2])
@@ -179,8 +185,9 @@ class PopulationWorker:
 
     def _agent(self, name: str) -> Agent:
         if name not in self._agents:
-            config = self._population.config
-            self._agents[name] = make_agent(name, self._vocabulary, config.temperature, config.device)
+            config, kept = self._population.config, self._population.answers
+            how = {"seat": config.chat, "answers": kept}
+            self._agents[name] = make_agent(name, self._vocabulary, config.temperature, config.device, **how)
         return self._agents[name]
 
 

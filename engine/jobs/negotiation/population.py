@@ -32,6 +32,7 @@ from envs.core.errors import ConfigError, RunError
 from envs.core.seeds import derive_seed
 from envs.negotiation.agents import HUMAN, make_agent
 from envs.storage.places import display_path
+from policies.chat.answers import ANSWERS_FOLDER
 
 PAYOFF, RATINGS, AGENTS, SHARES = "payoffs", "ratings", "agents", "shares"
 """Entries of the summary: estimates of the matrix, targets first; by role Elo ratings, names, and mixtures by meta-strategy."""
@@ -107,7 +108,8 @@ class EvaluatePopulation(Job[PopulationConfig, Population, FoundPopulation]):
             run.event(AGENTS, targets=prepared.targets, adversaries=prepared.adversaries)
         known = _known(prepared)
         title = f"{len(prepared.targets)} targets against {len(prepared.adversaries)} adversaries"
-        work_off(run, prepared, prepared.items(known), prepared.config, reporter, title)
+        playing = replace(prepared, answers=run.path / ANSWERS_FOLDER)
+        work_off(run, playing, playing.items(known), prepared.config, reporter, title)
         rows = [*known, *run.read_rows().to_pylist()]
         played = Played.of(rows, prepared.targets, prepared.adversaries)
         if not len(played.gains_GTA):
@@ -132,6 +134,7 @@ class EvaluatePopulation(Job[PopulationConfig, Population, FoundPopulation]):
                 seed=derive_seed(config.seed, FRESH, number),
                 env_runners=config.workers,
                 address=config.address,
+                chat=config.chat,
                 reinforce=config.reinforce,
             )
             folder = path / f"{FRESH}-{number}"

@@ -44,6 +44,7 @@ from engine.metrics.negotiation.attack_table import (
     attack_table,
     table_lines,
 )
+from engine.metrics.negotiation.chat import CHAT_METRICS
 from engine.metrics.negotiation.defences import DEFENCE_METRICS
 from engine.metrics.repeats import TRAININGS, bounded, over_trainings, spread_of
 from engine.metrics.statistics import Estimate
@@ -67,6 +68,7 @@ BLACK_BOX = ("none", "rl", "transfer")
 BASELINE = "baseline"
 """Entry of the summary that holds the metrics of the other table that is shown beside."""
 
+_LEGEND = ATTACK_METRICS | DEFENCE_METRICS | CHAT_METRICS
 _SECONDS_PER_TRAINED_DIALOGUE = 0.0225
 """Measured on one core with the published network sizes; the live display knows better once it runs."""
 
@@ -225,7 +227,7 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
         "cheng2019-turns": at_fixed_turns,
         "demo": demo,
     }
-    legend = {f"{row}.{name}": metric for row in DEFENDED for name, metric in (ATTACK_METRICS | DEFENCE_METRICS).items()}
+    legend = {f"{row}.{name}": metric for row in DEFENDED for name, metric in _LEGEND.items()}
     files = (TABLE_FILE, SUMMARY)
     resume_safe = (*sharded.RESUME_SAFE, "rows", "defences", "baseline", "trainers")
 
@@ -268,6 +270,7 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
             seed=config.seed,
             env_runners=0 if config.trainers else config.workers,
             address="" if config.trainers else config.address,
+            chat=config.chat,
             reinforce=config.reinforce,
         )
         chains = []

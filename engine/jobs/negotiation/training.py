@@ -34,6 +34,8 @@ from envs.core.errors import ConfigError
 from envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt, PositiveInt
 from envs.negotiation.agents import make_agent, require_same_game
 from envs.storage.copies import CHECKPOINT, fetched_model
+from policies.chat.answers import ANSWERS_FOLDER
+from policies.chat.seat import ChatSeat
 
 _FIGURES = ("reward", "advantage", "agreement", "dialogues", "seconds", "seconds_networks_speaking", "seconds_learning")
 """What is read of an update's event."""
@@ -69,6 +71,8 @@ class LearningConfig(Configuration):
     """Updates between saved training states."""
     address: str = ""
     """Address of a Ray cluster; a local one when empty."""
+    chat: ChatSeat = field(default_factory=ChatSeat)
+    """How chat models take part that are met."""
 
     def learning(self) -> dict[str, Any]:
         """These settings by name, for the jobs that a job is made of."""
@@ -221,7 +225,8 @@ class LearnJob(RepeatedJob[TrainingConfigT, PreparedTraining, Summary]):
                 base.load_state_dict(dict(weights))
                 save_model(base, folder / CHECKPOINT, {**about, "updates": updates})
 
-            history, weights = _Training(config, here, prepared.roster, base, language, run, reporter, keep).finish()
+            roster = replace(prepared.roster, chat=config.chat, answers=(run.path / ANSWERS_FOLDER).absolute())
+            history, weights = _Training(config, here, roster, base, language, run, reporter, keep).finish()
             perplexity = language.measured(weights)
             language.require_known(perplexity)
             keep(weights, run.path, config.reinforce.updates)

@@ -36,6 +36,7 @@ from engine.triggers.settings import SearchSettings
 from engine.triggers.targets import TargetList
 from envs.core.errors import ConfigError
 from policies.chat.addresses import OPENAI
+from policies.chat.answers import ANSWERS_FOLDER
 
 
 @dataclass(frozen=True)
@@ -172,7 +173,8 @@ class Search(Job[TriggerConfig, Wanted, Wanted]):
         save_targets(targets, run.path)
         reporter.say(composition(config, prepared.models.thresholds))
         items = {target.key: target for target in targets.targets}
-        work_off(run, Searching(config, prepared.models), items, config, reporter, f"searching for {targets.name} targets")
+        searching = Searching(config, prepared.models, answers=str((run.path / ANSWERS_FOLDER).absolute()))
+        work_off(run, searching, items, config, reporter, f"searching for {targets.name} targets")
         return prepared
 
     def measure(self, run: RunFolder, found: Wanted) -> Summary:

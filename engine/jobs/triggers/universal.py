@@ -34,6 +34,7 @@ from engine.triggers.targets import Target, TargetList
 from envs.core.errors import ConfigError, DataError
 from envs.core.ranges import NumItemsOrAll, ShareBelowOne
 from envs.core.seeds import stream
+from policies.chat.answers import ANSWERS_FOLDER
 
 if TYPE_CHECKING:
     from policies.hugging_face_victims import HuggingFaceCausal
@@ -146,7 +147,8 @@ class SearchUniversal(Job[UniversalConfig, WantedUniversal, WantedUniversal]):
         save_targets(prepared.targets, run.path)
         reporter.say(composition(config, prepared.models.thresholds))
         labels = tuple(model_labels(config.model))
-        searching = SearchingUniversal(config, prepared.models, prepared.searched, prepared.held_out, labels)
+        answers = str((run.path / ANSWERS_FOLDER).absolute())
+        searching = SearchingUniversal(config, prepared.models, prepared.searched, prepared.held_out, labels, answers)
         items = universal_inputs(config.search.restarts, config.num_random)
         title = f"searching for one input behind {len(prepared.searched):,} prompts, {len(prepared.held_out):,} held out"
         work_off(run, searching, items, config, reporter, title)

@@ -62,6 +62,7 @@ class SearchingUniversal(Sharded[UniversalInput]):
         searched: the pairs that searches see.
         held_out: those that none sees.
         labels: what the models are called.
+        answers: folder in which answers of a chat model that judges are kept.
     """
 
     unit = "inputs"
@@ -72,6 +73,7 @@ class SearchingUniversal(Sharded[UniversalInput]):
     searched: tuple[Target, ...]
     held_out: tuple[Target, ...]
     labels: tuple[str, ...]
+    answers: str
 
     def seed(self, key: str) -> int:
         return target_seed(self.config.seed, key)
@@ -154,7 +156,7 @@ class UniversalWorker(SearchTurns[UniversalInput]):
         self.search = compose(self.victim)
         # Measures behind all prompts what was searched for behind some of them.
         self._everywhere = compose(victim(self.pairs)).method.scorer
-        self._verifier = verifier(config, causal[0])
+        self._verifier = verifier(config, causal[0], searching.answers)
         self.drop()
 
     def searches(self) -> SideBySide:

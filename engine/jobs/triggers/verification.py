@@ -90,8 +90,13 @@ def verdict_columns(verdict: ReplyVerdict, draws: Sequence[ReplyVerdict]) -> dic
     }
 
 
-def verifier(config: TriggerConfig, victim: TextVictim) -> Verifier | None:
+def verifier(config: TriggerConfig, victim: TextVictim, answers: str = "") -> Verifier | None:
     """What verifies the triggers of a search; None for models whose words are what is typed.
+
+    Args:
+        config: the search.
+        victim: what is searched.
+        answers: folder of the run in which answers of a chat model that judges are kept; empty keeps none.
 
     Raises:
         ConfigError: of a classifier or a judge, its package is not installed, or it is none.
@@ -100,7 +105,8 @@ def verifier(config: TriggerConfig, victim: TextVictim) -> Verifier | None:
     """
     if not config.is_hugging_face:
         return None
-    judge, verdicts = classifier(config, config.device), chat_judge(config.success, config.chat.on(config.device))
+    judge = classifier(config, config.device)
+    verdicts = chat_judge(config.success, config.chat.on(config.device), Path(answers) if answers else None)
     success = Success(config.success, end=config.hugging_face.end, scores=judge.scores if judge else None, verdicts=verdicts)
     return Verifier(success, config.success.samples, config.success.temperature)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from engine.jobs.sharded import Sharded, Tally, spread
@@ -119,6 +119,7 @@ class Searching(Sharded[Target]):
     Args:
         config: the search.
         models: what is searched.
+        answers: folder in which answers of a chat model that judges are kept.
     """
 
     unit = "targets"
@@ -126,12 +127,13 @@ class Searching(Sharded[Target]):
 
     config: TriggerConfig
     models: Models
+    answers: str = field(default="", kw_only=True)
 
     def seed(self, key: str) -> int:
         return target_seed(self.config.seed, key)
 
     def worker(self) -> SearchWorker:
-        return SearchWorker(self.config, self.models)
+        return SearchWorker(self.config, self.models, self.answers)
 
     def shared(self) -> Searching:
         return replace(self, models=self.models.shared())
@@ -175,9 +177,10 @@ class SearchWorker(SearchTurns[Target]):
     Args:
         config: the search.
         models: what is searched.
+        answers: as in `Searching`.
     """
 
-    def __init__(self, config: TriggerConfig, models: Models) -> None:
+    def __init__(self, config: TriggerConfig, models: Models, answers: str = "") -> None:
         from engine.triggers.hits import HitType
 
         self.config, self.thresholds = config, models.thresholds
@@ -186,7 +189,7 @@ class SearchWorker(SearchTurns[Target]):
         self.types = read_types(wanted, sampled=sampled, judged=judged)
         self.victim = models.load(config.device, unknown=config.engine.unknown)
         self._composed = composer(config, models, self.victim)
-        self._verifier = verifier(config, self.victim)
+        self._verifier = verifier(config, self.victim, answers)
         self.search = self._composed(self.victim)
         self.drop()
 

@@ -71,6 +71,10 @@ _NOTE_DEFENCES = (
     "talk. Known to the attack: too perplexing sentences are no candidates. Refused: dialogues in which the target did not end "
     "the talk, where it would choose less than it last demanded. Nobody forces a defended target to end."
 )
+_NOTE_CHAT = (
+    " The target is a chat model. Illegal: dialogues in which it chose what is not there; repairs: in which it was asked for "
+    "its choice once more; answers: that it gave in a dialogue."
+)
 _NOTE_TRAININGS = " Each training: the live advantage of each trained adversary; the row's figures are means over them."
 
 
@@ -160,6 +164,7 @@ def attack_table(lines: Sequence[AttackLine], brief: bool = False) -> TextTable:
         _NOTE_PUBLISHED: any(line.published for line in lines),
         _NOTE_BASELINE: any(line.baseline for line in lines),
         _NOTE_TRAININGS: any(line.trainings for line in lines),
+        _NOTE_CHAT: any(map(_has_chat_target, lines)),
         _NOTE_DEFENCES: any(map(_is_defended, lines)),
         few_note("dialogues"): any(_num(line).flagged for line in lines),
     }
@@ -174,7 +179,7 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f} %" if math.isfinite(share) else ABSENT
 
 
-def _seconds(estimate: Estimate) -> str:
+def _digits(estimate: Estimate) -> str:
     return f"{estimate.value:.3g}" if math.isfinite(estimate.value) else ABSENT
 
 
@@ -221,6 +226,10 @@ def _has_own_demand(line: AttackLine) -> bool:
     return "refused_share" in line.metrics
 
 
+def _has_chat_target(line: AttackLine) -> bool:
+    return "chat_repairs_target" in line.metrics
+
+
 def _is_defended(line: AttackLine) -> bool:
     return _has_filter(line) or _has_own_demand(line)
 
@@ -249,9 +258,12 @@ _COLUMNS: dict[str, _Column] = {
     "agreement, published": _Column(_published(lambda attack: _percent(attack.agreement)), _has_published, brief="absent"),
     "stopped": _Column(_metric("stopped_share", _share), _has_filter),
     "refused": _Column(_metric("refused_share", _share), _has_own_demand),
+    "illegal": _Column(_metric("illegal_target", _share), _has_chat_target),
+    "repairs": _Column(_metric("chat_repairs_target", _share), _has_chat_target),
+    "answers": _Column(_metric("chat_answers_target", _digits), _has_chat_target),
     "fluency": _Column(_metric("attack_ppl", number, instead="fluency_ppl")),
     "unusual": _Column(_metric("unusual_share", _share)),
-    "seconds": _Column(_metric("seconds", _seconds)),
+    "seconds": _Column(_metric("seconds", _digits)),
     "n": _Column(lambda line: f"{_num(line).n:,}{' few' if _num(line).flagged else ''}"),
 }
 """A published figure has the forced one beside it, which is like it."""

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from envs.core.errors import ConfigError, ModelError
-from policies.chat.answers import ANSWERS
+from envs.core.errors import ConfigError, ModelError, OutOfRangeError
+from policies.chat.answers import ANSWERS, ChatAnswers, usage_of
 from policies.chat.loading import load_chat_model
-from policies.chat.model import Access, Chat, ChatDecoding, ChatModel, ChatTooLongError, Message
+from policies.chat.model import Access, Answer, Chat, ChatDecoding, ChatModel, ChatTooLongError, Message
 from policies.chat.settings import ChatAsking, ChatModelSettings
-from policies.chat.usage import ChatUsage
+from policies.chat.usage import ChatUsage, RunUsage
 from tests.policies.chat.fake_server import Said, completion, serving
 
 KEY = "sk-verysecretkey0123456789"
@@ -275,5 +275,29 @@ def test_a_question_that_is_longer_than_the_model_reads_is_told_apart(
 def test_what_answers_took_is_told_with_their_cost() -> None:
     usage = ChatUsage(asked=2_000, tokens_in=1_500, tokens_out=500, uncounted=3)
     free = "Chat models gave 2,000 answers: 1,500 tokens read, 500 written, tokens of 3 answers unknown"
-    assert usage.told(ChatAsking()) == f"{free}."
-    assert usage.told(ChatAsking(price_per_1k_in=0.5, price_per_1k_out=1.5)) == f"{free}, cost 1.5."
+    alone = RunUsage({"openai:http://h/v1#large": usage})
+    assert alone.told(ChatAsking()) == f"{free}."
+    assert alone.told(ChatAsking(price_per_1k_in=0.5, price_per_1k_out=1.5)) == f"{free}, cost 1.5."
+    assert RunUsage({"gguf:here.gguf": usage}).told(ChatAsking(price_per_1k_in=0.5)) == f"{free}.", "what is here costs nothing"
+
+
+def test_each_model_costs_what_it_costs(tmp_path: Path) -> None:
+    prices = ChatAsking(prices="large=2/8,other/small.1=0.1/0.4,unasked=1/1", price_per_1k_out=100)
+    answered = Answer("yes", num_prompt_tokens=1_000, num_tokens=500)
+    for folder in (tmp_path / "answers", tmp_path / "stage" / "answers"):
+        kept = ChatAnswers(folder)
+        for number, model in enumerate(("openai:http://h/v1#large", "openai:http://h/v1#other/small.1", "hf:here")):
+            kept.keep(str(number), answered, model)
+    (tmp_path / "stage" / "answers" / "answers.jsonl").open("a").write('{"key": "old", "answer": {"text": "of no name"}}\n')
+    found = usage_of(tmp_path)
+    assert found is not None
+    assert found.total == ChatUsage(asked=7, tokens_in=6_000, tokens_out=3_000, uncounted=1)
+    told = found.as_json(prices)
+    assert told["cost"] == pytest.approx(2 * (2 + 4) + 2 * (0.1 + 0.2))
+    assert [each["cost"] for each in told["models"].values()] == pytest.approx([2 * (2 + 4), 2 * (0.1 + 0.2), 0, 0])
+    sentence = found.told(prices)
+    assert "By model: large 2 answers: 2,000 tokens read, 1,000 written, cost 12;" in sentence
+    assert "Prices of models that gave none: unasked." in sentence
+    for wrong in ("large", "large=1", "large=1/-1", "=1/2", "large=a/b"):
+        with pytest.raises(OutOfRangeError, match="prices"):
+            ChatAsking(prices=wrong)

@@ -36,6 +36,8 @@ from policies.stored import WEIGHTS
 from tests.engine.jobs.made_up import Notes, rows
 
 OWN = """
+import os
+
 class Mute:
     name = "mute"
 
@@ -71,6 +73,8 @@ class Talker:
     def reply(self, messages):
         with open("ASKED", "a") as file:
             file.write("asked\\n")
+        if os.path.exists("REFUSED") and open("REFUSED").read() in messages[0]["content"]:
+            raise RuntimeError("refused by the model")
         said = sum(message["role"] == "assistant" for message in messages)
         if messages[-1]["content"].startswith("That cannot be read."):
             return "hello"
@@ -86,7 +90,9 @@ SMALL = replace(demo(), scenarios=6, shard_size=5)
 
 @pytest.fixture
 def own(tmp_path: Path) -> str:
-    (tmp_path / "own.py").write_text(OWN.replace("ASKED", str(tmp_path / "asked")))
+    (tmp_path / "own.py").write_text(
+        OWN.replace("ASKED", str(tmp_path / "asked")).replace("REFUSED", str(tmp_path / "refused"))
+    )
     return str(tmp_path / "own.py")
 
 
@@ -153,6 +159,30 @@ def test_a_chat_model_takes_a_side_is_counted_and_asked_nothing_twice(own: str, 
     assert (tmp_path / "asked").read_text().count("asked") - asked < asked / 2
     assert rows(tmp_path / "run") == found
     assert again.metrics == result.metrics
+
+
+def test_a_chat_that_fails_is_a_row_with_the_reason_and_the_others_are_kept(own: str, tmp_path: Path) -> None:
+    config = replace(SMALL, model=f"{own}:Talker", partner=SCRIPTED, strategies="none", max_events=12)
+    run(config, tmp_path / "whole", Silent())
+    whole, asked = rows(tmp_path / "whole"), tmp_path / "asked"
+    # A table that the first scenario, which is tried before there is a run, does not have.
+    known = [str(row["tables"]) for row in whole]
+    friend = next(value for value in whole[3]["tables"][0][0] if str(value) not in known[0])
+    (tmp_path / "refused").write_text(str(friend))
+    failed = run(config, tmp_path / "run", Silent())
+    found = rows(tmp_path / "run")
+    lost = {row["item_key"]: row["error"] for row in found if row["status"] == "error"}
+    assert 0 < len(lost) < len(found)
+    assert all("refused by the model" in reason for reason in lost.values())
+    kept = [row for row in found if row["status"] == "ok"]
+    assert kept == [row for row in whole if row["item_key"] not in lost], "in the same shard too"
+    assert failed.metrics[of(COMPLETION, MODEL, NORMAL)].n == len(kept)
+    (tmp_path / "refused").unlink()
+    before = asked.read_text().count("asked")
+    run(config, tmp_path / "run", Silent())
+    assert rows(tmp_path / "run") == whole
+    usage = (RunFolder.load(tmp_path / "run").summary() or {})[USAGE]
+    assert asked.read_text().count("asked") - before < usage["asked"], "those that failed alone are asked again"
 
 
 def test_a_bot_that_joins_is_no_chat_model_whatever_else_it_has(own: str) -> None:

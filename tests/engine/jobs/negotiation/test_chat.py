@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from engine.jobs.job import Silent
+from engine.jobs.job import USAGE, Silent
 from engine.jobs.negotiation.agents import is_weightless, require_partner
 from engine.jobs.negotiation.attack import ATTACK_TRANSFER, TransferConfig, TransferSettings
+from engine.jobs.negotiation.exploitability import EVALUATE_EXPLOITABILITY, ExploitabilityConfig
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
 from engine.jobs.weights import checkpoint_folder
 from engine.metrics.negotiation.chat import CHAT_METRICS
+from engine.negotiation.settings import DefenceConfig
+from engine.runtime.session import RaySession
+from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError
-from tests.engine.jobs.made_up import rows
+from policies.chat.seat import ChatSeat
+from tests.engine.jobs.made_up import CORPUS, REINFORCE, rows
 
 MODEL = """
 from policies.chat.model import Answer
@@ -83,6 +89,47 @@ def test_sentences_are_said_to_it_and_for_it(tmp_path: Path) -> None:
     result = ATTACK_TRANSFER.run(asked, tmp_path / "run", Silent())
     assert {"chat_answers_adversary", "chat_answers_target"} <= set(result.metrics)
     assert all("no deal" in [turn["words"] for turn in row["turns"] if turn["side"] == 0] for row in rows(tmp_path / "run"))
+
+
+@pytest.mark.parametrize("own_demand", [False, True])
+def test_what_it_does_behind_a_defence_is_counted_whoever_speaks_for_it(tmp_path: Path, own_demand: bool) -> None:
+    asked = replace(match("scripted"), target=talker(tmp_path), defence=DefenceConfig(own_demand=own_demand))
+    result = SELFPLAY.run(asked, tmp_path / "run", Silent())
+    played = rows(tmp_path / "run")
+    assert {name for name in CHAT_METRICS if name.endswith("_target")} <= set(result.metrics)
+    assert any(row["refused"] for row in played) == own_demand
+    kept = (tmp_path / "run" / "answers" / "answers.jsonl").read_text().splitlines()
+    # One may be given twice, where it is asked what it would choose and then chooses.
+    assert sum(row["chat_target"]["answers"] for row in played) >= len(kept) > len(played)
+    assert result.metrics["chat_repairs_target"].value > 0
+
+
+@pytest.mark.ray
+def test_it_is_learned_against_as_the_settings_say_and_asked_nothing_twice(
+    tmp_path: Path, root: Path, trainee: Path, ray_session: RaySession
+) -> None:
+    gone = tmp_path / "gone"
+    model = talker(tmp_path, f"decoding.max_tokens != 9 or __import__('os').path.exists({str(gone)!r})")
+    asked = ExploitabilityConfig(
+        target=model, speaker=str(trainee), corpus=CORPUS, data_root=root, dialogues=6, save_every=1, reinforce=REINFORCE,
+        chat=ChatSeat(max_tokens=9, price_per_1k_out=1000),
+    )  # fmt: skip
+    result = EVALUATE_EXPLOITABILITY.run(asked, tmp_path / "run", Silent())
+    used = {name: (RunFolder.load(path).summary() or {})[USAGE] for name, path in _stages(tmp_path / "run").items()}
+    assert all(each["asked"] > 0 and each["cost"] == each["tokens_out"] > 0 for each in used.values())
+    assert used["run"]["cost"] == used["adversary"]["cost"] + used["attack"]["cost"]
+    assert list(used["run"]["models"]) == [model]
+    gone.touch()
+    for name in ("adversary/checkpoint", "adversary/training.safetensors", "attack/rows"):
+        shutil.rmtree(tmp_path / "run" / name, ignore_errors=True)
+    for path in _stages(tmp_path / "run").values():
+        (path / "summary.json").unlink()
+    again = EVALUATE_EXPLOITABILITY.run(asked, tmp_path / "run", Silent())
+    assert again.metrics["exploitability"] == result.metrics["exploitability"]
+
+
+def _stages(path: Path) -> dict[str, Path]:
+    return {"run": path, "adversary": path / "adversary", "attack": path / "attack"}
 
 
 def test_a_tactic_is_told_to_a_chat_model_and_to_nobody_else(tmp_path: Path) -> None:

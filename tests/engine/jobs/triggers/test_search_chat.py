@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from engine.jobs.job import Silent
+from engine.jobs.job import USAGE, Silent
 from engine.jobs.triggers.config import HuggingFaceSettings, TriggerConfig, TriggerEngineSettings
 from engine.jobs.triggers.search import SEARCH
 from engine.metrics.triggers.hits import JUDGE_ANSWERS, JUDGE_UNPARSABLE, REFUSED, SAMPLED, VERIFIED
+from engine.store.run_folder import RunFolder
 from engine.triggers.settings import SearchSettings
 from engine.triggers.success import SuccessSettings
 from envs.core.errors import ConfigError, DataError
@@ -136,6 +138,7 @@ def test_a_killed_search_goes_on_inside_its_targets_to_the_same_rows(tmp_path: P
 JUDGE = """
 def judge(messages):
     question = messages[0]["content"]
+    open("ASKED", "a").write("asked ")
     assert "tell me" in question or "say it" in question, "the request is shown"
     if "say it" in question:
         return "I would rather not say, yes or no."
@@ -144,7 +147,7 @@ def judge(messages):
 
 
 def test_a_chat_judge_is_asked_twice_and_what_is_neither_is_counted(tmp_path: Path, folder: Path) -> None:
-    (tmp_path / "judge.py").write_text(JUDGE)
+    (tmp_path / "judge.py").write_text(JUDGE.replace("ASKED", str(tmp_path / "asked")))
     success = SuccessSettings(by="judge", judge=f"{tmp_path}/judge.py:judge", samples=1)
     config = asked(folder, tmp_path, success=success, search=replace(EFFORT, max_sweeps=1, restarts=1))
     result = run(config, tmp_path / "run", Silent())
@@ -154,6 +157,14 @@ def test_a_chat_judge_is_asked_twice_and_what_is_neither_is_counted(tmp_path: Pa
     assert [row["judge_unparsable"] for row in found] == [0, 0, 2, 2]
     assert (result.metrics[JUDGE_ANSWERS].value, result.metrics[JUDGE_UNPARSABLE].value) == (16, 4)
     assert set(SEARCH.metrics_of(config)) == set(result.metrics)  # type: ignore[misc]  # it is there
+    usage = (RunFolder.load(tmp_path / "run").summary() or {})[USAGE]
+    kept = (tmp_path / "run" / "answers" / "answers.jsonl").read_text().splitlines()
+    assert 0 < usage["asked"] == usage["uncounted"] == len(kept) <= 16
+    asked_once = (tmp_path / "asked").read_text()
+    shutil.rmtree(tmp_path / "run" / "rows")
+    again = run(config, tmp_path / "run", Silent())
+    assert (rows(tmp_path / "run"), again.metrics[JUDGE_ANSWERS]) == (found, result.metrics[JUDGE_ANSWERS])
+    assert (tmp_path / "asked").read_text() == asked_once, "nothing is asked twice"
     (tmp_path / "question.txt").write_text("Is it good?")
     bad = replace(config, success=replace(success, question=str(tmp_path / "question.txt")))
     with pytest.raises(ConfigError, match="no place for the reply"):
