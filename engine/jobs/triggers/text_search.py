@@ -175,7 +175,7 @@ class TextSearchWorker:
         return self._success.verdict(answer.text, answer.ended, " ".join(target.words), target.prompt)
 
 
-class _Told(NamedTuple):
+class _JudgedReply(NamedTuple):
     """What the model replied to an input, and what was judged of it."""
 
     answer: Answer
@@ -190,7 +190,7 @@ class _TextSearch:
         how = worker.config.search, worker.searching.wanted.words
         self.evolution = Evolution(*how, self.seed)
         self.random = Evolution(*how, derive_seed(self.seed, "random"), blind=True)
-        self.told: dict[Evolution | None, dict[Words, _Told]] = {None: {}, self.evolution: {}, self.random: {}}
+        self.told: dict[Evolution | None, dict[Words, _JudgedReply]] = {None: {}, self.evolution: {}, self.random: {}}
         self.asked: list[tuple[Evolution | None, list[Words]]] = []
 
     @property
@@ -211,7 +211,7 @@ class _TextSearch:
             new = {}
             for words in asked:
                 answer = next(arriving)
-                new[words] = _Told(answer, self.worker.judged(answer, self.target))
+                new[words] = _JudgedReply(answer, self.worker.judged(answer, self.target))
             self.told[who] |= new
             if who is not None and new:
                 wanted = " ".join(self.target.words)
