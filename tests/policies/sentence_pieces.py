@@ -1,38 +1,35 @@
-"""A tokenizer of SentencePiece's kind, trained here: a unigram model, blanks that lead words, bytes where it knows no piece."""
+"""A tokenizer of SentencePiece's kind: a unigram model, blanks that lead words, bytes where it knows no piece."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import torch
 
+from policies.leading_blanks import BLANK
 from tests.policies.byte_pairs import CHAT, END_ID, MARKS, TEXT, TURN_ID
 
 
-def piece_tokenizer(scheme: str = "first", num_pieces: int = 120) -> Any:
+def piece_tokenizer(scheme: str = "first") -> Any:
     """As Llama 2 has it.
 
     Args:
         scheme: "first" puts a blank before a text, "always" behind special tokens too.
-        num_pieces: at most, the 256 bytes apart.
     """
     import tokenizers
     import transformers
 
-    inner = tokenizers.Tokenizer(tokenizers.models.Unigram())
+    decoders, words = tokenizers.decoders, sorted({word.strip(",").lower() for text in TEXT for word in text.split()})
+    parts = ["ll", "ell", "ou", "er", "re", "th", *"abcdefghijklmnopqrstuvwxyz,.!", BLANK]
+    pieces = [(mark, 0.0) for mark in (*MARKS, "<unk>")]
+    pieces += [(f"{BLANK}{part}", -5.0) for part in (*words, "he", "t", "p")] + [(part, -8.0) for part in parts]
+    # In a fixed order: what is trained here would differ from process to process.
+    pieces += [(f"<0x{byte:02X}>", -20.0) for byte in range(256)]
+    inner = tokenizers.Tokenizer(tokenizers.models.Unigram(pieces, unk_id=len(MARKS), byte_fallback=True))
     inner.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace(prepend_scheme=scheme)
-    trainer = tokenizers.trainers.UnigramTrainer(
-        vocab_size=num_pieces, special_tokens=[*MARKS, "<unk>"], unk_token="<unk>", show_progress=False
-    )
-    inner.train_from_iterator(TEXT * 4, trainer)
-    document = json.loads(inner.to_str())
-    pieces, decoders = document["model"], tokenizers.decoders
-    pieces["vocab"] += [[f"<0x{byte:02X}>", -20.0] for byte in range(256)]
-    pieces["byte_fallback"] = True
-    inner = tokenizers.Tokenizer.from_str(json.dumps(document))
-    parts = [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
-    inner.decoder = decoders.Sequence(parts)
+    inner.add_special_tokens(list(MARKS))
+    steps = [decoders.Replace(BLANK, " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    inner.decoder = decoders.Sequence(steps)
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=inner, eos_token=MARKS[END_ID], unk_token="<unk>")
     tokenizer.chat_template = CHAT
     return tokenizer
@@ -54,7 +51,7 @@ def piece_model(scheme: str = "first", seed: int = 0) -> tuple[Any, Any]:
                 parameter.normal_(0, 0.6, generator=generator)
         # Most likely it says words: the rest of so small a vocabulary is bytes and parts of words.
         names = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
-        model.transformer.wte.weight[[i for i, name in enumerate(names) if name[0] != "\u2581" or name == "\u2581"]] *= 0.3
+        model.transformer.wte.weight[[i for i, name in enumerate(names) if name[0] != BLANK or name == BLANK]] *= 0.3
     model.generation_config.eos_token_id = [END_ID, TURN_ID]
     model.generation_config.pad_token_id = END_ID
     return model, tokenizer
