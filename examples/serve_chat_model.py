@@ -3,8 +3,9 @@
     python examples/serve_chat_model.py                                here and now: a model of three lines, asked and ended
     python examples/serve_chat_model.py --model gguf:FILE --replicas 2  Ray Serve, until Ctrl-C: one copy for many actors
 
-The second way needs the extra serve: `pip install --constraint constraints.txt --editable ".[serve]"`. While it serves, `parley reply --model openai:http://127.0.0.1:8000/v1#served`
-and any other command, with as many workers as you like, ask the same replicas.
+The second way needs the extra serve: `pip install --constraint constraints.txt --editable ".[serve]"`. While it serves,
+`parley reply --model openai:http://127.0.0.1:8000/v1#served` and any other command, with as many workers as you like, ask the
+same replicas.
 """
 
 from __future__ import annotations
@@ -59,9 +60,8 @@ def serve_with_ray(address: str, replicas: int, port: int) -> None:
     try:
         from ray import serve
     except ImportError:
-        raise SystemExit(
-            'Ray Serve is not installed\n  fix:   pip install --constraint constraints.txt --editable ".[serve]"'
-        ) from None
+        fix = 'pip install --constraint constraints.txt --editable ".[serve]"'
+        raise SystemExit(f"Ray Serve is not installed\n  fix:   {fix}") from None
     serve.start(http_options={"port": port})
     serve.run(app(address, replicas), route_prefix="/")
     print(f"{address} is served as openai:http://127.0.0.1:{port}/v1#served")
