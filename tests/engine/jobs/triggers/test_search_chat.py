@@ -199,6 +199,25 @@ def test_a_chat_judge_is_asked_twice_and_what_is_neither_is_counted(tmp_path: Pa
         run(bad, tmp_path / "bad", Silent())
 
 
+def test_a_judge_that_fails_costs_one_row(tmp_path: Path, folder: Path) -> None:
+    gone = tmp_path / "gone"
+    fails = f"os.path.exists({str(gone)!r}) and 'say it' in messages[0]['content']"
+    code = f"import os\ndef judge(messages):\n    if {fails}: raise RuntimeError('gone')\n    return 'yes'\n"
+    (tmp_path / "judge.py").write_text(code)
+    success = SuccessSettings(by="judge", judge=f"{tmp_path}/judge.py:judge")
+    config = asked(folder, tmp_path, success=success, search=replace(EFFORT, max_sweeps=1, restarts=1))
+    run(config, tmp_path / "whole", Silent())
+    gone.touch()
+    run(config, tmp_path / "run", Silent())
+    whole, found = rows(tmp_path / "whole"), rows(tmp_path / "run")
+    assert [row["status"] for row in found] == ["ok", "ok", "error", "error"]
+    assert all("gone" in row["error"] for row in found[2:])
+    assert found[:2] == whole[:2]
+    gone.unlink()
+    run(config, tmp_path / "run", Silent())
+    assert rows(tmp_path / "run") == whole
+
+
 def test_what_does_not_fit_is_said_before_a_run_is_made(tmp_path: Path, folder: Path) -> None:
     config = asked(folder, tmp_path)
     for changes, kind, message in (
