@@ -108,6 +108,18 @@ def test_a_killed_search_asks_nothing_twice_and_comes_to_the_same_rows(tmp_path:
     assert after - before == num_asked(tmp_path) - after - known
 
 
+def test_a_target_that_fails_costs_no_other(tmp_path: Path) -> None:
+    config = asked(tmp_path, search=EvolutionSettings(num_words=5, population=8, max_queries=20))
+    run(config, tmp_path / "whole", Silent())
+    model = tmp_path / "model.py"
+    works = model.read_text()
+    model.write_text(works.replace('        return "no"', '        raise RuntimeError("not now")'))
+    run(config, tmp_path / "run", Silent())
+    whole, found = rows(tmp_path / "whole"), rows(tmp_path / "run")
+    assert found[0] == whole[0]
+    assert (found[1]["status"], "not now" in found[1]["error"]) == ("error", True)
+
+
 def test_what_cannot_work_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
     config = asked(tmp_path)
     for changes, message in (

@@ -89,6 +89,22 @@ def test_triggers_are_typed_to_each_model_and_prompts_without_them(tmp_path: Pat
     assert any("nothing is left to do" in line for line in notes.said), "a finished run reads no searches"
 
 
+def test_a_prompt_that_fails_costs_no_other(tmp_path: Path, searched: Path) -> None:
+    (tmp_path / "picky.py").write_text(
+        PARROT.replace(
+            "    (message,) = messages\n",
+            """    (message,) = messages
+    if "say it" in message["content"]: raise RuntimeError("too rude")
+""",
+        )
+    )
+    config = TriggerTransferConfig(searches=str(searched / "found"), model=f"{tmp_path}/picky.py:parrot", found="all")
+    run(config, tmp_path / "run", Silent())
+    found = rows(tmp_path / "run")
+    assert sorted(row["status"] for row in found) == ["error"] * 4 + ["ok"] * 2
+    assert all("too rude" in row["error"] for row in found if row["status"] == "error")
+
+
 def test_a_random_input_stands_behind_the_same_prompts_as_what_was_found(
     tmp_path: Path, searched: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
