@@ -14,6 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from engine.jobs.apart import rows_apart
 from engine.jobs.job import Job, Reporter, Result, Summary
 from engine.jobs.sharded import RESUME_SAFE, Sharded, ShardedConfig, Tally, spread, work_off
 from engine.jobs.tables import TABLE_FILE
@@ -30,13 +31,12 @@ from engine.runtime.record import Counts, Rows
 from engine.runtime.sharding import Shard
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
-from engine.store.schemas import error_row, ok_row
+from engine.store.schemas import ok_row
 from engine.triggers.evolution import Evolution, EvolutionSettings, Words, closeness
 from engine.triggers.success import TOKENS, SuccessSettings
 from engine.triggers.target_pairs import has_prompts, read_pairs
 from engine.triggers.targets import Target, TargetList, from_file, malicious, target_seed
 from envs.core.errors import ConfigError
-from envs.core.play import agent_errors, play_apart
 from envs.core.ranges import NumItemsOrAll
 from envs.core.seeds import derive_seed
 from policies.chat.addresses import absolute_address
@@ -142,20 +142,16 @@ class TextSearchWorker:
 
     def run(self, shard: Shard[Target]) -> list[dict[str, Any]]:
         """One row per target."""
-        found, lost = play_apart(self._searched, shard.items)
-        rows = {row["item_key"]: row for part in found for row in part}
-        rows |= {target.key: error_row(target.key, self.searching.seed(target.key), str(error)) for target, error in lost}
-        return [rows[key] for key in shard.keys]
+        return rows_apart(self._searched, shard, self.searching.seed)
 
-    def _searched(self, targets: Sequence[Target]) -> list[dict[str, Any]]:
-        searches = [_TextSearch(self, target) for target in targets]
-        with agent_errors():
-            while going := [search for search in searches if not search.finished]:
-                asked = [search.ask() for search in going]
-                answers = iter(self.answer([chat for chats in asked for chat in chats]))
-                for search, chats in zip(going, asked, strict=True):
-                    search.tell([next(answers) for _ in chats])
-            return [search.row() for search in searches]
+    def _searched(self, shard: Shard[Target]) -> list[dict[str, Any]]:
+        searches = [_TextSearch(self, target) for target in shard.items]
+        while going := [search for search in searches if not search.finished]:
+            asked = [search.ask() for search in going]
+            answers = iter(self.answer([chat for chats in asked for chat in chats]))
+            for search, chats in zip(going, asked, strict=True):
+                search.tell([next(answers) for _ in chats])
+        return [search.row() for search in searches]
 
     def answer(self, chats: Sequence[Chat], temperature: float = 0.0, seeds: Sequence[int] = ()) -> list[Answer]:
         """What the model answers."""

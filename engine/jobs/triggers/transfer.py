@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine.jobs.apart import rows_apart
 from engine.jobs.job import Job, Reporter, Result, Summary
 from engine.jobs.sharded import RESUME_SAFE, Sharded, ShardedConfig, Tally, spread, work_off
 from engine.jobs.tables import TABLE_FILE
@@ -27,10 +27,9 @@ from engine.runtime.record import Counts, Rows
 from engine.runtime.sharding import Shard
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
-from engine.store.schemas import error_row, ok_row
+from engine.store.schemas import ok_row
 from engine.triggers.success import TOKENS, SuccessSettings
 from envs.core.errors import ConfigError
-from envs.core.play import agent_errors, play_apart
 from envs.core.ranges import NumItemsOrAll
 from envs.core.seeds import derive_seed, stream
 from policies.chat.addresses import absolute_address, is_chat_address, short_address
@@ -161,21 +160,16 @@ class TriggerTransferWorker:
 
     def run(self, shard: Shard[ShownTrigger]) -> list[dict[str, Any]]:
         """One row per trigger and model; what is asked of a model is asked at once."""
+        return rows_apart(self._all_rows, shard, self.transferring.seed)
+
+    def _all_rows(self, shard: Shard[ShownTrigger]) -> list[dict[str, Any]]:
         found: dict[str, dict[str, Any]] = {}
         for label in dict.fromkeys(item.model for item in shard.items):
-            items = [(key, item.trigger) for key, item in zip(shard.keys, shard.items, strict=True) if item.model == label]
-            rows, lost = play_apart(partial(self._rows, label), items)
-            for part in rows:
-                found |= part
-            for (key, _), error in lost:
-                found[key] = error_row(key, self.transferring.seed(key), str(error))
+            items = {key: item.trigger for key, item in zip(shard.keys, shard.items, strict=True) if item.model == label}
+            found |= self._rows(label, items)
         return [found[key] for key in shard.keys]
 
-    def _rows(self, label: str, items: Sequence[tuple[str, TypedTrigger]]) -> dict[str, dict[str, Any]]:
-        with agent_errors():
-            return self._typed(label, dict(items))
-
-    def _typed(self, label: str, triggers: Mapping[str, TypedTrigger]) -> dict[str, dict[str, Any]]:
+    def _rows(self, label: str, triggers: Mapping[str, TypedTrigger]) -> dict[str, dict[str, Any]]:
         from policies.chat.model import ChatDecoding
 
         model, success = self._asked(label), self.config.success
