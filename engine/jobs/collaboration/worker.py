@@ -65,6 +65,7 @@ class PlayedChats(Sharded[AskedChat]):
     Args:
         config: what is asked for, its corpus named and its models by absolute names.
         answers: folder in which answers of chat models are kept.
+        tried: what they answered before there was a run, as its file holds it.
     """
 
     unit = "chats"
@@ -72,6 +73,7 @@ class PlayedChats(Sharded[AskedChat]):
 
     config: CollaborationConfig
     answers: str = ""
+    tried: bytes = b""
 
     @property
     def computes(self) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,9 +27,10 @@ from engine.runtime.record import Counts, Rows
 from engine.runtime.sharding import Shard
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
-from engine.store.schemas import ok_row
+from engine.store.schemas import error_row, ok_row
 from engine.triggers.success import TOKENS, SuccessSettings
 from envs.core.errors import ConfigError
+from envs.core.play import agent_errors, play_apart
 from envs.core.ranges import NumItemsOrAll
 from envs.core.seeds import derive_seed, stream
 from policies.chat.addresses import absolute_address, is_chat_address, short_address
@@ -161,11 +163,19 @@ class TriggerTransferWorker:
         """One row per trigger and model; what is asked of a model is asked at once."""
         found: dict[str, dict[str, Any]] = {}
         for label in dict.fromkeys(item.model for item in shard.items):
-            items = {key: item.trigger for key, item in zip(shard.keys, shard.items, strict=True) if item.model == label}
-            found |= self._rows(label, items)
+            items = [(key, item.trigger) for key, item in zip(shard.keys, shard.items, strict=True) if item.model == label]
+            rows, lost = play_apart(partial(self._rows, label), items)
+            for part in rows:
+                found |= part
+            for (key, _), error in lost:
+                found[key] = error_row(key, self.transferring.seed(key), str(error))
         return [found[key] for key in shard.keys]
 
-    def _rows(self, label: str, triggers: Mapping[str, TypedTrigger]) -> dict[str, dict[str, Any]]:
+    def _rows(self, label: str, items: Sequence[tuple[str, TypedTrigger]]) -> dict[str, dict[str, Any]]:
+        with agent_errors():
+            return self._typed(label, dict(items))
+
+    def _typed(self, label: str, triggers: Mapping[str, TypedTrigger]) -> dict[str, dict[str, Any]]:
         from policies.chat.model import ChatDecoding
 
         model, success = self._asked(label), self.config.success
@@ -186,6 +196,7 @@ class TriggerTransferWorker:
             rows[key] = ok_row(key, self.transferring.seed(key)) | {
                 "source": trigger.source,
                 "trigger": trigger.key,
+                "control": trigger.control or None,
                 "model": label,
                 "prompt": trigger.prompt,
                 "target": trigger.target,
