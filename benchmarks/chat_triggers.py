@@ -16,16 +16,21 @@ own chat template, the reply has five tokens.
     alike             share of steps in which a screened search chose as the exact one did
     identical         every step chose the candidate of least loss of the reference, or one as good to rounding ("ties"); every
                       loss, of all candidates, is within 1e-4 of the reference's
+    ratio_nanogcg     with --nanogcg: candidates per second of a screened search at 20 over those of nanoGCG itself, for as many
+                      candidates of the same prompt and reply; its losses are off the reference's by "nanogcg_different_nats"
     logits_mb         most logits at once, megabytes: a piece of candidates, the words of a reply behind its first
 """
 
 from __future__ import annotations
 
 import importlib.util
+import json
 import math
+import os
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -59,6 +64,8 @@ class Options:
 
     quick: bool = False
     """Few candidates and steps, below a minute."""
+    nanogcg: str = ""
+    """Interpreter of an environment with nanogcg, gguf and accelerate (`nanogcg_step.py`): nanoGCG itself is clocked too."""
 
     @property
     def candidates(self) -> int:
@@ -82,6 +89,7 @@ class Chat:
     target_T: Tensor
     searchable_V: Tensor
     input_length: int = 20
+    file: Path | None = None
 
     @property
     def embedding_VE(self) -> Tensor:
@@ -118,7 +126,7 @@ def chat(length: int) -> Chat:
     target_T = torch.tensor(tokenizer(SENTENCE, add_special_tokens=False).input_ids[:REPLY])
     allowed_V = torch.ones(model.config.vocab_size, dtype=torch.bool)
     allowed_V[tokenizer.all_special_ids] = False
-    return Chat("SmolLM2-135M-Instruct", model, before, after, target_T, allowed_V, length)
+    return Chat("SmolLM2-135M-Instruct", model, before, after, target_T, allowed_V, length, folder / file)
 
 
 def _drawn(length: int) -> Chat:
@@ -281,9 +289,7 @@ def measure(options: Options) -> dict[str, Any]:
     found: dict[str, StepTally] = {}
     longest = chat(20)
     for name, length, gibbs in (("20", 20, False), ("10", 10, False), ("gibbs", 20, True)):
-        victim = Chat(
-            longest.name, longest.model, longest.before, longest.after, longest.target_T, longest.searchable_V, length
-        )
+        victim = replace(longest, input_length=length)
         search, tally = ChatSearch(victim, options, gibbs=gibbs), StepTally()
         for number in range(options.steps):
             search.step(number, tally, read_all=name == "20")
@@ -313,6 +319,28 @@ def measure(options: Options) -> dict[str, Any]:
         "loss": {name: tally.loss for name, tally in found.items()},
         "logits_mb": most * (REPLY - 1) * num_words * 4 / 1e6,
         "reference_logits_mb": options.candidates * whole * num_words * 4 / 1e6,
+        **measure_nanogcg(options, longest, main.candidates / main.screened.cpu_s),
+    }
+
+
+def measure_nanogcg(options: Options, victim: Chat, screened_per_s: float) -> dict[str, Any]:
+    """A step of nanoGCG itself; nothing without an environment that has it, or without the model."""
+    if not options.nanogcg or not victim.file:
+        return {}
+    given = [str(victim.file.parent), victim.file.name, SENTENCE, str(victim.input_length), str(options.candidates)]
+    script = Path(__file__).with_name("nanogcg_step.py")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [options.nanogcg, str(script), *given], env=environment, stdout=subprocess.PIPE, text=True, check=True
+    )
+    found = json.loads(done.stdout.splitlines()[-1])
+    reference = PlainGcg(victim.model, victim.before, victim.after, victim.target_T)
+    off_G = reference.losses(torch.tensor(found["tried"])) - torch.tensor(found["losses"])
+    per_s = options.candidates / found["seconds"]
+    return {
+        "ratio_nanogcg": screened_per_s / per_s,
+        "nanogcg_candidates_per_cpu_s": per_s,
+        "nanogcg_different_nats": float(off_G.abs().max()),
     }
 
 

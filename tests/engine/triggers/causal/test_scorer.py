@@ -127,11 +127,11 @@ class Both(CausalScorer):
         return found
 
 
-def outcomes(scorer: Scorer, method: str) -> list[Outcome]:
+def outcomes(scorer: Scorer, method: str, side_by_side: int = 4) -> list[Outcome]:
     settings = SearchSettings(candidates=9, max_sweeps=1, restarts=1, stop_on_hit=False, words_per_position=6, beams=2)
     targets = {"long": torch.tensor([7, 9, 5, 11, 2]), "short": torch.tensor([8, 2]), "word": torch.tensor([2])}
     bound = searches.get(method)(settings).bind(Goal(scorer, never))
-    return list(searched(bound, tasks_of(targets, 1, 1), 4))
+    return list(searched(bound, tasks_of(targets, 1, 1), side_by_side))
 
 
 @every_model

@@ -48,6 +48,14 @@ def test_every_step_is_the_exact_one(method: str) -> None:
 
 
 @needs_bfloat16
+def test_what_is_found_does_not_depend_on_searches_beside_or_before() -> None:
+    victim = MadeUpVictim(llama())
+    together, alone = (outcomes(CausalScorer(victim, LIKELIHOOD, screening=True), "gcg", number) for number in (3, 1))
+    found = [{(one.task.key, one.words, one.loss, one.loss_by_sweep) for one in each} for each in (together, alone)]
+    assert found[0] == found[1]
+
+
+@needs_bfloat16
 @pytest.mark.parametrize("beat", [torch.inf, 0.0])
 def test_float32_reads_a_few_of_a_list(monkeypatch: pytest.MonkeyPatch, beat: float) -> None:
     victim = MadeUpVictim(llama())
