@@ -7,22 +7,30 @@ own chat template, the reply has five tokens.
 
     ratio             candidates per second of ours over those of the reference, 20 searched tokens
     ratio_10          the same at 10
+    ratio_screened    at 20, of a screened search (`search.screening`)
     ratio_read_all    at 20, were every candidate read to its end
+    ratio_double      the same with twice as many candidates in a pass, as if two searches shared it; in the first step
     ratio_gibbs       at 20, of visits of gibbs-enum, whose candidates all change one position and have to beat the incumbent
     ratio_gradient    the reference's seconds for the gradient of a step over ours, which make the lists as well
     ended             share of candidates that were not read to their ends
+    alike             share of steps in which a screened search chose as the exact one did
     identical         every step chose the candidate of least loss of the reference, or one as good to rounding ("ties"); every
                       loss, of all candidates, is within 1e-4 of the reference's
-    logits_mb         most logits at once, megabytes
+    ratio_nanogcg     with --nanogcg: candidates per second of a screened search at 20 over those of nanoGCG itself, for as many
+                      candidates of the same prompt and reply; its losses are off the reference's by "nanogcg_different_nats"
+    logits_mb         most logits at once, megabytes: a piece of candidates, the words of a reply behind its first
 """
 
 from __future__ import annotations
 
 import importlib.util
+import json
 import math
+import os
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -32,8 +40,8 @@ from torch import Tensor
 
 from benchmarks.measure import Clock, run
 from benchmarks.plain_gcg import PlainGcg
-from engine.triggers.causal import scorer as causal
 from engine.triggers.causal.scorer import CausalScorer
+from engine.triggers.causal.swaps import SwapList
 from engine.triggers.objective import TriggerObjective
 from engine.triggers.scorer import Incumbent, Swaps, to_beat
 from envs.core.seeds import stream
@@ -56,6 +64,8 @@ class Options:
 
     quick: bool = False
     """Few candidates and steps, below a minute."""
+    nanogcg: str = ""
+    """Interpreter of an environment with nanogcg, gguf and accelerate (`nanogcg_step.py`): nanoGCG itself is clocked too."""
 
     @property
     def candidates(self) -> int:
@@ -79,6 +89,7 @@ class Chat:
     target_T: Tensor
     searchable_V: Tensor
     input_length: int = 20
+    file: Path | None = None
 
     @property
     def embedding_VE(self) -> Tensor:
@@ -115,7 +126,7 @@ def chat(length: int) -> Chat:
     target_T = torch.tensor(tokenizer(SENTENCE, add_special_tokens=False).input_ids[:REPLY])
     allowed_V = torch.ones(model.config.vocab_size, dtype=torch.bool)
     allowed_V[tokenizer.all_special_ids] = False
-    return Chat("SmolLM2-135M-Instruct", model, before, after, target_T, allowed_V, length)
+    return Chat("SmolLM2-135M-Instruct", model, before, after, target_T, allowed_V, length, folder / file)
 
 
 def _drawn(length: int) -> Chat:
@@ -140,10 +151,13 @@ class StepTally:
     ours: Clock = field(default_factory=Clock)
     reference: Clock = field(default_factory=Clock)
     read_all: Clock = field(default_factory=Clock)
+    double: Clock = field(default_factory=Clock)
+    screened: Clock = field(default_factory=Clock)
     gradient: Clock = field(default_factory=Clock)
     reference_gradient: Clock = field(default_factory=Clock)
     candidates: int = 0
-    read_all_candidates: int = 0
+    double_candidates: int = 0
+    alike: int = 0
     ended: int = 0
     steps: int = 0
     same: int = 0
@@ -172,7 +186,8 @@ class ChatSearch:
 
     def __init__(self, victim: Chat, options: Options, *, gibbs: bool = False) -> None:
         self.victim, self.options, self.gibbs = victim, options, gibbs
-        self.scorer = CausalScorer(victim, TriggerObjective(kind="likelihood"))
+        objective = TriggerObjective(kind="likelihood")
+        self.scorer, self.screened = CausalScorer(victim, objective), CausalScorer(victim, objective, screening=True)
         self.plain = PlainGcg(victim.model, victim.before, victim.after, victim.target_T)
         words = victim.searchable_V.nonzero()[:, 0]
         first = stream(SEED, "chat input").integers(len(words), size=victim.input_length)
@@ -183,7 +198,9 @@ class ChatSearch:
         with found.gradient.running():
             incumbent, swaps, tried_GN = self._propose(number)
         with found.ours.running():
-            choice_B, loss_B, read = self._choose(incumbent, swaps)
+            choice_B, loss_B, read = self._choose(self.scorer, incumbent, swaps)
+        with found.screened.running():
+            found.alike += int(self._choose(self.screened, incumbent, swaps)[0]) == int(choice_B)
         with found.reference_gradient.running():
             self.plain.slopes(self.words_N)
         with found.reference.running():
@@ -195,8 +212,9 @@ class ChatSearch:
         ours = dict(read)
         if read_all:
             with found.read_all.running(), _everything_read():
-                ours = dict(self._choose(incumbent, swaps)[2])
-            found.read_all_candidates += len(tried_GN)
+                ours = dict(self._choose(self.scorer, incumbent, swaps)[2])
+            if not number:
+                self._choose_in_large_pieces(found, incumbent, swaps)
         off = max((abs(loss - float(loss_G[candidate])) for candidate, loss in ours.items()), default=0.0)
         found.difference = max(found.difference, off)
         choice, least = int(choice_B), float(loss_G[best])
@@ -226,18 +244,28 @@ class ChatSearch:
         tried_GN[torch.arange(num), positions_G] = words_G
         return incumbent, Swaps(positions_G[None], words_G[None]), tried_GN
 
-    def _choose(self, incumbent: Incumbent, swaps: Swaps) -> tuple[Tensor, Tensor, list[tuple[int, float]]]:
+    def _choose_in_large_pieces(self, found: StepTally, incumbent: Incumbent, swaps: Swaps) -> None:
+        pieces = self.scorer.pieces
+        pieces.size *= 2
+        with found.double.running(), _everything_read():
+            self._choose(self.scorer, incumbent, swaps)
+        pieces.size //= 2
+        found.double_candidates += swaps.words_BG.numel()
+
+    def _choose(
+        self, scorer: CausalScorer, incumbent: Incumbent, swaps: Swaps
+    ) -> tuple[Tensor, Tensor, list[tuple[int, float]]]:
         """The choice, its loss, and the losses of the candidates that were read to their ends."""
         beat = to_beat(incumbent.loss) if self.gibbs else math.inf
         with _noted() as read:
-            choice_B, loss_B = self.scorer.best_swap([incumbent], swaps, torch.tensor([beat]))
+            choice_B, loss_B = scorer.best_swap([incumbent], swaps, torch.tensor([beat]))
         return choice_B, loss_B, read
 
 
 @contextmanager
 def _noted() -> Iterator[list[tuple[int, float]]]:
     """Notes the losses of the candidates that are read to their ends."""
-    call, read = causal._SwapList._to_the_end, list[tuple[int, float]]()
+    call, read = SwapList._to_the_end, list[tuple[int, float]]()
 
     def noted(swaps: Any, reading: Any, loss: float) -> Any:
         ended = call(swaps, reading, loss)
@@ -245,14 +273,14 @@ def _noted() -> Iterator[list[tuple[int, float]]]:
             read.extend(zip(ended.candidates.tolist(), swaps._bound(ended).tolist(), strict=True))
         return ended
 
-    with patch.object(causal._SwapList, "_to_the_end", noted):
+    with patch.object(SwapList, "_to_the_end", noted):
         yield read
 
 
 @contextmanager
 def _everything_read() -> Iterator[None]:
     """Lets no candidate end early."""
-    with patch.object(causal._SwapList, "_left", lambda swaps, reading, loss: torch.arange(len(reading.candidates))):
+    with patch.object(SwapList, "_left", lambda swaps, reading, loss: torch.arange(len(reading.candidates))):
         yield
 
 
@@ -261,9 +289,7 @@ def measure(options: Options) -> dict[str, Any]:
     found: dict[str, StepTally] = {}
     longest = chat(20)
     for name, length, gibbs in (("20", 20, False), ("10", 10, False), ("gibbs", 20, True)):
-        victim = Chat(
-            longest.name, longest.model, longest.before, longest.after, longest.target_T, longest.searchable_V, length
-        )
+        victim = replace(longest, input_length=length)
         search, tally = ChatSearch(victim, options, gibbs=gibbs), StepTally()
         for number in range(options.steps):
             search.step(number, tally, read_all=name == "20")
@@ -275,20 +301,46 @@ def measure(options: Options) -> dict[str, Any]:
         "ratio": main.ratio(main.ours, main.candidates),
         "identical": all(tally.identical for tally in found.values()),
         "ratio_10": found["10"].ratio(found["10"].ours, found["10"].candidates),
-        "ratio_read_all": main.ratio(main.read_all, main.read_all_candidates),
+        "ratio_screened": main.ratio(main.screened, main.candidates),
+        "ratio_read_all": main.ratio(main.read_all, main.candidates),
+        "ratio_double": main.ratio(main.double, main.double_candidates),
         "ratio_gibbs": found["gibbs"].ratio(found["gibbs"].ours, found["gibbs"].candidates),
         "ratio_gradient": main.reference_gradient.cpu_s / main.gradient.cpu_s,
         "model": longest.name,
         "prompt_tokens": len(longest.before) + len(longest.after),
         "candidates_per_cpu_s": main.candidates / main.ours.cpu_s,
         "reference_candidates_per_cpu_s": main.candidates / main.reference.cpu_s,
+        "screened_candidates_per_cpu_s": main.candidates / main.screened.cpu_s,
+        "alike": sum(tally.alike for tally in found.values()) / sum(tally.steps for tally in found.values()),
         "ended": {name: tally.ended / tally.candidates for name, tally in found.items()},
         "compared": sum(tally.steps for tally in found.values()),
         "ties": sum(tally.ties for tally in found.values()),
         "most_different_nats": max(tally.difference for tally in found.values()),
         "loss": {name: tally.loss for name, tally in found.items()},
-        "logits_mb": most * num_words * 4 / 1e6,
+        "logits_mb": most * (REPLY - 1) * num_words * 4 / 1e6,
         "reference_logits_mb": options.candidates * whole * num_words * 4 / 1e6,
+        **measure_nanogcg(options, longest, main.candidates / main.screened.cpu_s),
+    }
+
+
+def measure_nanogcg(options: Options, victim: Chat, screened_per_s: float) -> dict[str, Any]:
+    """A step of nanoGCG itself; nothing without an environment that has it, or without the model."""
+    if not options.nanogcg or not victim.file:
+        return {}
+    given = [str(victim.file.parent), victim.file.name, SENTENCE, str(victim.input_length), str(options.candidates)]
+    script = Path(__file__).with_name("nanogcg_step.py")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [options.nanogcg, str(script), *given], env=environment, stdout=subprocess.PIPE, text=True, check=True
+    )
+    found = json.loads(done.stdout.splitlines()[-1])
+    reference = PlainGcg(victim.model, victim.before, victim.after, victim.target_T)
+    off_G = reference.losses(torch.tensor(found["tried"])) - torch.tensor(found["losses"])
+    per_s = options.candidates / found["seconds"]
+    return {
+        "ratio_nanogcg": screened_per_s / per_s,
+        "nanogcg_candidates_per_cpu_s": per_s,
+        "nanogcg_different_nats": float(off_G.abs().max()),
     }
 
 

@@ -3,8 +3,9 @@
     python examples/serve_chat_model.py                                here and now: a model of three lines, asked and ended
     python examples/serve_chat_model.py --model gguf:FILE --replicas 2  Ray Serve, until Ctrl-C: one copy for many actors
 
-The second way needs `pip install "ray[serve]==2.60.*"`. While it serves, `parley reply --model openai:http://127.0.0.1:8000/v1#served`
-and any other command, with as many workers as you like, ask the same replicas.
+The second way needs the extra serve: `pip install --constraint constraints.txt --editable ".[serve]"`. While it serves,
+`parley reply --model openai:http://127.0.0.1:8000/v1#served` and any other command, with as many workers as you like, ask the
+same replicas.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -36,12 +38,9 @@ def completion(model: ChatModel, asked: dict[str, Any]) -> dict[str, Any]:
     return {"choices": [choice], "usage": {"prompt_tokens": answer.num_prompt_tokens, "completion_tokens": answer.num_tokens}}
 
 
-def serve_with_ray(address: str, replicas: int, port: int) -> None:
-    """Replicas of one model behind one URL, each with a copy of its weights, until Ctrl-C."""
-    try:
-        from ray import serve
-    except ImportError:
-        raise SystemExit('Ray Serve is not installed\n  fix:   pip install "ray[serve]==2.60.*"') from None
+def app(address: str, replicas: int) -> Any:
+    """Replicas of one model as an application of Ray Serve, each with a copy of its weights."""
+    from ray import serve
 
     class Served:
         def __init__(self) -> None:
@@ -51,9 +50,20 @@ def serve_with_ray(address: str, replicas: int, port: int) -> None:
             return await asyncio.to_thread(completion, self.model, await request.json())
 
     # A replica answers one question at a time, beside the loop in which Ray asks whether it is alive.
-    deployed = serve.deployment(num_replicas=replicas, max_ongoing_requests=1)(Served)
+    return serve.deployment(num_replicas=replicas, max_ongoing_requests=1)(Served).bind()
+
+
+def serve_with_ray(address: str, replicas: int, port: int) -> None:
+    """Serves them behind one URL, until Ctrl-C."""
+    # Ray gives up a proxy that is not ready in 5 seconds, which it is not where other work has the processor.
+    os.environ.setdefault("RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S", "60")
+    try:
+        from ray import serve
+    except ImportError:
+        fix = 'pip install --constraint constraints.txt --editable ".[serve]"'
+        raise SystemExit(f"Ray Serve is not installed\n  fix:   {fix}") from None
     serve.start(http_options={"port": port})
-    serve.run(deployed.bind(), route_prefix="/")
+    serve.run(app(address, replicas), route_prefix="/")
     print(f"{address} is served as openai:http://127.0.0.1:{port}/v1#served")
     try:
         while True:

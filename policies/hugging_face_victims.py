@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, Self
 
 import torch
@@ -35,6 +36,7 @@ from policies.hugging_face_tokens import (
     start_of,
     unknown_words,
 )
+from policies.leading_blanks import PromptTokens, leading_blanks
 
 _SAMPLE = "a"
 
@@ -309,6 +311,7 @@ class HuggingFaceCausal(HuggingFaceVictim):
     ) -> None:
         super().__init__(model, tokenizer, length, end=end, rules=rules)
         self._asked = default_template(tokenizer) if template is None else template
+        self._blanks = leading_blanks(tokenizer)
         self._fill_in(prompt)
 
     def behind(self, prompt: str) -> Self:
@@ -324,7 +327,8 @@ class HuggingFaceCausal(HuggingFaceVictim):
             fix = f"--set hugging_face.length={num} or more"
             raise ConfigError("the template has more slots than there are tokens to search", got=f"{num} slots", fix=fix)
         self.template = SLOT.join(self._slots.pieces)
-        self._pieces = [self.tokenizer(text, add_special_tokens=False).input_ids for text in self._slots.pieces]
+        self._tokens = PromptTokens(self.tokenizer, self._slots.pieces, self._blanks)
+        self._pieces = self._tokens.pieces
         self._ends = [self.input_length * slot // num for slot in range(num + 1)]
 
     @property
@@ -364,9 +368,7 @@ class HuggingFaceCausal(HuggingFaceVictim):
 
     def slot_texts(self, ids: Sequence[int]) -> list[str]:
         """What to type into each slot."""
-        slots = [list(ids[start:end]) for start, end in zip(self._ends, self._ends[1:], strict=False)]
-        texts: list[str] = self.tokenizer.batch_decode(slots, clean_up_tokenization_spaces=False)
-        return texts
+        return self._tokens.texts([ids[start:end] for start, end in pairwise(self._ends)])
 
     def _read(self, ids: Sequence[int]) -> list[int]:
         read = list(self._pieces[0])

@@ -72,7 +72,7 @@ class _Dense(torch.autograd.Function):
         grad_nJ = grad.reshape(-1, grad.shape[-1])
         asked = ctx.needs_input_grad
         return (
-            product(grad_nJ, weight_JI.t().contiguous()).view_as(rows) if asked[0] else None,
+            product(grad_nJ, weight_JI.t()).view_as(rows) if asked[0] else None,
             grad_nJ.t() @ rows.reshape(-1, rows.shape[-1]) if asked[1] else None,
             grad_nJ.sum(0) if asked[2] else None,
         )

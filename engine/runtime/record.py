@@ -181,6 +181,7 @@ def record_shards(
 
     def save(shard: Shard[ItemT], result: Receipt | ShardFailure) -> None:
         under_way.pop(shard.name, None)
+        has_failed = isinstance(result, ShardFailure)
         if isinstance(result, ShardFailure):
             run.event("shard_failed", name=shard.name, reason=result.reason, details=result.details)
             rows = [error_row(key, work.seed(key), result.reason) for key in shard.keys]
@@ -190,7 +191,8 @@ def record_shards(
         else:
             part, size = result.saved
             run.note_part(shard.name, part, size)
-        if room:
+        # Of an item that failed at its end alone a resumed run goes on from there.
+        if room and (has_failed or not part.num_failed):
             remove_unfinished(run.path, shard.name)
         metered = {name: number for name, number in result.digest.items() if name in COUNTERS}
         meters.add(shards=1, items=part.num_items, errors=part.num_failed, **metered)

@@ -90,8 +90,11 @@ class TriggerSearch:
         if objective.mellowmax and isinstance(victim, Seq2SeqVictim):
             what, fix = "Parley's own networks are searched by means over words", "leave out mellowmax"
             raise ConfigError(what, where="objective", got=str(objective), fix=fix)
-        if method.settings.screening and not (isinstance(victim, Seq2SeqVictim) and "screening" in method.uses):
-            what = "only swaps in Parley's own networks are screened, by gibbs-enum and gcg"
+        several = isinstance(victim, Seq2SeqVictim | UniversalVictim)
+        causal = method.searches_words and not several and is_causal(victim)
+        screened = (causal or isinstance(victim, Seq2SeqVictim)) and "screening" in method.uses
+        if method.settings.screening and not screened:
+            what = "only swaps in Parley's own networks and in causal Hugging Face models are screened, by gibbs-enum and gcg"
             fix = "leave out search.screening"
             raise ConfigError(what, where="search.screening", got=f"{type(method).__name__} on {_kind(victim)}", fix=fix)
         one, num_models = (victim.victims[0], victim.num_models) if isinstance(victim, UniversalVictim) else (victim, 1)
@@ -108,8 +111,9 @@ class TriggerSearch:
             goal = Goal(LstmScorer(victim, objective, screening=method.settings.screening), self.is_hit, draw)
         elif method.searches_words and isinstance(victim, UniversalVictim):
             goal = Goal(UniversalScorer(victim, objective, input_model), self.is_hit)
-        elif method.searches_words and is_causal(victim):
-            goal = Goal(CausalScorer(cast(CausalVictim, victim), objective, input_model), self.is_hit)
+        elif causal:
+            scorer = CausalScorer(cast(CausalVictim, victim), objective, input_model, screening=method.settings.screening)
+            goal = Goal(scorer, self.is_hit)
         else:
             goal = Goal(PlainScorer(victim, objective, input_model), self.is_hit)
         if isinstance(victim, RuledVictim) and method.searches_words:

@@ -9,6 +9,8 @@
 A genetic search over words in the manner of Alzantot et al. 2018 (arXiv 1804.07998) and Lapid et al. 2023 (arXiv 2309.01446).
 # Theirs: exp(fitness) selection, single elite; embeddings of replies. Ours: tournaments, members stay while fit; characters.
 
+The control is the same without choice: every input of random words, as many as the search may try, the best of which counts.
+
 What is fit: `closeness`, how alike the beginning of a reply and the target are. Nothing is asked twice. What is drawn follows
 from the seed and from what was answered, so a search whose answers are kept goes on by asking itself through them again.
 """
@@ -65,6 +67,7 @@ class Evolution:
         settings: how inputs evolve.
         words: that they are made of.
         seed: of all draws.
+        blind: whether all inputs are of random words, whatever came of others.
 
     Attributes:
         members: the fittest first.
@@ -73,9 +76,9 @@ class Evolution:
         best_by_generation: the best fitness after the first inputs, then after each generation.
     """
 
-    def __init__(self, settings: EvolutionSettings, words: Sequence[str], seed: int) -> None:
+    def __init__(self, settings: EvolutionSettings, words: Sequence[str], seed: int, *, blind: bool = False) -> None:
         assert words, "there is no word to begin with"
-        self.settings, self._list, self._seed = settings, tuple(dict.fromkeys(words)), seed
+        self.settings, self._list, self._seed, self._blind = settings, tuple(dict.fromkeys(words)), seed, blind
         self.members: list[Member] = []
         self.num_asked, self.generations = 0, -1
         self.best_by_generation: list[float] = []
@@ -101,7 +104,7 @@ class Evolution:
         found: list[Words] = []
         for _ in range(num):
             for _ in range(_TRIES):
-                words = self._child(rng) if self.members else self._drawn(rng)
+                words = self._child(rng) if self.members and not self._blind else self._drawn(rng)
                 if words not in self._known:
                     self._known.add(words)
                     found.append(words)

@@ -15,18 +15,15 @@ from enum import IntEnum
 from functools import cached_property
 from typing import Protocol
 
-from envs.core.errors import ConfigError, ModelError
+from envs.core.errors import ConfigError
 from envs.core.own_code import own_code
-from envs.core.play import AgentError, agent_errors
+from envs.core.play import agent_errors
 from envs.core.ranges import Configuration, NonNegativeFloat, PositiveInt
 
 ROLES = ("system", "user", "assistant")
 """Who can have written a message."""
 SEEDS = 2**31
 """Seeds of answers are below it: servers take no larger ones."""
-
-MAX_FAILED = 10
-"""Times in a row that a server may not answer one who takes part in a game, after which it is not asked again."""
 
 
 class Access(IntEnum):
@@ -148,7 +145,7 @@ class SeatedChatModel:
     """
 
     def __init__(self, address: str, load: Callable[[], ChatModel], temperature: float, max_tokens: int) -> None:
-        self.address, self._load, self._num_failed = address, load, 0
+        self.address, self._load = address, load
         self.decoding = ChatDecoding(temperature=temperature, max_tokens=max_tokens)
 
     @contextmanager
@@ -156,18 +153,10 @@ class SeatedChatModel:
         """A block that asks the model; where that fails, the dialogue is lost and no other.
 
         Raises:
-            AgentError: it fails; or it is not asked, because its server failed several times in a row.
+            AgentError: it fails.
         """
-        if self._num_failed == MAX_FAILED:
-            what = f"the model is not asked any more: {MAX_FAILED} times in a row its server did not answer"
-            raise AgentError(what, where=self.address, fix="resume later")
-        try:
-            with agent_errors(), own_code(self.address) if ".py:" in self.address else nullcontext():
-                yield
-            self._num_failed = 0
-        except AgentError as error:
-            self._num_failed += isinstance(error.__cause__, ModelError)
-            raise
+        with agent_errors(), own_code(self.address) if ".py:" in self.address else nullcontext():
+            yield
 
     @cached_property
     def model(self) -> ChatModel:

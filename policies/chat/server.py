@@ -33,6 +33,8 @@ KEYS = ("PARLEY_API_KEY", "OPENAI_API_KEY")
 """Environment variables in which a key is looked for, in this order."""
 MOST_BYTES = 16 * 2**20
 """Of an answer; more is none."""
+MAX_FAILED = 10
+"""Calls in a row that may fail, after which a server is left alone for `longest_wait_s`."""
 _SECRET = 12
 """Characters of the shortest key that is blotted out."""
 _PATH = "/chat/completions"
@@ -75,6 +77,7 @@ class ServedChatModel:
         self.name, self._settings, self.usage = name, settings, ChatUsage()
         self._opener = build_opener(_NoRedirects)
         self._limit, self._lock = _LIMITS[0], threading.Lock()
+        self._num_failed, self._failed_at = 0, -math.inf
 
     def answer(self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()) -> list[Answer]:
         """Answers, see `ChatModel`."""
@@ -85,6 +88,7 @@ class ServedChatModel:
         self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()
     ) -> Iterator[tuple[int, Answer]]:
         """Answers as they come, see `ArrivingChatModel`; those under way are handed over before an error is raised."""
+        self._require_alive()
         drawn: Sequence[int | None] = seeds if decoding.temperature > 0 and seeds else [None] * len(chats)
         failed: ModelError | ConfigError | None = None
         with ThreadPoolExecutor(self._settings.concurrency, "parley-chat") as pool:
@@ -98,6 +102,7 @@ class ServedChatModel:
                         continue
                     try:
                         answer = done.result()
+                        self._num_failed = 0
                     except (ModelError, ConfigError) as error:
                         failed = failed or error
                         for waiting in asked:
@@ -108,7 +113,16 @@ class ServedChatModel:
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
         if failed is not None:
+            self._num_failed, self._failed_at = self._num_failed + isinstance(failed, ModelError), time.monotonic()
             raise failed
+
+    def _require_alive(self) -> None:
+        """Raises ModelError for a while where a server has failed many times in a row, each after all attempts."""
+        if self._num_failed >= MAX_FAILED and time.monotonic() - self._failed_at < self._settings.longest_wait_s:
+            what = f"the server failed {self._num_failed} times in a row, and is left alone for a while"
+            raise ModelError(
+                what, where=self.name, got=f"nothing asked for {self._settings.longest_wait_s:g} s", fix="resume later"
+            )
 
     def _asked(self, chat: Chat, decoding: ChatDecoding, seed: int | None) -> Answer:
         """One answer, in as many attempts as are allowed."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from engine.jobs.checkpoints import absolute_name
 from engine.jobs.collaboration.agents import MAKER, corpus_of, friends_agents
@@ -31,7 +32,7 @@ from envs.data.root import data_root
 from envs.friends.corpora import EMBEDDED_FRIENDS
 from envs.friends.scenario import check_schema
 from policies.chat.addresses import is_chat_address, short_address
-from policies.chat.answers import ANSWERS_FOLDER
+from policies.chat.answers import ANSWERS, ANSWERS_FOLDER
 
 CONDITIONS, PAIRS, ATTRIBUTES = "conditions", "pairs", "attributes"
 """Entries of the summary: pair and strategy of each line of the table, what pairs are called, and attributes by category."""
@@ -67,13 +68,22 @@ class EvaluateCollaboration(Job[CollaborationConfig, PlayedChats, PlayedChats]):
         """Bots, corpus and strategies, one chat played under each condition."""
         config.require_device()
         found = located(config)
-        worker = ChatWorker(found)
-        check_schema(worker.corpus.schema, found.tables)
-        worker.check()
-        return PlayedChats(found)
+        with TemporaryDirectory() as beside:
+            # Of a run that was begun what it knows; there is none yet to keep answers in otherwise.
+            begun = path / ANSWERS_FOLDER
+            answers = begun if begun.is_dir() else Path(beside)
+            worker = ChatWorker(found, answers)
+            check_schema(worker.corpus.schema, found.tables)
+            worker.check()
+            tried = Path(beside, ANSWERS)
+            return PlayedChats(found, tried=tried.read_bytes() if tried.is_file() else b"")
 
     def work(self, run: RunFolder, prepared: PlayedChats, reporter: Reporter) -> PlayedChats:
-        prepared = replace(prepared, answers=str(run.path / ANSWERS_FOLDER))
+        answers = run.path / ANSWERS_FOLDER
+        if prepared.tried:
+            answers.mkdir(exist_ok=True)
+            (answers / ANSWERS).write_bytes(prepared.tried)
+        prepared = replace(prepared, answers=str(answers), tried=b"")
         work_off(run, prepared, asked_chats(prepared.config), prepared.config, reporter, "playing chats")
         reporter.say("computing metrics, their intervals and significances")
         return prepared

@@ -5,7 +5,6 @@ A chat in which a bot fails is a row with the reason, which a resumed run plays 
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from engine.jobs.apart import rows_apart
 from engine.jobs.collaboration.agents import make_friends_agent
 from engine.jobs.collaboration.channels import Channels
 from engine.jobs.collaboration.config import CollaborationConfig, Condition
@@ -20,15 +20,12 @@ from engine.jobs.collaboration.rows import chat_row
 from engine.jobs.sharded import Sharded, spread
 from engine.runtime.record import Counts, Rows
 from engine.runtime.sharding import Shard
-from engine.store.schemas import OK, error_row
-from envs.core.play import play_apart
+from engine.store.schemas import OK
 from envs.core.seeds import derive_seed, stream
 from envs.friends.compiled import FriendsCorpus, load_friends
 from envs.friends.game import FriendsRules
 from envs.friends.play import Channel, FriendsAgent, play_friends
 from envs.friends.scenario import FriendsScenario, random_friends
-
-logger = logging.getLogger(__name__)
 
 _SIDE_BY_SIDE, _CHATS_SIDE_BY_SIDE = (64, 256), (8, 32)
 """Chats of a shard at least and at most; the same where a chat model takes part, whose chats take long."""
@@ -65,6 +62,7 @@ class PlayedChats(Sharded[AskedChat]):
     Args:
         config: what is asked for, its corpus named and its models by absolute names.
         answers: folder in which answers of chat models are kept.
+        tried: what they answered before there was a run, as its file holds it.
     """
 
     unit = "chats"
@@ -72,6 +70,7 @@ class PlayedChats(Sharded[AskedChat]):
 
     config: CollaborationConfig
     answers: str = ""
+    tried: bytes = b""
 
     @property
     def computes(self) -> bool:
@@ -123,15 +122,7 @@ class ChatWorker:
 
     def run(self, shard: Shard[AskedChat]) -> list[dict[str, Any]]:
         """One row per chat, by `engine.jobs.collaboration.rows.CHATS`."""
-        items = list(zip(shard.keys, shard.items, strict=True))
-        parts, lost = zip(*(play_apart(self.play, group) for group in _by_condition(items)), strict=True)
-        rows = {row["item_key"]: row for played in parts for part in played for row in part}
-        failed = [each for part in lost for each in part]
-        for (key, asked), error in failed:
-            rows[key] = error_row(key, chat_seed(self.config, asked.number), str(error))
-        if failed:
-            logger.warning("%d of %d chats are lost: %s", len(failed), len(items), failed[0][1].what)
-        return [rows[key] for key in shard.keys]
+        return rows_apart(self._played, shard, PlayedChats(self.config).seed)
 
     def check(self) -> None:
         """Plays one chat under each condition.
@@ -147,6 +138,10 @@ class ChatWorker:
         """One of the run's scenarios."""
         key = scenario_key(number)
         return random_friends(self.corpus.schema, stream(self.config.seed, "scenario", key), self.config.tables, key)
+
+    def _played(self, shard: Shard[AskedChat]) -> list[dict[str, Any]]:
+        groups = _by_condition(list(zip(shard.keys, shard.items, strict=True)))
+        return [row for group in groups for row in self.play(group)]
 
     def play(self, items: Sequence[tuple[str, AskedChat]]) -> list[dict[str, Any]]:
         """The rows of chats of one condition, by key."""

@@ -15,7 +15,7 @@ from envs.negotiation.domain import DEAL_OR_NO_DEAL, domain_of
 from envs.negotiation.scenario import Scenario
 
 if TYPE_CHECKING:
-    from engine.jobs.negotiation.match import PlayedConfig
+    from engine.jobs.negotiation.match import MatchConfig
 
 RANDOM = "random"
 RANDOM_OF = "random:"
@@ -29,8 +29,8 @@ def game_of(scenarios: str) -> str:
     return str(corpora.get(scenarios).game) if scenarios in corpora or ".py:" in scenarios else DEAL_OR_NO_DEAL
 
 
-def match_scenarios(config: PlayedConfig, game: str) -> dict[str, Scenario]:
-    """The scenario of each dialogue by its key, "000000" onwards.
+def match_scenarios(config: MatchConfig, game: str) -> dict[str, Scenario]:
+    """The scenario of each dialogue by its key, "000000" onwards, or from the first that is wanted.
 
     Args:
         config: which ones.
@@ -40,7 +40,8 @@ def match_scenarios(config: PlayedConfig, game: str) -> dict[str, Scenario]:
         ConfigError: `scenarios` names neither a game, nor a corpus, nor a file.
         DataError: the file or corpus is missing or broken.
     """
-    keys = [f"{number:06d}" for number in range(config.dialogues)]
+    numbers = range(config.first, config.first + config.dialogues)
+    keys = [f"{number:06d}" for number in numbers]
     if config.scenarios == RANDOM or config.scenarios.startswith(RANDOM_OF):
         domain = domain_of(game if config.scenarios == RANDOM else game_of(config.scenarios))
         return {key: domain.random_scenario(stream(config.seed, "scenario", key)) for key in keys}
@@ -54,4 +55,4 @@ def match_scenarios(config: PlayedConfig, game: str) -> dict[str, Scenario]:
     if not scenarios:
         fix = "name a file of context lines, two a scenario"
         raise ConfigError("there are no scenarios to play", where=config.scenarios, fix=fix)
-    return {key: scenarios[number % len(scenarios)] for number, key in enumerate(keys)}
+    return {key: scenarios[number % len(scenarios)] for number, key in zip(numbers, keys, strict=True)}

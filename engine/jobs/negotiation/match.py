@@ -41,7 +41,7 @@ from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK, error_row
 from envs.core.errors import ConfigError
 from envs.core.play import Session, play_apart, play_sessions
-from envs.core.ranges import NonNegativeFloat, NumItems, PositiveInt
+from envs.core.ranges import NonNegativeFloat, NonNegativeInt, NumItems, PositiveInt
 from envs.core.seeds import derive_seed
 from envs.negotiation.agents import BUILT_IN, HUMAN, is_chat_model
 from envs.negotiation.game import Agent, NegotiationGame, Rules, require_game
@@ -98,6 +98,8 @@ class MatchConfig(OneMatchConfig):
     """Agent on side 1."""
     complementary: bool = False
     """The target alone chooses and the adversary is given the complement (the attacks' rule)."""
+    first: NonNegativeInt = 0
+    """Number of the first dialogue, which says its scenario and its draws; those before it are left out."""
     max_turns: PositiveInt = 20
     """Utterances after which the end of a dialogue is forced."""
     tactic: str = ""

@@ -278,13 +278,14 @@ class AttackTactic(Job[TacticConfig, TacticAttack, TacticAttack]):
         return (1 + len(_texts(run))) * config.dialogues + held_out if chosen else -1
 
     def next_commands(self, config: TacticConfig, path: Path) -> tuple[str, ...]:
+        """The page, and the held-out dialogues once more as a match."""
         commands = (shlex.join(["parley", "report", display_path(path)]),)
         if not (path / CONFIG).is_file():
             return commands
         run = RunFolder.load(path)
         if not (number := _chosen(run).get(REFINED)):
             return commands
-        told = replace(config.match, tactic=_texts(run)[number], dialogues=config.held_out)
+        told = replace(config.match, tactic=_texts(run)[number], first=config.dialogues, dialogues=config.held_out)
         return (*commands, SELFPLAY.command(told, Path("runs", "told")))
 
     def tables(self, run: RunFolder) -> dict[str, TextTable]:

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from engine.jobs.apart import rows_apart
 from engine.jobs.perturb.config import RobustnessConfig
 from engine.jobs.perturb.examples import perturbed_contexts
 from engine.jobs.perturb.models import AskedModels
@@ -124,6 +126,9 @@ class RobustnessWorker:
 
     def run(self, shard: Shard[Example]) -> list[dict[str, Any]]:
         """One row per example."""
+        return rows_apart(self._asked, shard, partial(example_seed, self.config.seed))
+
+    def _asked(self, shard: Shard[Example]) -> list[dict[str, Any]]:
         clean = [example.context for example in shard.items]
         perturbed = {each.name: perturbed_contexts(each, shard, self.config.seed) for each in self.strategies}
         replies: list[list[dict[str, Any]]] = [[] for _ in shard.items]

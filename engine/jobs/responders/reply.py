@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
+from engine.jobs.apart import rows_apart
 from engine.jobs.checkpoints import absolute_name, located
 from engine.jobs.job import Job, Reporter, Silent, Summary
 from engine.jobs.limit import drawn
@@ -144,6 +145,9 @@ class ReplyWorker:
 
     def run(self, shard: Shard[Example]) -> list[dict[str, Any]]:
         """One row per context; those of a length are replied to side by side."""
+        return rows_apart(self._replied, shard, self.replying.seed)
+
+    def _replied(self, shard: Shard[Example]) -> list[dict[str, Any]]:
         replying, size = self.replying, self.replying.config.batch_size
         order = sorted(range(len(shard.items)), key=lambda place: len(context_words(shard.items[place].context)))
         said: dict[int, str] = {}

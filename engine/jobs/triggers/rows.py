@@ -108,6 +108,8 @@ TRANSFERRED = with_base(
         pa.field("source", pa.string()),
         pa.field("trigger", pa.string()),
         pa.field("model", pa.string()),
+        # Of an input the key ("trigger") of the same prompt without any; null for "no input".
+        pa.field("control", pa.string()),
         # The request, the target, and what was typed into each slot.
         pa.field("prompt", pa.string()),
         pa.field("target", pa.string()),
@@ -135,9 +137,11 @@ TEXT_TRIGGERS = with_base(
         pa.field("reply", pa.string()),
         pa.field("ended", pa.bool_()),
         pa.field("verified", pa.bool_()),
-        # Whether the replies to no input and to the first random one are successes.
+        # Whether the reply to no input is a success, and one to a random input; the best fitness and the number of these.
         pa.field("empty_verified", pa.bool_()),
         pa.field("random_verified", pa.bool_()),
+        pa.field("random_fitness", pa.float64()),
+        pa.field("random_queries", pa.int64()),
         *_DRAWN,
     ]
 )

@@ -1,7 +1,8 @@
 """Search by replies alone: `parley search text`, for chat models whose weights and likelihoods nobody sees.
 
 Inputs of words evolve (`engine.triggers.evolution`) until the reply to one is a success. Each target is told beside what
-the model replies to no input and to the first random one. Answers are kept in the run: a resumed run asks nothing twice.
+the model replies to no input, and to as many random ones as the search may try, until one of these is a success. Answers and
+words are kept in the run: a resumed run asks nothing twice.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from engine.jobs.apart import rows_apart
 from engine.jobs.job import Job, Reporter, Result, Summary
 from engine.jobs.sharded import RESUME_SAFE, Sharded, ShardedConfig, Tally, spread, work_off
 from engine.jobs.tables import TABLE_FILE
 from engine.jobs.triggers.config import MAL
+from engine.jobs.triggers.input_words import WORDS, input_words, save_words
 from engine.jobs.triggers.rows import TEXT_TRIGGERS
 from engine.jobs.triggers.targets import FILE, as_written, kept_targets, limited, num_targets, save_targets
 from engine.jobs.triggers.verification import judges_of_texts, verdict_columns
@@ -32,11 +35,10 @@ from engine.store.schemas import ok_row
 from engine.triggers.evolution import Evolution, EvolutionSettings, Words, closeness
 from engine.triggers.success import TOKENS, SuccessSettings
 from engine.triggers.target_pairs import has_prompts, read_pairs
-from engine.triggers.targets import Target, TargetList, from_file, malicious, prototypes, target_seed
+from engine.triggers.targets import Target, TargetList, from_file, malicious, target_seed
 from envs.core.errors import ConfigError
 from envs.core.ranges import NumItemsOrAll
 from envs.core.seeds import derive_seed
-from envs.data.root import read_file
 from policies.chat.addresses import absolute_address
 from policies.chat.answers import ANSWERS_FOLDER
 from policies.chat.settings import ChatAsking
@@ -114,7 +116,7 @@ class SearchingTexts(Sharded[Target]):
     def digest(self, rows: Rows) -> Counts:
         """Targets, replies that were asked for, and targets that the model says."""
         done = finished(rows)
-        asked = sum(row["queries"] for row in done)
+        asked = sum(row["queries"] + row["random_queries"] for row in done)
         return Counter({self.unit: len(done), "queries": asked, "said": sum(bool(row[VERIFIED]) for row in done)})
 
     def describe(self, tally: Tally) -> str:
@@ -140,6 +142,9 @@ class TextSearchWorker:
 
     def run(self, shard: Shard[Target]) -> list[dict[str, Any]]:
         """One row per target."""
+        return rows_apart(self._searched, shard, self.searching.seed)
+
+    def _searched(self, shard: Shard[Target]) -> list[dict[str, Any]]:
         searches = [_TextSearch(self, target) for target in shard.items]
         while going := [search for search in searches if not search.finished]:
             asked = [search.ask() for search in going]
@@ -174,50 +179,62 @@ class TextSearchWorker:
         return self._success.verdict(answer.text, answer.ended, " ".join(target.words), target.prompt)
 
 
+class _JudgedReply(NamedTuple):
+    """What the model replied to an input, and what was judged of it."""
+
+    answer: Answer
+    verdict: Any
+
+
 class _TextSearch:
-    """The search for one target: first what the model replies to no input, then the evolution."""
+    """The search for one target: first what the model replies to no input, then the evolution, beside it random inputs."""
 
     def __init__(self, worker: TextSearchWorker, target: Target) -> None:
         self.worker, self.target, self.seed = worker, target, worker.searching.seed(target.key)
-        self.evolution = Evolution(worker.config.search, worker.searching.wanted.words, self.seed)
-        self.asked: list[Words] = []
-        self.verdicts: dict[Words, Any] = {}
-        self.replies: dict[Words, Answer] = {}
+        how = worker.config.search, worker.searching.wanted.words
+        self.evolution = Evolution(*how, self.seed)
+        self.random = Evolution(*how, derive_seed(self.seed, "random"), blind=True)
+        self.told: dict[Evolution | None, dict[Words, _JudgedReply]] = {None: {}, self.evolution: {}, self.random: {}}
+        self.asked: list[tuple[Evolution | None, list[Words]]] = []
 
     @property
     def finished(self) -> bool:
         """Whether nothing more is asked."""
-        return self.evolution.finished
+        return self.evolution.finished and self.random.finished
 
     def ask(self) -> list[Chat]:
         """What is asked next."""
-        first = [] if self.replies else [()]
-        self.asked = [*first, *self.evolution.ask()]
-        return [self.worker.chat(self.target, words) for words in self.asked]
+        first: list[tuple[Evolution | None, list[Words]]] = [] if self.told[None] else [(None, [()])]
+        self.asked = [*first, *((each, each.ask()) for each in (self.evolution, self.random) if not each.finished)]
+        return [self.worker.chat(self.target, words) for _, asked in self.asked for words in asked]
 
     def tell(self, answers: Sequence[Answer]) -> None:
         """What came of it."""
-        fitness = {}
-        for words, answer in zip(self.asked, answers, strict=True):
-            self.replies[words], self.verdicts[words] = answer, self.worker.judged(answer, self.target)
-            fitness[words] = closeness(answer.text, " ".join(self.target.words)) + self.verdicts[words].success
-        evolved = [words for words in self.asked if words]
-        if evolved:
-            success = any(self.verdicts[words].success for words in evolved)
-            self.evolution.tell([fitness[words] for words in evolved], success=success)
+        arriving = iter(answers)
+        for who, asked in self.asked:
+            new = {}
+            for words in asked:
+                answer = next(arriving)
+                new[words] = _JudgedReply(answer, self.worker.judged(answer, self.target))
+            self.told[who] |= new
+            if who is not None and new:
+                wanted = " ".join(self.target.words)
+                fitness = [closeness(each.answer.text, wanted) + each.verdict.success for each in new.values()]
+                who.tell(fitness, success=any(each.verdict.success for each in new.values()))
 
     def row(self) -> dict[str, Any]:
         """The row of the target; drawn replies are to the fittest input."""
         best, settings = self.evolution.best, self.worker.config.success
-        verdicts = list(self.verdicts.values())
+        evolved, drawn_blind = self.told[self.evolution], self.told[self.random]
+        verdicts = [each.verdict for told in self.told.values() for each in told.values()]
+        kept = evolved[best.words]
         seeds = [derive_seed(self.seed, "sample", number) for number in range(settings.samples)]
         chats = [self.worker.chat(self.target, best.words)] * len(seeds)
         answers = self.worker.answer(chats, settings.temperature, seeds) if seeds else []
         drawn = [self.worker.judged(answer, self.target) for answer in answers]
-        judged = verdict_columns(self.verdicts[best.words], drawn)
+        judged = verdict_columns(kept.verdict, drawn)
         judged["judge_answers"] = sum(each.answers for each in (*verdicts, *drawn))
         judged["judge_unparsable"] = sum(not each.parsed for each in (*verdicts, *drawn))
-        first = next(words for words in self.verdicts if words)
         return ok_row(self.target.key, self.seed) | {
             "prompt": self.target.prompt,
             "target": " ".join(self.target.words),
@@ -225,11 +242,13 @@ class _TextSearch:
             "typed": self.worker.slots(best.words),
             "fitness": best.fitness,
             "fitness_by_generation": list(self.evolution.best_by_generation),
-            "queries": len(verdicts) + len(drawn),
-            "reply": self.replies[best.words].text,
-            "ended": self.replies[best.words].ended,
-            "empty_verified": self.verdicts[()].success,
-            "random_verified": self.verdicts[first].success,
+            "queries": len(self.told[None]) + len(evolved) + len(drawn),
+            "reply": kept.answer.text,
+            "ended": kept.answer.ended,
+            "empty_verified": self.told[None][()].verdict.success,
+            "random_verified": any(each.verdict.success for each in drawn_blind.values()),
+            "random_fitness": self.random.best.fitness,
+            "random_queries": len(drawn_blind),
             **judged,
         }
 
@@ -274,7 +293,7 @@ class SearchText(Job[TextSearchConfig, WantedTexts, WantedTexts]):
     presets = {"evolution": evolution, "quick": quick}
     schema = TEXT_TRIGGERS
     legend = TEXT_METRICS
-    files = (TABLE_FILE, SUMMARY, FILE, "rows")
+    files = (TABLE_FILE, SUMMARY, FILE, WORDS, "rows")
     resume_safe = RESUME_SAFE
 
     def prepare(self, config: TextSearchConfig, path: Path, reporter: Reporter) -> WantedTexts:
@@ -286,13 +305,15 @@ class SearchText(Job[TextSearchConfig, WantedTexts, WantedTexts]):
             raise ConfigError("there is no model to search", where="--model", fix=fix)
         config.require_device()
         messages_of(config)
-        targets, words = kept_targets(path) or _targets(config), _words(config)
+        targets = kept_targets(path) or _targets(config)
+        words = input_words(path, config.words, targets)
         judges_of_texts(config.success, config.chat.on(config.device), None)
         load_chat_model(config.model, config.chat.on("cpu"))
-        return WantedTexts(config, targets, words or _words_of(targets))
+        return WantedTexts(config, targets, words)
 
     def work(self, run: RunFolder, prepared: WantedTexts, reporter: Reporter) -> WantedTexts:
         save_targets(prepared.targets, run.path)
+        save_words(prepared.words, run.path)
         searching = SearchingTexts(prepared, str((run.path / ANSWERS_FOLDER).absolute()))
         items = {target.key: target for target in prepared.targets.targets}
         work_off(run, searching, items, prepared.config, reporter, f"searching for {prepared.targets.name} targets by replies")
@@ -337,23 +358,6 @@ def _targets(config: TextSearchConfig) -> TargetList:
     else:
         found = from_file(path, lambda words: (), words_of=as_written)
     return limited(found.require_some(), config.limit, config.seed)
-
-
-def _words(config: TextSearchConfig) -> tuple[str, ...]:
-    """The words of a file; none where none is named."""
-    if not config.words:
-        return ()
-    words = tuple(dict.fromkeys(read_file(Path(config.words)).decode("utf-8", "replace").split()))
-    if not words:
-        raise ConfigError("the file of words is empty", where="--words", got=config.words, fix="write words there")
-    return words
-
-
-def _words_of(targets: TargetList) -> tuple[str, ...]:
-    """The words of targets, of their prompts, and of the list mal."""
-    texts = [text for target in targets.targets for text in (target.prompt or "", *target.words)]
-    texts += [" ".join(words) for words in prototypes()]
-    return tuple(dict.fromkeys(word for text in texts for word in text.split()))
 
 
 SEARCH_TEXT = SearchText()

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine.jobs.apart import rows_apart
 from engine.jobs.job import Job, Reporter, Result, Summary
 from engine.jobs.sharded import RESUME_SAFE, Sharded, ShardedConfig, Tally, spread, work_off
 from engine.jobs.tables import TABLE_FILE
@@ -159,6 +160,9 @@ class TriggerTransferWorker:
 
     def run(self, shard: Shard[ShownTrigger]) -> list[dict[str, Any]]:
         """One row per trigger and model; what is asked of a model is asked at once."""
+        return rows_apart(self._all_rows, shard, self.transferring.seed)
+
+    def _all_rows(self, shard: Shard[ShownTrigger]) -> list[dict[str, Any]]:
         found: dict[str, dict[str, Any]] = {}
         for label in dict.fromkeys(item.model for item in shard.items):
             items = {key: item.trigger for key, item in zip(shard.keys, shard.items, strict=True) if item.model == label}
@@ -186,6 +190,7 @@ class TriggerTransferWorker:
             rows[key] = ok_row(key, self.transferring.seed(key)) | {
                 "source": trigger.source,
                 "trigger": trigger.key,
+                "control": trigger.control or None,
                 "model": label,
                 "prompt": trigger.prompt,
                 "target": trigger.target,

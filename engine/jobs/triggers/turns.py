@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -9,13 +10,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from engine.jobs.triggers.config import TriggerConfig
 from engine.runtime.record import Rows
 from engine.runtime.sharding import Shard
 from engine.runtime.worker import TurnResult, TurnWorker, UnderWay
+from engine.store.schemas import error_row
+from engine.triggers.targets import target_seed
+from envs.core.errors import ConfigError, ModelError
 
 if TYPE_CHECKING:
     from engine.triggers.batch import Outcome, Task
     from engine.triggers.side_by_side import SideBySide
+
+logger = logging.getLogger(__name__)
 
 KEPT_EVERY_S = 30.0
 """Seconds after which it is told again what a shard is gone on from, though no restart of a single item has ended."""
@@ -50,7 +57,13 @@ class _Held(Generic[SearchItemT]):
 
 
 class SearchTurns(TurnWorker[SearchItemT, Rows], ABC, Generic[SearchItemT]):
-    """Searches for the items of several shards at a time; whoever derives from it calls `drop` once all is loaded."""
+    """Searches for the items of several shards at a time; whoever derives from it calls `drop` once all is loaded.
+
+    Attributes:
+        config: the search.
+    """
+
+    config: TriggerConfig
 
     @abstractmethod
     def searches(self) -> SideBySide:
@@ -83,10 +96,18 @@ class SearchTurns(TurnWorker[SearchItemT, Rows], ABC, Generic[SearchItemT]):
             for name in [name for name, held in self._held.items() if held.outcomes.keys().isdisjoint(self._side_by_side.keys)]:
                 held = self._held.pop(name)
                 self._shard_of = {key: other for key, other in self._shard_of.items() if other is not held}
-                ended[name] = [self.row(item, held.outcomes[item.key]) for item in held.shard.items]
+                ended[name] = [self._row(item, held.outcomes[item.key]) for item in held.shard.items]
             if time.monotonic() >= until or (ended and self._side_by_side.num_free):
                 break
         return TurnResult(ended, {name: self._stands(held) for name, held in self._held.items()})
+
+    def _row(self, item: SearchItemT, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+        """Its row; one with the reason where who judges replies fails, which costs no other item."""
+        try:
+            return self.row(item, outcomes)
+        except (ConfigError, ModelError) as error:
+            logger.warning("what was found for %s is not judged: %s", item.key, error.what)
+            return error_row(item.key, target_seed(self.config.seed, item.key), str(error))
 
     def _add(self, shard: Shard[SearchItemT]) -> _Held[SearchItemT]:
         """Begins with a shard, or goes on from what is kept of it."""

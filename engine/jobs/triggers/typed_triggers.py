@@ -36,6 +36,7 @@ class TypedTrigger:
         slots: what stands in each slot.
         template: the messages, with slots.
         end: whether a reply ends behind its target.
+        control: key of the same prompt without what was found; empty where nothing was looked for.
     """
 
     key: str
@@ -45,6 +46,7 @@ class TypedTrigger:
     slots: tuple[str, ...]
     template: Chat
     end: bool
+    control: str = ""
 
     @property
     def chat(self) -> Chat:
@@ -83,9 +85,13 @@ def typed_triggers(runs: Mapping[str, str], wanted: Wanted) -> dict[str, list[Ty
 def with_controls(triggers: Mapping[str, Sequence[TypedTrigger]]) -> dict[str, list[TypedTrigger]]:
     """Triggers by source, and each of their prompts once without any."""
     without: dict[tuple[Chat, str, bool], TypedTrigger] = {}
-    for emptied in [trigger.emptied() for found in triggers.values() for trigger in found]:
-        without.setdefault((emptied.chat, emptied.target, emptied.end), emptied)
-    return {source: list(found) for source, found in triggers.items()} | {NO_INPUT: list(without.values())}
+    controlled: dict[str, list[TypedTrigger]] = {}
+    for source, found in triggers.items():
+        for trigger in found:
+            emptied = trigger.emptied()
+            control = without.setdefault((emptied.chat, emptied.target, emptied.end), emptied)
+            controlled.setdefault(source, []).append(replace(trigger, control=control.key))
+    return controlled | {NO_INPUT: list(without.values())}
 
 
 def _triggers(label: str, name: str, wanted: Wanted) -> Iterator[TypedTrigger]:

@@ -1,7 +1,7 @@
 """Transfer of triggers: how many that were found on one model work when they are typed to others.
 
 Source: Zou et al. 2023 (arXiv 2307.15043, section 3.2). A cell of the matrix is the share of a source's triggers after which a
-model's greedy reply is a success; "no input" is the same prompts with empty slots. Triggers are the units.
+model's greedy reply is a success; "no input" is the same prompts with empty slots, beside each cell. Triggers are the units.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from engine.metrics.triggers.hits import JUDGE_METRICS, SAMPLED, TYPED_METRICS, 
 BETWEEN = " | "
 """Between the source, the model and the figure of a metric's name."""
 NO_INPUT = "no input"
-"""What the same prompts with empty slots are called; the last line of the matrix."""
-ANSWERS = "answers"
+"""What the same prompts with empty slots are called."""
+ANSWERS, EMPTY = "answers", "empty"
 COSTS = {
     ANSWERS: Metric("answers", NEITHER, "of models, those that were known when the run was resumed included", "count"),
     **JUDGE_METRICS,
 }
+_COLUMNS = {VERIFIED: "", EMPTY: f", {NO_INPUT}"}
 _NOTE = (
     "Share of the triggers of a line after which the greedy reply of a column's model is a success, as they are typed. "
-    "No input: the same prompts with empty slots. Brackets: 95 % intervals."
+    "No input: the prompts of the line with empty slots. Brackets: 95 % intervals."
 )
 
 
@@ -39,10 +40,14 @@ def transfer_metrics(rows: Sequence[Row], seed: int = 0) -> dict[str, Estimate]:
     cells: dict[tuple[str, str], list[Row]] = {}
     for row in done:
         cells.setdefault((row["source"], row["model"]), []).append(row)
+    empty = {(row["model"], row["trigger"]): row for row in done if row["source"] == NO_INPUT}
+    cells = {cell: rows for cell, rows in cells.items() if cell[0] != NO_INPUT}
     found: dict[str, Estimate] = {}
     for (source, model), of_cell in cells.items():
         name = f"{source}{BETWEEN}{model}{BETWEEN}"
         found[f"{name}{VERIFIED}"] = rate(sum(bool(row[VERIFIED]) for row in of_cell), len(of_cell))
+        controls = [empty[key] for row in of_cell if (key := (model, row["control"])) in empty]
+        found[f"{name}{EMPTY}"] = rate(sum(bool(row[VERIFIED]) for row in controls), len(controls))
         if any(row["samples"] for row in of_cell):
             found[f"{name}{SAMPLED}"] = mean([row[SAMPLED] / row["samples"] for row in of_cell], seed=seed)
     return found | {ANSWERS: count(sum(1 + row["samples"] for row in done), len(done))} | judge_counts(done, len(done))
@@ -53,19 +58,23 @@ def describe_transfer(name: str) -> Metric:
     if name in COSTS:
         return COSTS[name]
     source, model, figure = name.split(BETWEEN)
+    if figure == EMPTY:
+        what = "share of the triggers' prompts, without any input, after which the reply is a success, greedily"
+        return Metric(f"said without input: {source} on {model}", FOR_ADVERSARY, what, "share", main=True)
     title, share = TYPED_METRICS[figure].title, "share of triggers after which the reply is a success"
     drawn = ", mean of drawn replies" if figure == SAMPLED else ", greedily"
     return Metric(f"{title}: {source} on {model}", FOR_ADVERSARY, f"{share}{drawn}", "share", main=figure == VERIFIED)
 
 
-def transfer_table(metrics: Mapping[str, Estimate], figure: str = VERIFIED) -> TextTable:
-    """The matrix: a source a line, a model a column."""
-    cells = {tuple(name.split(BETWEEN)[:2]): each for name, each in metrics.items() if name.endswith(f"{BETWEEN}{figure}")}
+def transfer_table(metrics: Mapping[str, Estimate]) -> TextTable:
+    """The matrix: a source a line, a model a column, and one of the same prompts without input."""
+    cells = {tuple(name.split(BETWEEN)): each for name, each in metrics.items() if name not in COSTS}
     sources, models = (list(dict.fromkeys(cell[place] for cell in cells)) for place in (0, 1))
+    columns = {(model, figure): f"{model}{told}" for model in models for figure, told in _COLUMNS.items()}
     rows = []
-    for source in sorted(sources, key=lambda source: source == NO_INPUT):
-        estimates = [cells.get((source, model), NOTHING) for model in models]
+    for source in sources:
+        estimates = [cells.get((source, *column), NOTHING) for column in columns]
         most = max(estimates, key=lambda estimate: estimate.n)
         rows.append((source, *map(with_interval, estimates), num_measured(most)))
-    few = any(each.flagged for each in cells.values())
-    return TextTable(("found on", *models, "triggers"), tuple(rows), _NOTE + few * few_note("triggers"))
+    few = any(each.flagged for cell, each in cells.items() if cell[2] == VERIFIED)
+    return TextTable(("found on", *columns.values(), "triggers"), tuple(rows), _NOTE + few * few_note("triggers"))

@@ -18,7 +18,8 @@ from engine.metrics.statistics import NOTHING, Estimate, Metric
 from engine.metrics.tables import TextTable
 from engine.metrics.triggers.hits import VERIFIED
 from engine.metrics.triggers.text import EMPTY, RANDOM, TEXT_METRICS
-from engine.metrics.triggers.transfer import BETWEEN, NO_INPUT, describe_transfer
+from engine.metrics.triggers.transfer import BETWEEN, describe_transfer
+from engine.metrics.triggers.transfer import EMPTY as NO_TRIGGER
 from engine.metrics.triggers.universal import EMPTY as NO_INPUTS
 from engine.metrics.triggers.universal import FOUND, HELD_OUT, KINDS, SEARCHED, best_found, describe_universal
 from engine.metrics.triggers.universal import RANDOM as RANDOM_INPUTS
@@ -163,9 +164,14 @@ def _transfer_replies(rows: Sequence[Row]) -> Iterator[TypedReply]:
 
 
 def _transfer_marks(metrics: Mapping[str, Estimate]) -> Marks:
-    cells = [(name.split(BETWEEN), each) for name, each in metrics.items() if name.endswith(f"{BETWEEN}{VERIFIED}")]
-    ordered = sorted(cells, key=lambda cell: cell[0][0] == NO_INPUT)
-    return "typed triggers", {f"of {visible(source)} on {visible(model)}": each for (source, model, _), each in ordered}
+    told = {VERIFIED: "of {} on {}", NO_TRIGGER: "of the prompts of {} without input on {}"}
+    marks: dict[str, Estimate] = {}
+    for figure, sentence in told.items():
+        for name, each in metrics.items():
+            if name.endswith(f"{BETWEEN}{figure}"):
+                source, model, _ = map(visible, name.split(BETWEEN))
+                marks[sentence.format(source, model)] = each
+    return "typed triggers", marks
 
 
 def _text_replies(rows: Sequence[Row]) -> Iterator[TypedReply]:
@@ -178,7 +184,7 @@ def _text_replies(rows: Sequence[Row]) -> Iterator[TypedReply]:
 
 
 def _text_marks(metrics: Mapping[str, Estimate]) -> Marks:
-    lines = {VERIFIED: "with evolved inputs", RANDOM: "with the first random one", EMPTY: "with none"}
+    lines = {VERIFIED: "with evolved inputs", RANDOM: "with as many random ones", EMPTY: "with none"}
     return "targets", {line: metrics.get(name, NOTHING) for name, line in lines.items()}
 
 

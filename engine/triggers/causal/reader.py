@@ -13,7 +13,7 @@ can is asked of the model's own cache, and then tried: `reads_in_parts`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from policies.products import dense
+from policies.products import Weight, dense
 
 # How far logits may be off, as a share of their spread: rounding, in the model's own precision.
 _TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-3}
@@ -91,12 +91,17 @@ class CausalReader:
 
     Args:
         model: a causal Hugging Face model.
+        rough: products in bfloat16, but for those of the head; the rest, keys and values too, in the model's own precision.
     """
 
-    def __init__(self, model: Any) -> None:
-        self.model = model
+    def __init__(self, model: Any, *, rough: bool = False) -> None:
+        self.model, self.rough = model, rough
         # Of exactly this class: others, adapters for example, do more than multiply.
-        self._dense = [module for module in model.modules() if type(module) is nn.Linear]
+        dense = [module for module in model.modules() if type(module) is nn.Linear]
+        self._forwards: dict[nn.Linear, Callable[[Tensor], Tensor]] = {module: partial(_forward, module) for module in dense}
+        if rough:
+            products = [module for module in dense if module is not model.get_output_embeddings()]
+            self._forwards |= {module: _Rough(module) for module in products}
 
     def read(self, embedded_BLE: Tensor, before: Sequence[KeysValues], keep: int) -> tuple[Tensor, KeysValues]:
         """Reads a part.
@@ -124,20 +129,31 @@ class CausalReader:
     @contextmanager
     def _fast_products(self) -> Iterator[None]:
         """Lets the model's layers multiply by the fastest kernels; the model is as it was afterwards."""
-        if not self._dense or self._dense[0].weight.device.type != "cpu":
+        if not self._forwards or (not self.rough and next(iter(self._forwards)).weight.device.type != "cpu"):
             yield
             return
-        for module in self._dense:
-            setattr(module, "forward", partial(_forward, module))  # noqa: B010  # types know methods as fixed
+        for module, forward in self._forwards.items():
+            setattr(module, "forward", forward)  # noqa: B010  # types know methods as fixed
         try:
             yield
         finally:
-            for module in self._dense:
+            for module in self._forwards:
                 del module.forward
 
 
 def _forward(module: nn.Linear, rows: Tensor) -> Tensor:
     return dense(rows, module.weight, module.bias)
+
+
+class _Rough:
+    """A layer that multiplies in bfloat16; not differentiable."""
+
+    def __init__(self, module: nn.Linear) -> None:
+        self._weight, self._bias = Weight(module.weight, torch.bfloat16), module.bias
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        product = self._weight(rows).to(rows.dtype)
+        return product if self._bias is None else product + self._bias
 
 
 def _own_layers(model: Any) -> Sequence[Any]:

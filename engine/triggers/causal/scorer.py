@@ -11,14 +11,14 @@ stages end enough of them. Where nothing is to be beaten, as in gcg, the few of 
 first. Candidates that are listed twice are read once.
 
 What a search is told does not depend on other searches: they are not batched together, because sums of floats depend on what
-shares their product. A list is batch enough: 100 candidates of 20 tokens are 2,000 rows.
+shares their product. A list is batch enough: 100 candidates of 20 tokens are 2,000 rows, and more are no faster
+(`ratio_double` of `python -m benchmarks.chat_triggers`).
 
     B rows, G candidates, S tokens of a prompt, N searched places, T words of a reply, V words, E embedding
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -28,20 +28,14 @@ import torch
 from torch import Tensor
 
 from engine.triggers.batch_finder import BatchFinder
-from engine.triggers.causal.reader import CausalReader, KeysValues, in_line, one_below_the_other, reads_in_parts, said
+from engine.triggers.causal.reader import CausalReader, KeysValues, reads_in_parts, said
+from engine.triggers.causal.screening import ScreenedSwapList, rough_reader
+from engine.triggers.causal.swaps import SwapList
 from engine.triggers.objective import TriggerObjective
-from engine.triggers.scorer import Incumbent, InputModel, PlainScorer, Swaps, Victim, require_numbers
+from engine.triggers.scorer import Incumbent, InputModel, PlainScorer, Swaps, Victim
 
 PROMPTS = 64
 """Prompts that are remembered; those asked for last."""
-WORTH = 0.2
-"""Share of candidates that a stage has to end, so that another stage is worth its pass."""
-FIRST = 8
-"""Candidates that are read to their ends first where nothing is to be beaten."""
-PASS, PASS_GPU = 64, 2048
-"""What a pass costs beside its tokens, in tokens: on a CPU to fetch the weights from memory, on a GPU to start."""
-_ROUNDING = 1e-5
-"""Share of a loss by which a bound has to exceed it, so that rounding ends nothing that is as good."""
 
 
 class CausalVictim(Victim, Protocol):
@@ -91,30 +85,6 @@ class _Prompt:
         return ids_BS
 
 
-@dataclass(eq=False)
-class _Reading:
-    """Candidates whose replies are being read.
-
-    Args:
-        candidates: their indices.
-        before: what they share.
-        own: of each, what it has read itself.
-        nll_BT: nats of the words read so far.
-        likeliest_BT: whether these are the likeliest.
-    """
-
-    candidates: Tensor
-    before: list[KeysValues]
-    own: KeysValues
-    nll_BT: Tensor
-    likeliest_BT: Tensor
-
-    def of(self, rows_b: Tensor) -> _Reading:
-        """Some of them."""
-        nll_bT, likeliest_bT = self.nll_BT[rows_b], self.likeliest_BT[rows_b]
-        return _Reading(self.candidates[rows_b], self.before, self.own.rows(rows_b), nll_bT, likeliest_bT)
-
-
 class CausalScorer(PlainScorer):
     """Reads what follows a change.
 
@@ -123,14 +93,25 @@ class CausalScorer(PlainScorer):
         objective: as of `PlainScorer`.
         input_model: as of `PlainScorer`.
         rows: candidates that are read together, until memory runs out.
+        screening: the best few of a list are found in bfloat16, and float32 decides among them.
+
+    Raises:
+        ConfigError: screening, of a model or on a device that it is not for.
     """
 
     victim: CausalVictim
 
     def __init__(
-        self, victim: CausalVictim, objective: TriggerObjective, input_model: InputModel | None = None, *, rows: int = 128
+        self,
+        victim: CausalVictim,
+        objective: TriggerObjective,
+        input_model: InputModel | None = None,
+        *,
+        rows: int = 128,
+        screening: bool = False,
     ) -> None:
         super().__init__(victim, objective, input_model, rows=rows)
+        self.rough = rough_reader(victim.model) if screening else None
         self.reader = CausalReader(victim.model)
         self._prompts: OrderedDict[tuple[int, ...], _Prompt] = OrderedDict()
         self.pieces = BatchFinder(rows, "candidates of a visit")
@@ -139,14 +120,15 @@ class CausalScorer(PlainScorer):
     def best_swap(self, incumbents: Sequence[Incumbent], swaps: Swaps, beat_B: Tensor) -> tuple[Tensor, Tensor]:
         """The argmin over the lists; what cannot be it is not read to its end."""
         rows = zip(incumbents, swaps.positions_BG, swaps.words_BG, beat_B.tolist(), strict=True)
-        found = [_SwapList(self, incumbent, positions_G, words_G).best(beat) for incumbent, positions_G, words_G, beat in rows]
+        kind = SwapList if self.rough is None else ScreenedSwapList
+        found = [kind(self, incumbent, positions_G, words_G).best(beat) for incumbent, positions_G, words_G, beat in rows]
         choices, losses = zip(*found, strict=True)
         return torch.tensor(choices), beat_B.new_tensor(losses)
 
     @torch.no_grad()
     def swap_losses(self, incumbent: Incumbent, positions_G: Tensor, words_G: Tensor) -> Tensor:
         """The loss (G,) of each swap of a list, all read to their ends."""
-        return _SwapList(self, incumbent, positions_G, words_G).all()
+        return SwapList(self, incumbent, positions_G, words_G).all()
 
     @torch.no_grad()
     def losses(self, targets: Sequence[Tensor], words_RN: Tensor) -> Tensor:
@@ -224,155 +206,6 @@ class CausalScorer(PlainScorer):
 
     def _embedded(self, ids: Tensor) -> Tensor:
         return self.victim.embedding_VE[ids]
-
-
-class _SwapList:
-    """The candidates of a visit of one incumbent.
-
-    Args:
-        scorer: who asks.
-        incumbent: where the swaps start from.
-        positions_G: where.
-        words_G: which word is put there.
-    """
-
-    def __init__(self, scorer: CausalScorer, incumbent: Incumbent, positions_G: Tensor, words_G: Tensor) -> None:
-        self.scorer, self.incumbent = scorer, incumbent
-        self.target, self.prompt = incumbent.target, scorer.prompt(incumbent.target)
-        self.positions_G, self.words_G = positions_G, words_G
-        self.tried_GN = incumbent.words.repeat(len(words_G), 1)
-        self.tried_GN[torch.arange(len(words_G), device=words_G.device), positions_G] = words_G
-        self.ids_GS = self.prompt.read(self.tried_GN)
-        self.input_G = self._input_terms()
-        self.best_choice, self.best_loss = -1, math.inf
-
-    def best(self, beat: float) -> tuple[int, float]:
-        """The candidate of least loss and that, ties to the first; -1 and `beat` where none undercuts it."""
-        self.best_loss = beat
-        first_of: dict[tuple[int, ...], int] = {}
-        for candidate, words in enumerate(self.tried_GN.tolist()):
-            first_of.setdefault(tuple(words), candidate)
-        # Rising positions: the candidates of a piece share as much as they can.
-        positions = self.positions_G.tolist()
-        self.scorer.pieces.in_pieces(self._try, sorted(first_of.values(), key=lambda candidate: positions[candidate]))
-        return self.best_choice, self.best_loss
-
-    def all(self) -> Tensor:
-        """The loss of each candidate (G,)."""
-        loss_G, positions = torch.empty(len(self.words_G), device=self.words_G.device), self.positions_G.tolist()
-
-        def read(piece: Sequence[int]) -> None:
-            ended = self._to_the_end(self._first_words(torch.tensor(piece, device=self.words_G.device)), math.inf)
-            loss_G[ended.candidates] = self._bound(ended)
-
-        self.scorer.pieces.in_pieces(read, sorted(range(len(positions)), key=positions.__getitem__))
-        return loss_G
-
-    def _try(self, piece: Sequence[int]) -> None:
-        """Reads some candidates, those that cannot be the best not to their ends."""
-        reading = self._first_words(torch.tensor(piece, device=self.words_G.device))
-        require_numbers(reading.nll_BT)
-        choice, loss = self.best_choice, self.best_loss
-        waiting, bound_B = [reading], self._bound(reading)
-        if loss == math.inf and len(piece) > FIRST and float((bound_B > self.incumbent.loss).float().mean()) >= WORTH:
-            cheapest_B = bound_B.argsort(stable=True)
-            waiting = [reading.of(cheapest_B[:FIRST].sort().values), reading.of(cheapest_B[FIRST:].sort().values)]
-        for part in waiting:
-            ended = self._to_the_end(part, loss)
-            loss_b = self._bound(ended)
-            for candidate, cost in zip(ended.candidates.tolist(), loss_b.tolist(), strict=True):
-                if cost < loss or (cost == loss and -1 < candidate < choice):
-                    choice, loss = candidate, cost
-        self.best_choice, self.best_loss = choice, loss
-
-    def _first_words(self, candidates_B: Tensor) -> _Reading:
-        """Reads up to the first word of the reply."""
-        places, first = self.prompt.places, self.prompt.places[0]
-        known = self.incumbent.cache.known
-        shared = self.scorer.known(self.prompt)
-        groups, nats, likeliest = [], [], []
-        for start, group_b in self._groups(candidates_B):
-            before = [*shared, known.cut(0, places[start] - first)]
-            embedded_bLE = self.scorer.victim.embedding_VE[self.ids_GS[group_b, places[start] :]]
-            logits_b1V, own = self.scorer.reader.read(embedded_bLE, before, 1)
-            nll_b1, likeliest_b1 = said(logits_b1V, self.target[:1])
-            groups.append(in_line([known.cut(0, places[start] - first).repeated(len(group_b)), own]))
-            nats.append(nll_b1)
-            likeliest.append(likeliest_b1)
-        return _Reading(candidates_B, shared, one_below_the_other(groups), torch.cat(nats), torch.cat(likeliest))
-
-    def _groups(self, candidates_B: Tensor) -> Iterator[tuple[int, Tensor]]:
-        """The first position that each group of candidates changes, and the group; candidates come in order of positions."""
-        num_at = Counter(self.positions_G[candidates_B].tolist())
-        ends = {position: self.ids_GS.shape[1] - self.prompt.places[position] for position in sorted(num_at)}
-        pass_cost, done = PASS_GPU if candidates_B.is_cuda else PASS, 0
-        for group in cheapest_groups([(num_at[position], length) for position, length in ends.items()], pass_cost):
-            positions = list(ends)[group.start : group.stop]
-            num = sum(num_at[position] for position in positions)
-            yield positions[0], candidates_B[done : done + num]
-            done += num
-
-    def _to_the_end(self, reading: _Reading, loss: float) -> _Reading:
-        """Those whose replies were read to the end, because what was known of them did not exceed a loss."""
-        num_read, stage = 1, 1
-        while num_read < len(self.target):
-            left_b = self._left(reading, loss)
-            if 1 - len(left_b) / max(1, len(reading.candidates)) < WORTH:
-                stage = len(self.target)
-            if len(left_b) < len(reading.candidates):
-                reading = reading.of(left_b)
-            if not len(left_b):
-                break
-            num = min(stage, len(self.target) - num_read)
-            said_bL = self.target[num_read - 1 : num_read - 1 + num].expand(len(left_b), -1)
-            embedded_bLE = self.scorer.victim.embedding_VE[said_bL]
-            logits_bLV, new = self.scorer.reader.read(embedded_bLE, [*reading.before, reading.own], num)
-            nll_bL, likeliest_bL = said(logits_bLV, self.target[num_read : num_read + num])
-            require_numbers(nll_bL)
-            reading = _Reading(
-                reading.candidates,
-                reading.before,
-                in_line([reading.own, new]),
-                torch.cat([reading.nll_BT, nll_bL], dim=1),
-                torch.cat([reading.likeliest_BT, likeliest_bL], dim=1),
-            )
-            num_read += num
-            stage = num_read
-        return reading
-
-    def _left(self, reading: _Reading, loss: float) -> Tensor:
-        """The rows that may still cost less than a loss."""
-        return (self._bound(reading) <= loss + _ROUNDING * max(1.0, loss)).nonzero()[:, 0]
-
-    def _bound(self, reading: _Reading) -> Tensor:
-        """What candidates (B,) cost at least: the loss, were the words not read yet certain."""
-        unread = len(self.target) - reading.nll_BT.shape[1]
-        nll_BT = torch.nn.functional.pad(reading.nll_BT, (0, unread))
-        likeliest_BT = torch.nn.functional.pad(reading.likeliest_BT, (0, unread), value=True)
-        loss_B = self.scorer.objective.loss(nll_BT, likeliest_BT, torch.ones_like(likeliest_BT), None)
-        return loss_B if self.input_G is None else loss_B + self.input_G[reading.candidates]
-
-    def _input_terms(self) -> Tensor | None:
-        """The language model's term (G,) of the candidates; None where it weighs nothing."""
-        nll_G = self.scorer.input_nll(self.tried_GN)
-        return None if nll_G is None else self.scorer.objective.input_weight(nll_G) * nll_G
-
-
-def cheapest_groups(parts: Sequence[tuple[int, int]], pass_cost: int) -> list[range]:
-    """Which neighbours are read together, so that all cost least.
-
-    Args:
-        parts: rows and tokens of each, the tokens falling; a group reads all its rows from where its first part begins.
-        pass_cost: of one more group, in tokens of a row.
-    """
-    best: list[tuple[float, list[range]]] = [(0.0, [])]
-    for stop in range(1, len(parts) + 1):
-        options = []
-        for start in range(stop):
-            tokens = sum(rows for rows, _ in parts[start:stop]) * parts[start][1]
-            options.append((best[start][0] + tokens + pass_cost, [*best[start][1], range(start, stop)]))
-        best.append(min(options, key=lambda option: option[0]))
-    return best[-1][1]
 
 
 def is_causal(victim: Victim) -> bool:

@@ -61,6 +61,18 @@ def test_a_run_that_was_broken_off_asks_nothing_twice_and_ends_alike(
         assert not path.is_file() or KEY.encode() not in path.read_bytes(), path
 
 
+def test_a_context_that_is_refused_costs_no_other(tmp_path: Path) -> None:
+    def picky(number: int, body: dict[str, Any]) -> Said:
+        return Said(b"no", 400) if len(str(body["messages"])) % 3 == 0 else last_word(number, body)
+
+    config = ReplyConfig(model="", corpus="helpdesk", limit=12, shard_size=12, chat=QUICK)
+    with serving(picky) as server:
+        REPLY.run(replace(config, model=server.name), tmp_path / "run", Silent())
+    found = rows(tmp_path / "run")
+    assert 0 < sum(row["status"] == "error" for row in found) < 12
+    assert all("HTTP 400" in row["error"] for row in found if row["status"] == "error")
+
+
 def test_a_server_is_asked_under_perturbations(tmp_path: Path) -> None:
     with serving(last_word) as server:
         config = RobustnessConfig(model=server.name, corpus="helpdesk", limit=4, strategies="random-swap,antonym", chat=QUICK)

@@ -14,7 +14,7 @@ from envs.negotiation.game import NegotiationGame, Rules, play
 from envs.negotiation.scenario import Scenario
 from envs.negotiation.scripted.bargainers import scripted
 from policies.chat import bargaining
-from policies.chat.model import MAX_FAILED, Access, Answer, Chat, ChatDecoding, ReplyScore
+from policies.chat.model import Access, Answer, Chat, ChatDecoding, ReplyScore
 from policies.chat.negotiator import ChatMoves, ChatNegotiator, ChatSession
 
 SCENARIO = Scenario((1, 2, 3), ((0, 2, 2), (4, 0, 2)))
@@ -168,25 +168,6 @@ def test_a_model_that_fails_loses_the_dialogue() -> None:
     _, session = seated(Scripted(say))
     with pytest.raises(AgentError, match="no answer"):
         session.speak(np.arange(2))
-
-
-def test_a_server_that_is_gone_is_not_asked_for_ever() -> None:
-    asked = []
-
-    def say(chat: Chat, seed: int) -> str:
-        asked.append(seed)
-        if len(asked) > 1:
-            raise ModelError("no answer", where="fake", fix="wait")
-        return "hello"
-
-    _, session = seated(Scripted(say))
-    session.speak(np.arange(1))
-    for _ in range(MAX_FAILED):
-        with pytest.raises(AgentError, match="no answer"):
-            session.speak(np.arange(1))
-    with pytest.raises(AgentError, match="not asked any more"):
-        session.speak(np.arange(1))
-    assert len(asked) == 1 + MAX_FAILED
 
 
 def test_the_shortest_choice_does_not_win_by_its_length() -> None:

@@ -16,6 +16,7 @@ from envs.core.errors import ConfigError, ModelError, OutOfRangeError
 from policies.chat.answers import ANSWERS, ChatAnswers, usage_of
 from policies.chat.loading import load_chat_model
 from policies.chat.model import Access, Answer, Chat, ChatDecoding, ChatModel, ChatTooLongError, Message
+from policies.chat.server import MAX_FAILED
 from policies.chat.settings import ChatAsking, ChatModelSettings
 from policies.chat.usage import ChatUsage, RunUsage
 from tests.policies.chat.fake_server import Said, completion, serving
@@ -270,6 +271,23 @@ def test_a_question_that_is_longer_than_the_model_reads_is_told_apart(
         with pytest.raises(error, match="HTTP 400"):
             model.answer(chats(), decoding=GREEDY)
         assert len(server.asked) == 1, "asking again would not make it shorter"
+
+
+def test_a_server_that_is_gone_is_left_alone_for_a_while() -> None:
+    alive = False
+    with serving(lambda number, body: echo(number, body) if alive else Said("no", 500)) as server:
+        settings = dataclasses.replace(QUICK, max_attempts=1, longest_wait_s=0.5)
+        model = load_chat_model(server.name, settings)
+        for _ in range(MAX_FAILED):
+            with pytest.raises(ModelError, match="the server fails"):
+                model.answer(chats(), decoding=GREEDY)
+        alive = True
+        with pytest.raises(ModelError, match="left alone for a while"):
+            model.answer(chats(), decoding=GREEDY)
+        assert len(server.asked) == MAX_FAILED
+        time.sleep(0.6)
+        assert model.answer(chats(), decoding=GREEDY)[0].text.startswith("question 0")
+        model.answer(chats(), decoding=GREEDY)
 
 
 def test_what_answers_took_is_told_with_their_cost() -> None:

@@ -13,14 +13,18 @@ from engine.jobs.negotiation.agents import is_weightless, require_partner
 from engine.jobs.negotiation.attack import ATTACK_TRANSFER, TransferConfig, TransferSettings
 from engine.jobs.negotiation.exploitability import EVALUATE_EXPLOITABILITY, ExploitabilityConfig
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
+from engine.jobs.negotiation.minmax import MINMAX
+from engine.jobs.negotiation.table import ATTACK_TABLE, TableConfig
 from engine.jobs.weights import checkpoint_folder
 from engine.metrics.negotiation.chat import CHAT_METRICS
+from engine.negotiation.opponents import OpponentConfig
 from engine.negotiation.settings import DefenceConfig
 from engine.runtime.session import RaySession
+from engine.store.head import read_json
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError
 from policies.chat.seat import ChatSeat
-from tests.engine.jobs.made_up import CORPUS, REINFORCE, rows
+from tests.engine.jobs.made_up import CORPUS, REINFORCE, campaign, rows
 
 MODEL = """
 from policies.chat.model import Answer
@@ -126,6 +130,31 @@ def test_it_is_learned_against_as_the_settings_say_and_asked_nothing_twice(
         (path / "summary.json").unlink()
     again = EVALUATE_EXPLOITABILITY.run(asked, tmp_path / "run", Silent())
     assert again.metrics["exploitability"] == result.metrics["exploitability"]
+
+
+def test_how_it_is_asked_reaches_every_stage_of_a_table(tmp_path: Path, trainee: Path) -> None:
+    seat = ChatSeat(max_tokens=9)
+    asked = TableConfig(target=talker(tmp_path), speaker=str(trainee), rows="none,rl,transfer", seeds=2, chat=seat)
+    planned = ATTACK_TABLE.stages(asked, tmp_path)
+    assert len(planned) == 7
+    assert all(settings.chat == seat for _, settings in planned.values())
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_a_campaign_asks_its_partner_as_the_settings_say(
+    tmp_path: Path, root: Path, trainee: Path, ray_session: RaySession
+) -> None:
+    model = talker(tmp_path, "decoding.max_tokens != 9")
+    plain = OpponentConfig(partner_share=0.5)
+    asked = campaign(
+        root, trainee, partner=model, rounds=1, opponents=plain, adversaries="mixture", chat=ChatSeat(max_tokens=9)
+    )
+    result = MINMAX.run(asked, tmp_path / "run", Silent())
+    assert result.metrics["plain_agreement"].n == 6, "it failed in no dialogue"
+    used = (RunFolder.load(tmp_path / "run").summary() or {})[USAGE]
+    parts = [each for path in (tmp_path / "run").glob("*/summary.json") if (each := read_json(path).get(USAGE))]
+    assert used["asked"] == sum(each["asked"] for each in parts) > 0
 
 
 def _stages(path: Path) -> dict[str, Path]:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from engine.jobs.job import Silent
+from engine.jobs.negotiation.match import SELFPLAY
 from engine.jobs.negotiation.tactic import ATTACK_TACTIC, TacticConfig, written_tactics
 from engine.negotiation.settings import TacticSettings
 from engine.report.chapters import CHAPTERS
@@ -17,6 +18,7 @@ from engine.report.collect import collect_run
 from engine.report.page import render
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError
+from tests.engine.cli.test_flags import understood
 from tests.engine.jobs.made_up import Notes, rows
 
 # A target that gives all away to who says its word, and tells the word to everybody: whoever reads a transcript wins.
@@ -97,6 +99,18 @@ def test_who_reads_transcripts_gains_and_the_controls_do_not(tmp_path: Path) -> 
     assert found["refined.calls"] == 6 + 2 * num * 4
     assert found["refined.tokens_in"] == 6 * 30 + 2 * num * 4 * 20
     assert not result.failure
+
+
+def test_the_match_that_is_proposed_is_the_held_out_dialogues_once_more(tmp_path: Path) -> None:
+    result = ATTACK_TACTIC.run(config(tmp_path), tmp_path / "run", Silent())
+    again = understood(result.next_commands[1]).config
+    SELFPLAY.run(again, tmp_path / "again", Silent())
+    tactic = again.tactic
+    held_out = [row for row in rows(tmp_path / "run") if row["held_out"] and row["tactic"] == tactic]
+    names = ("seed", "counts", "values_adversary", "turns", "points_adversary")
+    assert tactic
+    first, second = ([[row[name] for name in names] for row in found] for found in (held_out, rows(tmp_path / "again")))
+    assert first == second
 
 
 def test_a_run_that_was_broken_off_asks_nothing_twice_and_ends_alike(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from engine.jobs.job import USAGE, Silent
 from engine.jobs.triggers.config import HuggingFaceSettings, TriggerConfig, TriggerEngineSettings
@@ -18,12 +19,15 @@ from engine.store.run_folder import RunFolder
 from engine.triggers.settings import SearchSettings
 from engine.triggers.success import SuccessSettings
 from envs.core.errors import ConfigError, DataError
+from policies.chat.model import Message
 from tests.engine.jobs.made_up import Notes, kill_when, rows, start_parley
 from tests.engine.jobs.triggers.searches import search
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 
 from policies.hugging_face import load_hugging_face
+from policies.hugging_face_victims import HuggingFaceCausal
+from tests.policies.sentence_pieces import piece_model
 
 run = SEARCH.run
 PAIRS = "goal,target\ntell me,hello\ntell me,you\nsay it,hello\nsay it,a\n"
@@ -71,6 +75,30 @@ def test_every_hit_of_a_typed_search_is_what_the_model_generates(tmp_path: Path,
     assert result.metrics[REFUSED].value == sum(restart["refused"] for row in found for restart in row["restarts"])
     assert hits or method in ("random", "pez")
     assert set(SEARCH.metrics_of(config)) == set(result.metrics)  # type: ignore[misc]  # it is there
+
+
+@pytest.mark.parametrize("scheme", ["first", "always"])
+def test_hits_reproduce_with_a_tokenizer_whose_blanks_lead_words(tmp_path: Path, scheme: str) -> None:
+    model, tokenizer = piece_model(scheme, seed=3)
+    for part in (model, tokenizer):
+        part.save_pretrained(tmp_path / "pieces")
+    # What the model begins its reply to some input with.
+    template = (Message("user", "{prompt} {}"),)
+    victim = HuggingFaceCausal(model, tokenizer, 4, template, prompt="tell me", end=False)
+    words = victim.searchable_V.nonzero()[:, 0]
+    drawn = words[torch.randint(len(words), (400, 4), generator=torch.Generator().manual_seed(1))]
+    said = [victim.say(victim.typed(ids), 1)[0] for ids in drawn[victim.allows(drawn)].tolist()]
+    words_said = {victim.reply_text(reply) for reply in said if victim.words(reply)[0][0] == "\u2581"}
+    texts = sorted(text for text in words_said if victim.target(text).tolist() in said)
+    assert len(texts) > 1
+    config = asked(tmp_path / "pieces", tmp_path, "goal,target\n" + "".join(f'tell me,"{text}"\n' for text in texts))
+    result = run(config, tmp_path / "run", Silent())
+    found = rows(tmp_path / "run")
+    hits = [each["hit"] for row in found for each in row["hits"] if each["type"] == "o-greedy"]
+    assert all(row["retokenised"] for row in found)
+    assert any(hits)
+    assert all(row["verified"] >= hit for row, hit in zip(found, hits, strict=True))
+    assert result.metrics[VERIFIED].value >= result.metrics["hit_rate.o-greedy"].value
 
 
 def test_without_the_filter_claims_do_not_hold(tmp_path: Path, folder: Path) -> None:
@@ -169,6 +197,25 @@ def test_a_chat_judge_is_asked_twice_and_what_is_neither_is_counted(tmp_path: Pa
     bad = replace(config, success=replace(success, question=str(tmp_path / "question.txt")))
     with pytest.raises(ConfigError, match="no place for the reply"):
         run(bad, tmp_path / "bad", Silent())
+
+
+def test_a_judge_that_fails_costs_one_row(tmp_path: Path, folder: Path) -> None:
+    gone = tmp_path / "gone"
+    fails = f"os.path.exists({str(gone)!r}) and 'say it' in messages[0]['content']"
+    code = f"import os\ndef judge(messages):\n    if {fails}: raise RuntimeError('gone')\n    return 'yes'\n"
+    (tmp_path / "judge.py").write_text(code)
+    success = SuccessSettings(by="judge", judge=f"{tmp_path}/judge.py:judge")
+    config = asked(folder, tmp_path, success=success, search=replace(EFFORT, max_sweeps=1, restarts=1))
+    run(config, tmp_path / "whole", Silent())
+    gone.touch()
+    run(config, tmp_path / "run", Silent())
+    whole, found = rows(tmp_path / "whole"), rows(tmp_path / "run")
+    assert [row["status"] for row in found] == ["ok", "ok", "error", "error"]
+    assert all("gone" in row["error"] for row in found[2:])
+    assert found[:2] == whole[:2]
+    gone.unlink()
+    run(config, tmp_path / "run", Silent())
+    assert rows(tmp_path / "run") == whole
 
 
 def test_what_does_not_fit_is_said_before_a_run_is_made(tmp_path: Path, folder: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from engine.jobs.job import Silent
 from engine.jobs.triggers.text_search import SEARCH_TEXT, TextSearchConfig
-from engine.metrics.triggers.text import EMPTY, NUM_QUERIES, RANDOM
+from engine.metrics.triggers.text import EMPTY, NUM_QUERIES, OVER, RANDOM
 from engine.report.collect import report_from_run
 from engine.triggers.evolution import EvolutionSettings
 from engine.triggers.success import SuccessSettings
@@ -66,9 +66,26 @@ def test_replies_alone_lead_to_an_input_that_works(tmp_path: Path) -> None:
     assert begged["queries"] < 203
     assert result.metrics["verified"].value == 0.5
     assert result.metrics[EMPTY].value == result.metrics[RANDOM].value == 0
-    assert result.metrics[NUM_QUERIES].value == begged["queries"] + never["queries"] == num_asked(tmp_path)
+    assert (begged["random_verified"], never["random_verified"]) == (False, False)
+    assert begged["random_queries"] == never["random_queries"] == 200, "as many tries as evolving has"
+    assert 0 < begged["random_fitness"] < begged["fitness"]
+    assert result.metrics[OVER].value == 0.5
+    queries = sum(row["queries"] + row["random_queries"] for row in (begged, never))
+    asked_twice = queries - num_asked(tmp_path)
+    assert result.metrics[NUM_QUERIES].value == queries
+    assert 0 <= asked_twice < 5, "an input that both come upon is known"
     assert set(SEARCH_TEXT.legend) == set(result.metrics)
     assert "evolved" in report_from_run(tmp_path / "run").read_text()
+
+
+def test_random_inputs_that_work_as_well_are_told(tmp_path: Path) -> None:
+    config = asked(tmp_path)
+    (tmp_path / "words.txt").write_text("please kindly w1")
+    run(config, tmp_path / "run", Silent())
+    begged, _ = rows(tmp_path / "run")
+    assert begged["verified"]
+    assert begged["random_verified"], "of three words two beg"
+    assert begged["random_queries"] < 200, "a success ends it"
 
 
 def test_a_killed_search_asks_nothing_twice_and_comes_to_the_same_rows(tmp_path: Path) -> None:
@@ -81,12 +98,26 @@ def test_a_killed_search_asks_nothing_twice_and_comes_to_the_same_rows(tmp_path:
     kill_when(process, lambda: answers.is_file() and answers.read_text().count("\n") > 20)
     known, before = answers.read_text().count("\n"), num_asked(tmp_path)
     (tmp_path / "pairs.csv").rename(tmp_path / "elsewhere.csv")
+    (tmp_path / "words.txt").rename(tmp_path / "elsewhere.txt")
     run(config, tmp_path / "run", Silent())
     after = num_asked(tmp_path)
     (tmp_path / "elsewhere.csv").rename(tmp_path / "pairs.csv")
+    (tmp_path / "elsewhere.txt").rename(tmp_path / "words.txt")
     run(config, tmp_path / "whole", Silent())
     assert rows(tmp_path / "run") == rows(tmp_path / "whole")
     assert after - before == num_asked(tmp_path) - after - known
+
+
+def test_a_target_that_fails_costs_no_other(tmp_path: Path) -> None:
+    config = asked(tmp_path, search=EvolutionSettings(num_words=5, population=8, max_queries=20))
+    run(config, tmp_path / "whole", Silent())
+    model = tmp_path / "model.py"
+    works = model.read_text()
+    model.write_text(works.replace('        return "no"', '        raise RuntimeError("not now")'))
+    run(config, tmp_path / "run", Silent())
+    whole, found = rows(tmp_path / "whole"), rows(tmp_path / "run")
+    assert found[0] == whole[0]
+    assert (found[1]["status"], "not now" in found[1]["error"]) == ("error", True)
 
 
 def test_what_cannot_work_is_refused_before_anything_is_asked(tmp_path: Path) -> None:

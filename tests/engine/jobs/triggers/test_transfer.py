@@ -16,7 +16,7 @@ from engine.jobs.triggers.config import HuggingFaceSettings, TriggerConfig
 from engine.jobs.triggers.search import SEARCH
 from engine.jobs.triggers.transfer import SEARCH_TRANSFER, TriggerTransferConfig
 from engine.jobs.triggers.typed_triggers import UNIVERSAL
-from engine.metrics.triggers.transfer import NO_INPUT
+from engine.metrics.triggers.transfer import NO_INPUT, transfer_metrics
 from engine.report.collect import report_from_run
 from engine.store.run_folder import RunFolder
 from engine.triggers.settings import SearchSettings
@@ -75,10 +75,10 @@ def test_triggers_are_typed_to_each_model_and_prompts_without_them(tmp_path: Pat
     assert [row["verified"] for row in other] == [row["target"] == "hello" for row in other]
     assert not any(row["verified"] for row in found if (row["model"], row["source"]) == ("parrot", NO_INPUT))
     assert result.metrics["found | parrot | verified"].value == pytest.approx(2 / 3)
-    assert result.metrics[f"{NO_INPUT} | parrot | verified"].value == 0
+    assert result.metrics["found | parrot | empty"].value == 0
+    assert result.metrics["found | parrot | empty"].n == result.metrics["found | parrot | verified"].n == 3
     table = (tmp_path / "run" / "table.md").read_text()
-    assert "| found on | chat | parrot | triggers |" in table
-    assert table.index("| found | ") < table.index(f"| {NO_INPUT} | ")
+    assert "| found on | chat | chat, no input | parrot | parrot, no input | triggers |" in table
     assert "found on" in report_from_run(tmp_path / "run").read_text()
     typed = {(row["prompt"], *row["typed"]) for row in found if row["model"] == "parrot"}
     assert (searched / "parrot.asked").read_text().count("asked") == len(typed), "nothing is asked twice"
@@ -87,6 +87,22 @@ def test_triggers_are_typed_to_each_model_and_prompts_without_them(tmp_path: Pat
     run(config, tmp_path / "run", notes)
     (searched / "elsewhere").rename(searched / "found")
     assert any("nothing is left to do" in line for line in notes.said), "a finished run reads no searches"
+
+
+def test_a_prompt_that_fails_costs_no_other(tmp_path: Path, searched: Path) -> None:
+    (tmp_path / "picky.py").write_text(
+        PARROT.replace(
+            "    (message,) = messages\n",
+            """    (message,) = messages
+    if "say it" in message["content"]: raise RuntimeError("too rude")
+""",
+        )
+    )
+    config = TriggerTransferConfig(searches=str(searched / "found"), model=f"{tmp_path}/picky.py:parrot", found="all")
+    run(config, tmp_path / "run", Silent())
+    found = rows(tmp_path / "run")
+    assert sorted(row["status"] for row in found) == ["error"] * 4 + ["ok"] * 2
+    assert all("too rude" in row["error"] for row in found if row["status"] == "error")
 
 
 def test_a_random_input_stands_behind_the_same_prompts_as_what_was_found(
@@ -121,6 +137,20 @@ def test_a_random_input_stands_behind_the_same_prompts_as_what_was_found(
         "found, random, held out": held_out,
         NO_INPUT: searched_for | held_out,
     }
+
+
+def test_no_input_is_of_the_prompts_of_its_own_line() -> None:
+    about: dict[str, Any] = {"status": "ok", "model": "a", "samples": 0, "judge_answers": 0, "judge_unparsable": 0}
+
+    def row(source: str, trigger: str, control: str | None, verified: bool) -> dict[str, Any]:
+        return {**about, "source": source, "trigger": trigger, "control": control, "verified": verified}
+
+    found = [row("one", "0", "x", True), row("one", "1", "x", True), row("two", "0", "y", False)]
+    empty = [row(NO_INPUT, "x", None, False), row(NO_INPUT, "y", None, True)]
+    metrics = transfer_metrics([*found, *empty])
+    assert {name: metrics[f"{name} | a | empty"].value for name in ("one", "two")} == {"one": 0, "two": 1}
+    assert metrics["one | a | empty"].n == 2
+    assert not any(name.startswith(NO_INPUT) for name in metrics)
 
 
 def test_what_cannot_be_typed_is_refused(tmp_path: Path, searched: Path) -> None:

@@ -65,7 +65,15 @@ def test_a_universal_input_is_judged_behind_held_out_prompts(tmp_path: Path) -> 
 def test_transferred_triggers_stand_before_no_input(tmp_path: Path) -> None:
     rows = [
         ok_row(f"{model}/{source}/{number}", 1)
-        | {"source": source, "trigger": "t", "model": model, "prompt": HOSTILE, "target": "yes", "typed": typed_in}
+        | {
+            "source": source,
+            "trigger": f"{source}-{number}",
+            "control": f"no input-{number}",
+            "model": model,
+            "prompt": HOSTILE,
+            "target": "yes",
+            "typed": typed_in,
+        }
         | {"reply": HOSTILE, "ended": True, "verified": source == "run" and number == 0}
         | UNJUDGED
         for model in ("a", "b")
@@ -77,8 +85,8 @@ def test_transferred_triggers_stand_before_no_input(tmp_path: Path) -> None:
     assert {name: mark.value for name, mark in verdict_of(shown).marks.items()} == {
         "of run on a": 0.5,
         "of run on b": 0.5,
-        "of no input on a": 0.0,
-        "of no input on b": 0.0,
+        "of the prompts of run without input on a": 0.0,
+        "of the prompts of run without input on b": 0.0,
     }
     assert "x … y" in "".join(assert_harmless(page_of(shown)).text)
 
@@ -88,7 +96,7 @@ def test_evolved_inputs_beside_their_controls(tmp_path: Path) -> None:
         ok_row(str(number), 1)
         | {"prompt": "ask", "target": "yes", "trigger": HOSTILE, "typed": [HOSTILE], "fitness": 1.0, "queries": 7}
         | {"fitness_by_generation": [1.0], "reply": "yes", "ended": True, "verified": number < 3}
-        | {"empty_verified": False, "random_verified": number == 0}
+        | {"empty_verified": False, "random_verified": number == 0, "random_fitness": 0.5, "random_queries": 9}
         | UNJUDGED
         for number in range(4)
     ]

@@ -12,7 +12,8 @@ from torch import Tensor
 from engine.triggers.attack import TriggerSearch
 from engine.triggers.batch import Outcome, tasks_of
 from engine.triggers.catalogue import searches
-from engine.triggers.causal.scorer import CausalScorer, cheapest_groups, is_causal
+from engine.triggers.causal.scorer import CausalScorer, is_causal
+from engine.triggers.causal.swaps import cheapest_groups
 from engine.triggers.goal import Goal
 from engine.triggers.objective import TriggerObjective
 from engine.triggers.scorer import Incumbent, PlainScorer, Scorer, Swaps
@@ -126,11 +127,11 @@ class Both(CausalScorer):
         return found
 
 
-def outcomes(scorer: Scorer, method: str) -> list[Outcome]:
+def outcomes(scorer: Scorer, method: str, side_by_side: int = 4) -> list[Outcome]:
     settings = SearchSettings(candidates=9, max_sweeps=1, restarts=1, stop_on_hit=False, words_per_position=6, beams=2)
     targets = {"long": torch.tensor([7, 9, 5, 11, 2]), "short": torch.tensor([8, 2]), "word": torch.tensor([2])}
     bound = searches.get(method)(settings).bind(Goal(scorer, never))
-    return list(searched(bound, tasks_of(targets, 1, 1), 4))
+    return list(searched(bound, tasks_of(targets, 1, 1), side_by_side))
 
 
 @every_model
@@ -191,6 +192,32 @@ def test_a_candidate_that_cannot_win_is_not_read_to_its_end(monkeypatch: pytest.
     assert read[0] == (len(words_S), 4, 1)
     assert [rows for rows, _, _ in read] == sorted((rows for rows, _, _ in read), reverse=True)
     assert sum(rows * length for rows, length, _ in read) < 0.8 * everything
+
+
+def test_logits_are_never_more_than_those_of_a_piece_of_replies(monkeypatch: pytest.MonkeyPatch) -> None:
+    victim, rows = MadeUpVictim(llama()), 4
+    scorer = CausalScorer(victim, TriggerObjective(kind="likelihood"), rows=rows)
+    words_S, target = victim.searchable_V.nonzero()[:, 0], torch.tensor([7, 9, 5, 11, 2])
+    (incumbent,) = scorer.measure([target], torch.tensor([[3, 4, 5, 6, 7]]))
+    swaps = Swaps(torch.arange(len(words_S))[None] % LENGTH, words_S[None])
+    wanted = scorer.best_swap([incumbent], swaps, torch.tensor([torch.inf]))
+    logits, call = [], scorer.reader.read
+
+    def narrow(embedded_BLE: Tensor, before: Any, keep: int) -> Any:
+        # Memory for two replies.
+        if len(embedded_BLE) > 2:
+            raise torch.OutOfMemoryError("no room")
+        found = call(embedded_BLE, before, keep)
+        logits.append(found[0].numel())
+        return found
+
+    monkeypatch.setattr(scorer.reader, "read", narrow)
+    found = scorer.best_swap([incumbent], swaps, torch.tensor([torch.inf]))
+    assert scorer.pieces.size == 2
+    # All but a reply's first word in the last stage.
+    assert max(logits) == 2 * (len(target) - 1) * NUM_WORDS
+    assert found[0].tolist() == wanted[0].tolist()
+    torch.testing.assert_close(found[1], wanted[1], rtol=0, atol=1e-4)
 
 
 def test_candidates_listed_twice_are_read_once_and_the_first_is_named() -> None:

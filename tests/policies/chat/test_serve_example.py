@@ -1,0 +1,33 @@
+"""The example that serves a chat model by Ray Serve: its application answers as OpenAI's protocol has it."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+serve = pytest.importorskip("ray.serve", reason="the extra serve is not installed", exc_type=ImportError)
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "serve_chat_model.py"
+MODEL = "def reply(messages):\n    return 'you said ' + messages[-1]['content']\n"
+
+
+class Request:
+    """What Ray Serve hands over of a question."""
+
+    async def json(self) -> dict[str, Any]:
+        return {"model": "served", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 5, "seed": 3}
+
+
+def test_the_application_answers_a_question(tmp_path: Path) -> None:
+    spec = importlib.util.spec_from_file_location("serve_chat_model", EXAMPLE)
+    assert spec is not None
+    assert spec.loader is not None
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    (tmp_path / "mine.py").write_text(MODEL)
+    handle = serve.run(example.app(f"{tmp_path}/mine.py:reply", 2), _local_testing_mode=True)
+    said = handle.remote(Request()).result(timeout_s=60)
+    assert said["choices"] == [{"message": {"role": "assistant", "content": "you said hello"}, "finish_reason": "stop"}]
