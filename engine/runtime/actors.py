@@ -40,6 +40,8 @@ TURN_S, TURNS_PER_S = 1.0, 50
 """Seconds of a worker's turn, longer where so many workers would end more turns in a second than the driver can take in."""
 MORE_S = 0.2
 """Seconds after which it is looked whether more shards have come, where more may."""
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+"""What says how many threads to compute with; each goes before the first, and an actor would inherit the driver's."""
 RETRY_S = 1.0
 """Seconds after which a worker that did not start is asked again; Ray hears of a lost machine only after some of them."""
 
@@ -104,7 +106,7 @@ class ActorPool(Generic[ItemT, ResultT]):
         self._wanted = f"{num_workers} workers of {num_cpus:g} CPUs and {num_gpus:g} GPUs each"
         self._check_room(num_workers, num_cpus, num_gpus)
         num_threads = max(1, int(num_cpus))
-        variables = {"OMP_NUM_THREADS": str(num_threads), **worker_variables()}
+        variables = {**dict.fromkeys(_THREADS, str(num_threads)), **worker_variables()}
         if not num_gpus:
             # Ray leaves this alone for actors without GPUs, which then see, and use, all of them.
             variables["CUDA_VISIBLE_DEVICES"] = ""
