@@ -76,6 +76,10 @@ def serving(says: Callable[[int, dict[str, Any]], Said]) -> Iterator[FakeServer]
             try:
                 said = fake.says(number, body)
                 time.sleep(said.slow_s)
+            finally:  # before the answer goes out: who has it may already ask again
+                with lock:
+                    now[0] -= 1
+            try:
                 self.send_response(said.status)
                 for key, value in said.headers.items():
                     self.send_header(key, value)
@@ -89,9 +93,6 @@ def serving(says: Callable[[int, dict[str, Any]], Said]) -> Iterator[FakeServer]
                     self.wfile.write(said.body)
             except (BrokenPipeError, ConnectionResetError):
                 pass
-            finally:
-                with lock:
-                    now[0] -= 1
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
