@@ -130,6 +130,13 @@ _HARDENED = {
     "perturbed_kept": Metric(
         "perturbed replies kept", HIGHER, "share of those answered by the reply that was learned for the clean context", "rate"
     ),
+    "margin": Metric(
+        "margin", HIGHER, "nats per token that replies to clean contexts lose behind the same ones, changed so that they should"
+    ),
+    "margin_met": _MARGIN["margin_met"],
+    "contrast_changed": Metric(
+        "contrasts answered otherwise", HIGHER, "share of those contexts with another likeliest reply than unchanged", "rate"
+    ),
 }
 HARDENED = {
     name + suffix: metric._replace(title=metric.title + when) if suffix else metric

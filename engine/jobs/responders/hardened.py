@@ -1,14 +1,15 @@
 """Hardening of Hugging Face models: `parley train hardened`.
 
 A causal model goes on from its weights: triggers that searches have found are answered by a safe reply, contexts that
-perturbations changed as before, and contexts of a corpus keep it as it is. Low-rank adapters learn, or all weights; either way
+perturbations changed as before, or, where the answer should change, less likely so by a margin (`policies/chat/contrasts.py`),
+and contexts of a corpus keep it as it is. Low-rank adapters learn, or all weights; either way
 what is stored is a whole model, as `save_pretrained` writes it, so that `hf:RUN` is a model wherever one is asked for.
 
 Measured before and after, on triggers of targets that nothing was learned from: how often the model says the target after the
 trigger as it is typed, and what the hardening cost on clean contexts. That attacks which are found anew fail as well, only a
 further `parley search --model hf:RUN` can tell.
 
-What is learned from: `lessons.py`; which triggers were found: `found.py`.
+What is learned from: `lessons.py`; which triggers were found: `found.py`; what is measured: `hardened_figures.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,15 +25,13 @@ from typing import TYPE_CHECKING, Any
 from engine.jobs.device import require_device, threads
 from engine.jobs.job import Job, Reporter, Summary
 from engine.jobs.responders.found import FoundTrigger, found_triggers, split_by_target
-from engine.jobs.responders.hardened_config import TrainHardenedConfig, demo, full, lora
+from engine.jobs.responders.hardened_config import OWN, TrainHardenedConfig, demo, full, lora
+from engine.jobs.responders.hardened_figures import answered_by, as_read, behind, figures, saying
 from engine.jobs.responders.lessons import (
     CLEAN,
-    OWN,
-    PERTURBED,
-    TRIGGER,
-    HardeningLesson,
     LessonSplits,
     clean_examples,
+    counted,
     make_lessons,
     prompts_of,
     read_lessons,
@@ -41,9 +40,9 @@ from engine.jobs.responders.lessons import (
     training_lessons,
 )
 from engine.jobs.supervised import EPOCHS, RESUME_SAFE, STATE, run_fit
-from engine.metrics.statistics import Estimate, clustered_rate, rate, ratio_of_sums
+from engine.metrics.statistics import Estimate
 from engine.metrics.training import BEFORE, HARDENED
-from engine.perturb.strategy import Expectation, Strategy
+from engine.perturb.strategy import Strategy
 from engine.store.documents import write_document
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
@@ -56,7 +55,7 @@ from envs.storage.places import HUGGING_FACE, display_path
 from policies.chat.addresses import GGUF
 
 if TYPE_CHECKING:
-    from policies.chat.predictor import ChatLessons, ChatPredictor
+    from policies.chat.predictor import ChatPredictor
 
 REPLIES = "replies.json"
 """What was said to each held-out prompt, before and after."""
@@ -127,6 +126,7 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
 
     def work(self, run: RunFolder, prepared: HardenedBy, reporter: Reporter) -> Summary:
         """Makes the lessons, measures, trains, resuming exactly where it was, stores the model and measures it."""
+        from policies.chat.contrasts import ContrastObjective
         from policies.fitting.fit import Fit
 
         config, tokenizer, model = prepared.config, prepared.tokenizer, prepared.model
@@ -139,8 +139,19 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
                 "train": training_lessons(lessons["train"], share=config.trigger_share, control=config.control),
                 "validation": [each for each in lessons["validation"] if each.kind == CLEAN or not config.control],
             }
-            splits = {split: _read_lessons(tokenizer, model, found) for split, found in read.items()}
-            fit = Fit(predictor, splits["train"], splits["validation"], config.fit, config.seed, run.path / STATE, fresh=False)
+            splits = {split: as_read(tokenizer, model, found) for split, found in read.items()}
+            objective = ContrastObjective(predictor, splits["train"], alpha=config.alpha, margin=config.margin)
+            state = run.path / STATE
+            fit = Fit(
+                predictor,
+                splits["train"],
+                splits["validation"],
+                config.fit,
+                config.seed,
+                state,
+                fresh=False,
+                objective=objective,
+            )
             run_fit(fit, run, reporter)
             if config.fit.keep == "best" and not any(row["best"] for row in fit.history):
                 reporter.say("no epoch was better than the model that it began with, which is kept: change fit.learning_rate")
@@ -148,7 +159,7 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
             # What is measured is what is stored.
             model = model.to(stored_as)
             _save_pretrained(model, tokenizer, run.path / CHECKPOINT)
-            after, said = _figures(model.float(), tokenizer, lessons, config, reporter, said_before)
+            after, said = figures(model.float(), tokenizer, lessons, config, reporter, said_before)
         _write_replies(run, lessons, said_before, said)
         metrics = after | {name + BEFORE: figure for name, figure in before.items()}
         num = len(read["train"])
@@ -157,7 +168,7 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
             f"{config.model}, hardened by {against}",
             f"{config.method}, {num:,} lessons an epoch, {len(fit.history)} epochs, seed {config.seed}.",
             {name: metrics[name] for name in HARDENED if name in metrics},
-            {"lessons": {kind: sum(each.kind == kind for each in read["train"]) for kind in (TRIGGER, CLEAN, PERTURBED)}},
+            {"lessons": counted(read["train"])},
         )
 
     def models(self, config: TrainHardenedConfig) -> Mapping[str, str]:
@@ -174,7 +185,7 @@ def _strategies(config: TrainHardenedConfig, example: Example) -> list[Strategy]
     """The strategies of perturbation, each tried on an example.
 
     Raises:
-        ConfigError: there is none of such a name, or one should change the answer, which a supervised fit cannot know.
+        ConfigError: there is none of such a name.
         DataError: what one of them leans on is not there.
     """
     from engine.perturb.catalogue import build, names
@@ -185,9 +196,6 @@ def _strategies(config: TrainHardenedConfig, example: Example) -> list[Strategy]
     resources = Resources(config.perturb, None, (), data_root(config.data_root), config.device, config.corpus)
     found = build(names(config.strategies), config.perturb, resources)
     for strategy in found:
-        if strategy.expectation is Expectation.SHOULD_CHANGE:
-            fix = "name strategies that should not change the answer"
-            raise ConfigError("the right answer to such a context is not known", where=strategy.name, fix=fix)
         strategy.perturb([example.context], [0])
     return found
 
@@ -231,42 +239,20 @@ def _whole(model: Any, config: TrainHardenedConfig) -> Any:
     return merged(model) if config.method == "lora" else model
 
 
-def _read_lessons(tokenizer: Any, model: Any, lessons: Sequence[HardeningLesson]) -> ChatLessons:
-    from policies.chat.predictor import ChatLesson, ChatLessons
-    from policies.hugging_face import longest_input
-
-    asked = [ChatLesson(each.prompt, each.reply, each.ended) for each in lessons]
-    return ChatLessons(tokenizer, asked, tokenizer.eos_token_id, longest_input(tokenizer, model))
-
-
-def _answers(model: Any, tokenizer: Any, config: TrainHardenedConfig, reporter: Reporter, title: str) -> Callable[..., Any]:
-    from policies.chat.predictor import greedy_replies
-
-    def answered(prompts: Sequence[str]) -> list[tuple[str, bool]]:
-        reporter.stage(title, len(prompts), "prompts")
-        return greedy_replies(
-            model, tokenizer, prompts, config.max_tokens, batch_size=config.batch_size, advance=reporter.advance
-        )
-
-    return answered
-
-
 def _begin(run: RunFolder, prepared: HardenedBy, reporter: Reporter) -> LessonSplits:
     """Makes the lessons and keeps them in the run."""
     config = prepared.config
-    answers = _answers(prepared.model, prepared.tokenizer, config, reporter, "the model's own replies")
+    answers = answered_by(prepared.model, prepared.tokenizer, config, reporter, "the model's own replies")
     lessons = make_lessons(config, prepared.triggers, prepared.clean, prepared.strategies, prepared.tokenizer, answers)
     for split, found in lessons.items():
         if not any(each.kind == CLEAN for each in found):
             fix = "take another corpus, or --clean recorded"
             raise DataError("the model says nothing to any context", where=f"{config.corpus}, {split} split", fix=fix)
         # What is longer than the model reads is told of before anything is learned.
-        asked = [*found, *(_saying(each) for each in found if each.target)]
-        _read_lessons(prepared.tokenizer, prepared.model, asked)
+        as_read(prepared.tokenizer, prepared.model, [*found, *(saying(each) for each in found if each.target)])
     save_lessons(lessons, run.path)
     for split, found in lessons.items():
-        counts = ", ".join(f"{sum(each.kind == kind for each in found)} {kind}" for kind in (TRIGGER, CLEAN, PERTURBED))
-        reporter.say(f"{split} split: {counts}")
+        reporter.say(f"{split} split: {', '.join(f'{num} {kind}' for kind, num in counted(found).items())}")
     return lessons
 
 
@@ -277,75 +263,9 @@ def _before(
     for event in run.events({_BEFORE: {"figures": dict, "replies": dict}}):
         if event["kind"] == _BEFORE:
             return {name: Estimate.from_json(parts) for name, parts in event["figures"].items()}, event["replies"]
-    figures, replies = _figures(prepared.model, prepared.tokenizer, lessons, prepared.config, reporter, None)
-    run.event(_BEFORE, figures={name: figure.to_json() for name, figure in figures.items()}, replies=replies)
-    return figures, replies
-
-
-def _figures(
-    model: Any,
-    tokenizer: Any,
-    lessons: LessonSplits,
-    config: TrainHardenedConfig,
-    reporter: Reporter,
-    before: Mapping[str, str] | None,
-) -> tuple[dict[str, Estimate], dict[str, str]]:
-    """What the legend names, of the model as it is, and its replies by prompt; `before`: those of the model at the start."""
-    from policies.chat.predictor import ChatPredictor
-    from policies.fitting.evaluation import evaluate
-
-    test = {kind: [each for each in lessons["test"] if each.kind == kind] for kind in (TRIGGER, CLEAN, PERTURBED)}
-    learned = [each for each in lessons["train"] if each.kind == TRIGGER]
-    prompts = list(dict.fromkeys(each.prompt for each in [*lessons["test"], *learned]))
-    told = "before" if before is None else "after"
-    answered = _answers(model, tokenizer, config, reporter, f"replies, {told}")(prompts)
-    said = dict(zip(prompts, (reply for reply, _ in answered), strict=True))
-    predictor = ChatPredictor(model)
-    found = {}
-    wanted = {f"{kind}_nll": items for kind, items in test.items()}
-    wanted["target_nll"] = [_saying(each) for each in test[TRIGGER]]
-    for name, items in wanted.items():
-        if items:
-            fitness = evaluate(predictor, _read_lessons(tokenizer, model, items))
-            found[name] = ratio_of_sums(fitness.nll_sums, fitness.num_targets)
-    for name, items in (("trigger_said", test[TRIGGER]), ("learned_said", learned)):
-        if items:
-            found[name] = clustered_rate([_begins(said[each.prompt], each.target) for each in items], _targets(items))
-    if test[TRIGGER]:
-        right = [_same(said[each.prompt], each.reply) for each in test[TRIGGER]]
-        found["trigger_answered"] = clustered_rate(right, _targets(test[TRIGGER]))
-        if config.reply != OWN:
-            found["clean_refused"] = _share([_same(said[each.prompt], config.reply) for each in test[CLEAN]])
-    if test[PERTURBED]:
-        found["perturbed_kept"] = _share([_same(said[each.prompt], each.reply) for each in test[PERTURBED]])
-    if before is not None:
-        found["clean_kept"] = _share([_same(said[each.prompt], before[each.prompt]) for each in test[CLEAN]])
-    return found, said
-
-
-def _saying(lesson: HardeningLesson) -> HardeningLesson:
-    """The same trigger with the target as the reply."""
-    return HardeningLesson(TRIGGER, lesson.key, lesson.prompt, lesson.target, True, lesson.said, lesson.target)
-
-
-def _targets(lessons: Sequence[HardeningLesson]) -> list[str]:
-    return [each.target for each in lessons]
-
-
-def _share(hits: Sequence[bool]) -> Estimate:
-    return rate(sum(hits), len(hits))
-
-
-def _words(text: str) -> str:
-    return " ".join(text.split())
-
-
-def _same(reply: str, other: str) -> bool:
-    return _words(reply) == _words(other)
-
-
-def _begins(reply: str, target: str) -> bool:
-    return _words(reply).startswith(_words(target))
+    found, replies = figures(prepared.model, prepared.tokenizer, lessons, prepared.config, reporter, None)
+    run.event(_BEFORE, figures={name: figure.to_json() for name, figure in found.items()}, replies=replies)
+    return found, replies
 
 
 def _save_pretrained(model: Any, tokenizer: Any, folder: Path) -> None:
@@ -384,7 +304,7 @@ def _write_replies(run: RunFolder, lessons: LessonSplits, before: Mapping[str, s
             "before": before[each.prompt],
             "after": after[each.prompt],
         }
-        for each in lessons["test"]
+        for each in [*lessons["test"], *map(behind, (each for each in lessons["test"] if each.contrast))]
     ]
     try:
         write_document(run.path / REPLIES, {"test": rows})

@@ -9,7 +9,7 @@ from engine.jobs.supervised import SupervisedConfig
 from engine.perturb import catalogue
 from engine.perturb.settings import PerturbSettings
 from envs.core.errors import ConfigError
-from envs.core.ranges import Configuration, NonNegativeInt, PositiveInt, ShareBelowOne
+from envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, ShareBelowOne
 from envs.storage.places import HUGGING_FACE
 from policies.chat.addresses import GGUF
 from policies.chat.lora_settings import LoraSettings
@@ -35,7 +35,12 @@ class HardeningSettings(Configuration):
     reply: str = REFUSAL
     """What is answered to a trigger; own for the model's own greedy reply to the prompt without it."""
     strategies: str = ""
-    """Should-not-change strategies of perturbation, separated by commas: contexts that they change are answered as before."""
+    """Strategies of perturbation, separated by commas: names, path/file.py:Name, or all, should-not-change, should-change.
+    Contexts that should not change the answer are answered as before; behind those that should it becomes less likely."""
+    alpha: NonNegativeFloat = 1.0
+    """Should-Change: weight of the margin beside the likelihood."""
+    margin: PositiveFloat = 0.1
+    """Should-Change: M, by how much a reply is to be less likely behind the changed context, in nats per token."""
     corpus: str = "helpdesk"
     """Corpus whose contexts keep the model as it is (parley data list), or a source<TAB>reply file."""
     clean: Literal["own", "recorded"] = "own"

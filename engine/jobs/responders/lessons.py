@@ -1,17 +1,18 @@
 """What a model is hardened by: prompts with the replies that it shall give, by split; a run keeps them in `lessons.json`.
 
   * trigger: a prompt with an input that was found; the answer that the user wrote, or the model's own without the input.
-  * clean: a context of a corpus; the model's own reply as it is, or the recorded one.
-  * perturbed: a clean context as a strategy changed it; the reply to the clean one.
+  * clean: a context of a corpus; the model's own reply as it is, or the recorded one. Where a strategy has changed it so that
+    the answer should change, the changed context is its contrast: the reply shall be less likely there.
+  * perturbed: a clean context as a strategy changed it and the answer should stay; the reply to the clean one.
 
-Lessons of the control are those of the training split with clean ones, repeated, in the place of all others.
+Lessons of the control are those of the training split with clean ones, repeated, in the place of all others, and no contrasts.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from engine.jobs.limit import drawn
 from engine.jobs.responders.found import SPLITS, FoundTrigger
 from engine.jobs.responders.hardened_config import OWN, TrainHardenedConfig
 from engine.jobs.supervised import require_splits
-from engine.perturb.strategy import Strategy
+from engine.perturb.strategy import Expectation, Strategy
 from engine.store.documents import write_document
 from envs.core.errors import ConfigError, RunError
 from envs.core.seeds import derive_seed, stream
@@ -51,6 +52,8 @@ class HardeningLesson:
         ended: whether it shall end there.
         said: the part of the prompt that somebody typed.
         target: what it shall not say; empty where there is none.
+        contrast: a prompt behind which the reply shall be less likely; empty where there is none.
+        contrast_said: the part of it that somebody typed.
     """
 
     kind: str
@@ -60,6 +63,8 @@ class HardeningLesson:
     ended: bool
     said: str
     target: str = ""
+    contrast: str = ""
+    contrast_said: str = ""
 
 
 LessonSplits = Mapping[str, Sequence[HardeningLesson]]
@@ -152,12 +157,22 @@ def training_lessons(lessons: Sequence[HardeningLesson], *, share: float, contro
     Args:
         lessons: of the training split.
         share: of triggers among them and the clean ones, at least.
-        control: take clean lessons, repeated, in the place of all others, as many.
+        control: take clean lessons, repeated, in the place of all others, as many, and no contrasts.
     """
     triggers, clean, perturbed = ([each for each in lessons if each.kind == kind] for kind in KINDS)
     wanted = max(len(triggers), round(len(clean) * share / (1 - share))) if triggers else 0
     others = perturbed + _cycled(triggers, wanted)
-    return clean + (_cycled(clean, len(others)) if control else others)
+    if control:
+        clean = [replace(each, contrast="", contrast_said="") for each in clean]
+        others = _cycled(clean, len(others))
+    return clean + others
+
+
+def counted(lessons: Sequence[HardeningLesson]) -> dict[str, int]:
+    """How many there are of each kind, and with a contrast where any has one."""
+    found = {kind: sum(each.kind == kind for each in lessons) for kind in KINDS}
+    contrasts = sum(bool(each.contrast) for each in lessons)
+    return found | ({"with a contrast": contrasts} if contrasts else {})
 
 
 def save_lessons(lessons: LessonSplits, path: Path) -> None:
@@ -218,16 +233,22 @@ def _clean(
     replies = list(answers(prompts)) if config.clean == OWN else [(_text((each.reply,)), True) for each in found]
     # A model that says nothing gives nothing to learn.
     kept = [row for row, (reply, _) in enumerate(replies) if reply.strip()]
-    lessons = [HardeningLesson(CLEAN, found[row].key, prompts[row], *replies[row], texts[row]) for row in kept]
+    lessons = {row: HardeningLesson(CLEAN, found[row].key, prompts[row], *replies[row], texts[row]) for row in kept}
+    perturbed = []
     for number, strategy in enumerate(strategies):
         own = [row for row in kept if _strategy(config.seed, found[row].key, len(strategies)) == number]
         seeds = [derive_seed(config.seed, "perturb", strategy.name, found[row].key) for row in own]
         changed = strategy.perturb([found[row].context for row in own], seeds) if own else []
         for row, context in zip(own, changed, strict=True):
+            if context == found[row].context:
+                continue
             text, key = _text(context), f"{found[row].key}:{strategy.name}"
-            if context != found[row].context:
-                lessons.append(HardeningLesson(PERTURBED, key, template.replace(PLACE, text), *replies[row], text))
-    return lessons
+            prompt = template.replace(PLACE, text)
+            if strategy.expectation is Expectation.SHOULD_CHANGE:
+                lessons[row] = replace(lessons[row], contrast=prompt, contrast_said=text)
+            else:
+                perturbed.append(HardeningLesson(PERTURBED, key, prompt, *replies[row], text))
+    return [*lessons.values(), *perturbed]
 
 
 def _strategy(seed: int, key: str, num: int) -> int:

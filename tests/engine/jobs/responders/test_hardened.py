@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -16,6 +17,7 @@ from engine.jobs.job import Silent
 from engine.jobs.responders.found import FoundTrigger, split_by_target
 from engine.jobs.responders.hardened import REPLIES, TRAIN_HARDENED
 from engine.jobs.responders.hardened_config import OWN, TrainHardenedConfig, hardening_recipe
+from engine.jobs.responders.hardened_figures import CONTRAST
 from engine.jobs.responders.lessons import CLEAN, TRIGGER, HardeningLesson, prompts_of, training_lessons
 from engine.jobs.triggers.config import TriggerConfig
 from engine.jobs.triggers.rows import TRIGGERS
@@ -25,10 +27,12 @@ from engine.perturb.settings import PerturbSettings
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import ok_row
 from envs.core.errors import CheckpointError, ConfigError, DataError
+from policies.chat.contrasts import ContrastObjective, contrasted, gaps
 from policies.chat.lora import adapted, merged
 from policies.chat.lora_settings import LoraSettings
 from policies.chat.predictor import ChatLesson, ChatLessons, ChatPredictor, greedy_replies
 from policies.fitting.evaluation import evaluate
+from policies.fitting.loss import OutputLoss
 from policies.hugging_face_slots import default_template
 from policies.responders import load_responder
 
@@ -152,6 +156,9 @@ def test_the_control_trains_as_long_on_clean_contexts_alone() -> None:
     assert {each.key for each in hardened if each.kind == TRIGGER} == {"0", "1", "2"}
     assert {each.kind for each in control} == {CLEAN}
     assert len(control) == len(hardened) == 10
+    there = [replace(each, contrast="c") for each in clean]
+    assert [each.contrast for each in training_lessons(there, share=0.5, control=False)] == ["c"] * 5
+    assert [each.contrast for each in training_lessons(there, share=0.5, control=True)] == [""] * 5
 
 
 def test_perturbed_contexts_are_answered_as_clean_ones(tmp_path: Path, folder: Path, search: Path, corpus: Path) -> None:
@@ -164,6 +171,64 @@ def test_perturbed_contexts_are_answered_as_clean_ones(tmp_path: Path, folder: P
     perturbed = [each for each in lessons if each["kind"] == "perturbed"]
     assert perturbed
     assert all(each["reply"] == replies[each["key"].partition(":")[0]] for each in perturbed)
+
+
+WHERE = """
+from engine.perturb.strategy import Expectation
+
+class Where:
+    name = "where"
+    expectation = Expectation.SHOULD_CHANGE
+
+    def perturb(self, contexts, seeds):
+        return [tuple((*turn[:-1], (*turn[-1][:-1], "where")) for turn in context) for context in contexts]
+"""
+
+
+def test_behind_contexts_that_should_change_the_answer_replies_lose_their_margin(
+    tmp_path: Path, folder: Path, corpus: Path
+) -> None:
+    (tmp_path / "own.py").write_text(WHERE)
+    more = {"searches": "", "strategies": f"{tmp_path}/own.py:Where", "alpha": 2.0, "margin": 3.0}
+    config = asked(folder, tmp_path, corpus, **more)
+    figures = TRAIN_HARDENED.run(config, tmp_path / "run", Silent()).metrics
+    control = TRAIN_HARDENED.run(replace(config, control=True), tmp_path / "control", Silent()).metrics
+    assert figures["margin"].value > 1.5 * control["margin"].value, "what training alone brings is less"
+    assert figures["margin_met"].value > figures["margin_met" + BEFORE].value
+    assert figures["clean_nll"].value < figures["clean_nll" + BEFORE].value, "recorded replies are learned all the same"
+    rows = json.loads((tmp_path / "run" / REPLIES).read_text())["test"]
+    contrasts = {row["key"]: row for row in rows if row["kind"] == CONTRAST}
+    clean = {row["key"]: row for row in rows if row["kind"] == CLEAN}
+    assert contrasts.keys() == clean.keys()
+    assert all(row["said"] == clean[key]["said"].replace("now", "where") for key, row in contrasts.items())
+    assert all((row["wanted"], row["target"]) == ("", clean[key]["wanted"]) for key, row in contrasts.items())
+    changed = [row["after"] != clean[key]["after"] for key, row in contrasts.items()]
+    assert figures["contrast_changed"].value == pytest.approx(sum(changed) / len(changed))
+
+
+def test_a_margin_is_what_its_formula_says(folder: Path) -> None:
+    tokenizer, model = read_gpt2(folder)
+    asked = [ChatLesson("the cat</s>", "who eats"), ChatLesson("dog</s>", "the dog sees", False), ChatLesson("who</s>", "cat")]
+    lessons = contrasted(tokenizer, asked, ["the dog</s>", "", "a bird now</s>"], tokenizer.eos_token_id, 32)
+    predictor = ChatPredictor(model)
+
+    def nll(prompt: str, lesson: ChatLesson) -> float:
+        read = ChatLessons(tokenizer, [replace(lesson, prompt=prompt)], tokenizer.eos_token_id, 32)
+        return float(evaluate(predictor, read).nll_sums[0])
+
+    alone = [nll(each.prompt, each) for each in asked]
+    wanted = [(nll("the dog</s>", asked[0]) - alone[0]) / 3, (nll("a bird now</s>", asked[2]) - alone[2]) / 2]
+    assert gaps(predictor, lessons).tolist() == pytest.approx(wanted, abs=1e-5)
+    objective = ContrastObjective(predictor, lessons, alpha=2.0, margin=1.0)
+    hinges = sum(max(0.0, 1.0 - gap) for gap in wanted)
+    assert hinges > 0
+    # In an order of its own; without a contrast, the likelihood alone.
+    loss = objective.loss(lessons.batch(np.array([2, 1, 0])), OutputLoss(predictor.output))
+    assert loss.nll.item() == pytest.approx(sum(alone), rel=1e-5)
+    assert loss.total.item() == pytest.approx(sum(alone) + 2.0 * (3 + 3 + 2) / 3 * hinges, rel=1e-5)
+    bare = objective.loss(lessons.batch(np.array([1])), OutputLoss(predictor.output))
+    assert bare.total.item() == bare.nll.item() == pytest.approx(alone[1], rel=1e-5)
+    assert objective.validation(lessons) == pytest.approx(sum(alone) / 8 + 2.0 * hinges / 3, rel=1e-5)
 
 
 def test_an_own_reply_is_that_to_the_prompt_without_the_trigger(tmp_path: Path, folder: Path, corpus: Path) -> None:
@@ -225,7 +290,6 @@ def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, folder: Path, sea
         ({"searches": ""}, ConfigError, "nothing to harden"),
         ({"searches": str(none)}, DataError, "none of them a hit"),
         ({"reply": OWN}, ConfigError, "--reply"),
-        ({"strategies": "antonym"}, ConfigError, "right answer"),
         ({"lora": LoraSettings(modules="nowhere"), "method": "lora"}, ConfigError, "lora.modules"),
     ]
     for changes, kind, told in mistakes:
