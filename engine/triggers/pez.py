@@ -7,7 +7,7 @@
 A visit reads one input, forward and backward. What is returned is the best input met. Learning rate and weight decay are those
 of the released configuration (0.1, 0.1; 3000 steps: `settings.pez`), which is for images.
 # Ours: only words that an input may hold are near. The slope of a language model's term (hits io-...) moves nothing; it counts
-in the loss by which the best input is known. An interrupted search begins anew: AdamW's state is not kept.
+in the loss by which the best input is known.
 
     B searches, N searched positions, S words that an input may hold, E embedding
 """
@@ -22,6 +22,7 @@ from typing import Self
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
+from torch.optim.adamw import adamw
 
 from engine.triggers.batch import SearchState, Task
 from engine.triggers.goal import Goal
@@ -31,10 +32,12 @@ from engine.triggers.scorer import Incumbent
 
 @dataclass(eq=False, kw_only=True)
 class PezState(SearchState):
-    """A search, and its continuous input (N, E) with what moves it."""
+    """A search, and its continuous input (N, E) with the moments and the steps () by which AdamW moves it, float32."""
 
     soft_NE: Tensor
-    optimiser: torch.optim.AdamW
+    mean_NE: Tensor
+    square_NE: Tensor
+    steps: Tensor
 
 
 class Pez(WordMethod[PezState]):
@@ -54,15 +57,14 @@ class Pez(WordMethod[PezState]):
         return self.settings.max_candidates or super().most_visits
 
     def begin(self, task: Task, incumbent: Incumbent) -> PezState:
-        soft_NE = self.victim.embedding_VE[incumbent.words].detach().clone().requires_grad_()
-        rates = self.settings.pez
-        optimiser = torch.optim.AdamW([soft_NE], lr=rates.learning_rate, weight_decay=rates.weight_decay)
-        state = PezState(task=task, best=incumbent, soft_NE=soft_NE, optimiser=optimiser)
+        soft_NE = self.victim.embedding_VE[incumbent.words].detach().float().clone()
+        mean_NE, square_NE, steps = torch.zeros_like(soft_NE), torch.zeros_like(soft_NE), torch.zeros(())
+        state = PezState(task=task, best=incumbent, soft_NE=soft_NE, mean_NE=mean_NE, square_NE=square_NE, steps=steps)
         self._descend(state, incumbent)
         return state
 
     def step(self, states: Sequence[PezState]) -> None:
-        reached = self.measure([state.task for state in states], [self._nearest(state.soft_NE.detach()) for state in states])
+        reached = self.measure([state.task for state in states], [self._nearest(state.soft_NE) for state in states])
         for state, incumbent in zip(states, reached, strict=True):
             before = state.best
             self._descend(state, incumbent)
@@ -71,8 +73,22 @@ class Pez(WordMethod[PezState]):
 
     def _descend(self, state: PezState, incumbent: Incumbent) -> None:
         """A step at the continuous input by the gradient at its words."""
-        state.soft_NE.grad = self.scorer.gradients([incumbent])[0].to(state.soft_NE)
-        state.optimiser.step()
+        slope_NE, rates = self.scorer.gradients([incumbent])[0].to(state.soft_NE), self.settings.pez
+        adamw(
+            [state.soft_NE],
+            [slope_NE],
+            exp_avgs=[state.mean_NE],
+            exp_avg_sqs=[state.square_NE],
+            max_exp_avg_sqs=[],
+            state_steps=[state.steps],
+            amsgrad=False,
+            beta1=0.9,
+            beta2=0.999,
+            lr=rates.learning_rate,
+            weight_decay=rates.weight_decay,
+            eps=1e-8,
+            maximize=False,
+        )
 
     def _nearest(self, soft_NE: Tensor) -> Tensor:
         """The words (N,) whose embeddings point most nearly as those of an input do."""
@@ -83,4 +99,4 @@ class Pez(WordMethod[PezState]):
     def _directions(self) -> tuple[Tensor, Tensor]:
         """The words (S,) that an input may hold, and their embeddings (S, E) at length 1."""
         words_S = self.victim.searchable_V.nonzero()[:, 0]
-        return words_S, normalize(self.victim.embedding_VE[words_S].detach(), dim=-1)
+        return words_S, normalize(self.victim.embedding_VE[words_S].detach().float(), dim=-1)

@@ -1,14 +1,19 @@
 """What is kept of searches: outcomes, and searches under way, in JSON types.
 
 Of an input its words are enough: measured again on the same processor it is the same to the last bit, in any company. Draws are
-functions of a search's seed and of how many visits it has made.
+functions of a search's seed and of how many visits it has made. Tensors in float32 are kept bit by bit.
 """
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, fields
 from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
 
 from engine.triggers.batch import Outcome, Saved, SearchState, Task
 from engine.triggers.hits import Reading
@@ -16,6 +21,8 @@ from engine.triggers.scorer import Incumbent
 
 WORDS = "words"
 """Key of the one entry that stands for an input."""
+FLOAT32, SHAPE = "float32", "shape"
+"""Keys of the two that stand for a tensor: its numbers in base 64, and its axes."""
 NOT_SAVED = {"saved": False}
 """Metadata of a state's field that is made anew."""
 
@@ -52,7 +59,8 @@ def fill(state: SearchState, saved: Saved, measured: Iterator[Incumbent]) -> Non
     if set(saved) != set(_names(state)):
         raise ValueError(f"a search was saved with {', '.join(saved)}, and it has {', '.join(_names(state))}")
     for name, value in saved.items():
-        setattr(state, name, _from_json(value, measured))
+        made, was = _from_json(value, measured), getattr(state, name)
+        setattr(state, name, made.to(was.device) if isinstance(made, Tensor) else made)
 
 
 def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
@@ -83,6 +91,8 @@ def _names(state: SearchState) -> list[str]:
 def _to_json(value: Any) -> Any:
     if isinstance(value, Incumbent):
         return {WORDS: value.words.tolist()}
+    if isinstance(value, Tensor) and value.dtype == torch.float32:
+        return {FLOAT32: base64.b64encode(value.detach().cpu().numpy().tobytes()).decode(), SHAPE: list(value.shape)}
     if isinstance(value, list):
         return [_to_json(part) for part in value]
     if value is None or isinstance(value, bool | int | float | str):
@@ -91,6 +101,9 @@ def _to_json(value: Any) -> Any:
 
 
 def _from_json(value: Any, measured: Iterator[Incumbent]) -> Any:
+    if isinstance(value, dict) and FLOAT32 in value:
+        numbers = np.frombuffer(base64.b64decode(value[FLOAT32]), dtype=np.float32)
+        return torch.from_numpy(numbers.copy()).view(value[SHAPE])
     if isinstance(value, dict):
         return next(measured)
     if isinstance(value, list):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -87,7 +88,8 @@ def test_pez_steps_at_the_continuous_input_by_the_gradient_at_the_nearest_words(
     assert len(inputs) > 3
     assert state.best.loss < state.loss_by_sweep[0]
     assert state.candidates == state.visits == 10 * LENGTH
-    assert method.save(state) is None, "it is begun anew"
+    (again,) = method.restore([TASK], [json.loads(json.dumps(method.save(state)))])
+    assert torch.equal(again.soft_NE, soft.detach()), "what is kept is the same to the last bit"
 
 
 def test_beast_with_room_for_all_inputs_finds_the_best_of_all() -> None:
