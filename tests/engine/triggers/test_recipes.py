@@ -89,7 +89,7 @@ def test_pez_steps_at_the_continuous_input_by_the_gradient_at_the_nearest_words(
     assert state.best.loss < state.loss_by_sweep[0]
     assert state.candidates == state.visits == 10 * LENGTH
     (again,) = method.restore([TASK], [json.loads(json.dumps(method.save(state)))])
-    assert torch.equal(again.soft_NE, soft.detach()), "what is kept is the same to the last bit"
+    assert torch.equal(again.soft_NE, state.soft_NE), "what is kept is the same to the last bit"
 
 
 def test_beast_with_room_for_all_inputs_finds_the_best_of_all() -> None:
