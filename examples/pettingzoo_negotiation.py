@@ -1,6 +1,7 @@
 """Plays both sides of the game through PettingZoo: one asks for its best kind of item, the other agrees and takes the rest.
 
-Any PettingZoo learner takes a player's place in this loop. `pip install "parley[pettingzoo]"` first.
+Any PettingZoo learner takes a player's place in this loop. It needs the extra
+pettingzoo: `pip install --constraint constraints.txt --editable ".[pettingzoo]"`.
 """
 
 from __future__ import annotations

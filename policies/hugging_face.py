@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from envs.core.errors import CheckpointError, ConfigError
+from envs.core.extras import how_to_install
 from envs.storage.copies import fetched_file, fetched_model
 from envs.storage.places import HUGGING_FACE
 from policies.chat.addresses import GGUF
@@ -128,7 +129,7 @@ def _source(folder: Path, gguf_file: str | None) -> tuple[Any, Path, dict[str, A
     try:
         import transformers
     except ImportError:
-        fix = f"pip install 'parley[{EXTRA}]'"
+        fix = how_to_install(EXTRA)
         raise ConfigError("Hugging Face models need the package transformers, which is not installed", fix=fix) from None
     folder = folder if gguf_file is not None else model_inside(folder)
     if gguf_file is None and not (folder / "config.json").is_file():

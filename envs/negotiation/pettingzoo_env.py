@@ -1,7 +1,7 @@
 """Both sides of the negotiation game as a PettingZoo environment in which agents act in turn (AEC).
 
-Spaces, observations and rewards are those of `env.py`; what belongs here is PettingZoo's contract. The library is an extra:
-`pip install "parley[pettingzoo]"`.
+Spaces, observations and rewards are those of `env.py`; what belongs here is PettingZoo's contract. The library is an
+extra: `pip install --constraint constraints.txt --editable ".[pettingzoo]"`.
 """
 
 from __future__ import annotations

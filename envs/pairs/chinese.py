@@ -12,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from envs.core.errors import ConfigError
+from envs.core.extras import how_to_install
 from envs.pairs.tokens import tokenise
 
 EXTRA = "chinese"
@@ -49,7 +50,7 @@ def cutter() -> Any:
     except ImportError:
         raise ConfigError(
             "Chinese text without blanks is cut into words by the package jieba, which is not installed",
-            fix=f"pip install 'parley[{EXTRA}]', or put blanks between the words",
+            fix=f"{how_to_install(EXTRA)}; or put blanks between the words",
         ) from None
     made = jieba.Tokenizer()
     # As its `initialize` does, but for the copy of the dictionary that it would read from a folder that all users write to.

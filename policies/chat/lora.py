@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from envs.core.errors import ConfigError
+from envs.core.extras import how_to_install
 from envs.core.seeds import derive_seed
 from policies.chat.lora_settings import LoraSettings
 
@@ -74,6 +75,6 @@ def _peft() -> Any:
     try:
         import peft
     except ImportError:
-        fix = f"pip install 'parley[{EXTRA}]', or learn all weights with --method full"
+        fix = f"{how_to_install(EXTRA)}; or learn all weights with --method full"
         raise ConfigError("adapters need the package peft, which is not installed", fix=fix) from None
     return peft

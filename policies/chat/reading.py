@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from envs.core.errors import CheckpointError, ConfigError
+from envs.core.extras import how_to_install
 from envs.storage.copies import fetched_file, fetched_model
 from envs.storage.places import HUGGING_FACE
 from policies.chat.addresses import GGUF
@@ -80,5 +81,5 @@ def _gguf_file(name: str) -> Path:
 
 def _require(package: str, name: str) -> None:
     if find_spec(package) is None:
-        fix = f"pip install 'parley[{EXTRA}]'"
+        fix = how_to_install(EXTRA)
         raise ConfigError(f"this needs the package {package}, which is not installed", where=name, fix=fix)

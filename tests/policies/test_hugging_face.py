@@ -316,7 +316,7 @@ def test_without_the_extra_the_command_that_installs_it_is_named(tmp_path: Path,
         return imported(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(ConfigError, match=r"pip install 'parley\[hugging-face\]'"):
+    with pytest.raises(ConfigError, match=r'editable "\.\[hugging-face\]"'):
         load_hugging_face(tmp_path, LENGTH)
 
 
