@@ -18,9 +18,10 @@ from envs.storage.copies import fetched_file, fetched_model
 from envs.storage.places import HUGGING_FACE
 from policies.chat.addresses import GGUF
 from policies.chat.model import Chat
+from policies.hugging_face_seq2seq import HuggingFaceSeq2Seq
 from policies.hugging_face_tokens import ANY, InputRules
 from policies.hugging_face_tokens import longest_input as longest_input
-from policies.hugging_face_victims import HuggingFaceCausal, HuggingFaceSeq2Seq
+from policies.hugging_face_victims import HuggingFaceCausal
 from policies.stored import model_inside
 
 EXTRA = "hugging-face"

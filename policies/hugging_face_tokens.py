@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,12 +34,14 @@ class InputRules:
         ascii: only tokens of ASCII characters.
         forbidden: texts that stand in no input, whatever their case.
         start: text that a search starts from; drawn at random when empty.
+        written: what becomes of a text where it is typed, such as lower case; None where it stays as it is.
     """
 
     typed: bool = True
     ascii: bool = False
     forbidden: tuple[str, ...] = ()
     start: str = ""
+    written: Callable[[str], str] | None = None
 
 
 ANY = InputRules()

@@ -1,4 +1,6 @@
-"""Hugging Face models as what a trigger search works on: sequence-to-sequence models and causal ones.
+"""Hugging Face models as what a trigger search works on: what both kinds share, and causal ones.
+
+Those of an encoder and a decoder: `hugging_face_seq2seq.py`.
 
 An adapter holds the model, its tokenizer, and what surrounds the searched words: the tokenizer's own marks around a source, or
 the prompt around the slots of a chat. It answers as `TextVictim` of `engine/triggers/scorer.py` does, from embeddings to
@@ -29,7 +31,6 @@ from policies.hugging_face_tokens import (
     InputRules,
     ends_of,
     longest_input,
-    marks_around,
     reply_end,
     require_finite,
     searchable,
@@ -37,8 +38,6 @@ from policies.hugging_face_tokens import (
     unknown_words,
 )
 from policies.leading_blanks import PromptTokens, leading_blanks
-
-_SAMPLE = "a"
 
 
 class HuggingFaceVictim:
@@ -217,67 +216,6 @@ class HuggingFaceVictim:
         return self.embedding_VE[ids].expand(len(like_BNE), -1, -1)
 
 
-class HuggingFaceSeq2Seq(HuggingFaceVictim):
-    """An encoder and a decoder, such as T5, BART or BlenderBot; the whole source is searched.
-
-    What the tokenizer puts around a text stands around the input (T5: an end; BART: a beginning and an end). What it puts
-    before the text of a reply is given to the decoder and not scored.
-    """
-
-    def __init__(self, model: Any, tokenizer: Any, length: int, *, end: bool = True, rules: InputRules = ANY) -> None:
-        super().__init__(model, tokenizer, length, end=end, rules=rules)
-        self._before, self._after = marks_around(tokenizer, text=_SAMPLE)
-        start = model.config.decoder_start_token_id
-        if start is None:
-            raise ConfigError(
-                "the model does not say which token its replies begin after",
-                where=type(model).__name__,
-                fix="set decoder_start_token_id in its config.json",
-            )
-        self._begin = [start, *marks_around(tokenizer, text_target=_SAMPLE)[0]]
-
-    @property
-    def _num_before_reply(self) -> int:
-        return len(self._begin)
-
-    def reply_logits(self, embedded_BNE: Tensor, replies_BT: Tensor) -> Tensor:
-        """Logits (B, T, V) of each token of the replies given those before it; differentiable in the embeddings."""
-        source = [self._embedded(self._before, embedded_BNE), embedded_BNE, self._embedded(self._after, embedded_BNE)]
-        begin_BP = replies_BT.new_tensor(self._begin).expand(len(replies_BT), -1)
-        decoded = self.model(
-            inputs_embeds=torch.cat(source, dim=1),
-            decoder_input_ids=torch.cat([begin_BP, replies_BT[:, :-1]], dim=1),
-            use_cache=False,
-        )
-        logits_BTV: Tensor = decoded.logits[:, len(self._begin) - 1 :]
-        return logits_BTV
-
-    def _read(self, ids: Sequence[int]) -> list[int]:
-        return [*self._before, *ids, *self._after]
-
-    def _read_texts(self, texts: Sequence[str]) -> list[int]:
-        read: list[int] = self.tokenizer(texts[0]).input_ids
-        return read
-
-    def _typed(self, rows: Sequence[Sequence[int]]) -> list[list[int]]:
-        return [self._read_texts(self.slot_texts(ids)) for ids in rows]
-
-    def steps(self, read: Sequence[int]) -> Callable[[list[int]], Tensor]:
-        source_1N = torch.tensor([read], device=self.embedding_VE.device)
-        known = {"encoder_outputs": self.model.get_encoder()(input_ids=source_1N), "past": None}
-
-        def step(reply: list[int]) -> Tensor:
-            given = torch.tensor([reply[-1:] or self._begin], device=source_1N.device)
-            found = self.model(
-                encoder_outputs=known["encoder_outputs"], decoder_input_ids=given, past_key_values=known["past"], use_cache=True
-            )
-            known["past"] = found.past_key_values
-            logits_V: Tensor = found.logits[0, -1].float()
-            return logits_V
-
-        return step
-
-
 class HuggingFaceCausal(HuggingFaceVictim):
     """A decoder alone, such as GPT-2, DialoGPT or Llama; slots of a prompt are searched.
 
@@ -318,6 +256,19 @@ class HuggingFaceCausal(HuggingFaceVictim):
         """The same model with another request in its prompt."""
         other = copy.copy(self)
         other._fill_in(prompt)
+        return other
+
+    def asked(self, template: Chat, *, end: bool, rules: InputRules) -> Self:
+        """The same model with other messages; which tokens may stand in an input stays.
+
+        Args:
+            template: messages with slots.
+            end: whether a reply ends behind a target.
+            rules: which inputs are searched among.
+        """
+        other = copy.copy(self)
+        other._asked, other.end, other.rules = template, end, rules
+        other._fill_in(None)
         return other
 
     def _fill_in(self, prompt: str | None) -> None:
@@ -367,8 +318,9 @@ class HuggingFaceCausal(HuggingFaceVictim):
         return logits_BTV
 
     def slot_texts(self, ids: Sequence[int]) -> list[str]:
-        """What to type into each slot."""
-        return self._tokens.texts([ids[start:end] for start, end in pairwise(self._ends)])
+        """What to type into each slot, as it is written down there."""
+        texts = self._tokens.texts([ids[start:end] for start, end in pairwise(self._ends)])
+        return texts if self.rules.written is None else [self.rules.written(text) for text in texts]
 
     def _read(self, ids: Sequence[int]) -> list[int]:
         read = list(self._pieces[0])

@@ -61,6 +61,14 @@ ENTRIES = (
         reports=True,
     ),
     Entry.of(
+        "attack trigger",
+        "search words within the talk after which a chat model ends it and chooses badly",
+        "engine.jobs.negotiation.trigger:ATTACK_TRIGGER",
+        "parley attack trigger --target gguf:SmolLM2-135M-Instruct.gguf --dialogues 10",
+        "parley attack trigger --target hf:models/chat --speaker runs/negotiator --method gibbs-enum --workers 2",
+        "parley attack trigger random --target hf:models/chat --run runs/attack-trigger-random",
+    ),
+    Entry.of(
         "attack reactive",
         "replace words so that the target ends the talk and chooses badly",
         "engine.jobs.negotiation.whitebox:ATTACK_REACTIVE",

@@ -52,8 +52,11 @@ class Attempt:
 
     @property
     def replaced(self) -> list[int]:
-        """Positions of the words that differ from what the speaker would have said; none for a transfer."""
-        return [] if self.found is None else np.flatnonzero(self.base != self.sentence).tolist()
+        """Positions of the words that differ from what the speaker would have said, or stand behind; none for a transfer."""
+        if self.found is None:
+            return []
+        said, base = (ids[ids != EOS_ID].tolist() for ids in (self.sentence, self.base))
+        return [place for place, word in enumerate(said) if place >= len(base) or word != base[place]]
 
 
 @dataclass

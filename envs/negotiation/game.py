@@ -234,6 +234,12 @@ class NegotiationGame:
             ids = [own.index.get(word, new) for word, new in zip(words, beyond.tolist(), strict=True)]
         return ids if ids == [SELECTION_ID] else [*ids, EOS_ID]
 
+    def written(self, side: int, ids: Sequence[int]) -> list[str]:
+        """What an utterance in a side's own ids reads, `<eos>` left out."""
+        own = self.vocabularies[side].words
+        beyond = self._open().words if any(i >= len(own) for i in ids) else ()
+        return [own[i] if i < len(own) else beyond[i - len(own)] for i in ids if i != EOS_ID]
+
     def _open(self) -> SpokenWords:
         """From now on any word can be said."""
         if self._spoken is None:
@@ -332,6 +338,10 @@ class SideView:
     def encode(self, text: str) -> list[int]:
         """A text as an utterance in ids of one's own, its end included; any word can be said."""
         return self._game.utterance(self.side, split_text(text, self.vocabulary))
+
+    def written(self, ids: Sequence[int]) -> list[str]:
+        """The words of an utterance in ids of one's own, its end left out."""
+        return self._game.written(self.side, ids)
 
     def generator(self, row: int) -> np.random.Generator:
         """Random numbers for this side's next move in one dialogue, for agents that need more than one draw a token."""

@@ -10,7 +10,7 @@ one: a sentence that mentions numbers may mean the other side's.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from envs.negotiation.domain import Domain, Numbers
@@ -51,17 +51,24 @@ def instructions(view: SideView, row: int, tactic: str = "") -> str:
     return "\n\n".join([*parts, f"Your tactic: {tactic}"] if tactic else parts)
 
 
-def talk(view: SideView, row: int, tactic: str = "") -> Chat:
-    """The messages that a model answers with its next utterance; the last is the user's, and roles take turns."""
-    turns = view.turns(row)
+def talk(view: SideView, row: int, tactic: str = "", then: Sequence[tuple[bool, str]] = ()) -> Chat:
+    """The messages that a model answers with its next utterance; the last is the user's, and roles take turns.
+
+    Args:
+        view: of its side.
+        row: the dialogue.
+        tactic: as in `instructions`.
+        then: turns that have not been said, as if they had: whether each is its own, and its words.
+    """
+    turns = [*view.turns(row), *then]
     messages = [Message("user", BEGINNING)] if not turns or turns[0][0] else []
     messages += [Message("assistant" if own else "user", words or SILENCE) for own, words in turns]
     return Message("system", instructions(view, row, tactic)), *alternating(messages)
 
 
-def choice(view: SideView, row: int, tactic: str = "") -> Chat:
-    """The messages that a model answers with what it chooses."""
-    head, *messages = talk(view, row, tactic)
+def choice(view: SideView, row: int, tactic: str = "", then: Sequence[tuple[bool, str]] = ()) -> Chat:
+    """The messages that a model answers with what it chooses; arguments as of `talk`."""
+    head, *messages = talk(view, row, tactic, then)
     return head, *alternating([*messages, Message("user", f"The talk has ended. {_form(view, row)}")])
 
 

@@ -164,19 +164,11 @@ class ChatSession:
     def _scored(self, rows: np.ndarray, chats: Sequence[Chat], draws: Sequence[np.random.Generator]) -> np.ndarray:
         legal = [bargaining.choices(self._view.domain, self._counts(row)) for row in rows.tolist()]
         with self._agent.asked():
-            scores = cast("ScoringChatModel", self._model).score(
-                [chat for chat, replies in zip(chats, legal, strict=True) for _ in replies],
-                [reply for replies in legal for reply in replies],
-            )
-        nats, lengths = np.array([score.nats for score in scores]), np.array([float(score.num_tokens) for score in scores])
+            scores = choice_scores(cast("ScoringChatModel", self._model), chats, legal)
         temperature = self._agent.decoding.temperature
-        chosen, start = [], 0
-        for row, replies, generator in zip(rows.tolist(), legal, draws, strict=True):
-            own, long = nats[start : start + len(replies)], lengths[start : start + len(replies)]
-            # As if all were of one length: as they are the shortest wins, which is that there is no deal.
-            own = own * long.mean() / long
-            start += len(replies)
-            self.moves[row].scored += len(replies)
+        chosen = []
+        for row, own, generator in zip(rows.tolist(), scores, draws, strict=True):
+            self.moves[row].scored += len(own)
             # The likeliest of perturbed scores is a draw from their softmax (Gumbel).
             noise = temperature * generator.gumbel(size=len(own)) if temperature else 0.0
             chosen.append(int(np.argmax(own + noise)))
@@ -184,6 +176,29 @@ class ChatSession:
 
     def _counts(self, row: int) -> tuple[int, ...]:
         return tuple(self._view.contexts[row, ::2].tolist())
+
+
+def choice_scores(model: ScoringChatModel, chats: Sequence[Chat], legal: Sequence[Sequence[str]]) -> list[np.ndarray]:
+    """How likely a model finds each legal choice, in nats, as if all of a question were of one length.
+
+    As they are the shortest wins, which is that there is no deal.
+
+    Args:
+        model: who chooses.
+        chats: the questions.
+        legal: the answers to each.
+
+    Returns:
+        The scores (m,) of the answers to each.
+    """
+    scores = model.score(
+        [chat for chat, replies in zip(chats, legal, strict=True) for _ in replies],
+        [reply for replies in legal for reply in replies],
+    )
+    nats, lengths = np.array([score.nats for score in scores]), np.array([float(score.num_tokens) for score in scores])
+    ends = np.cumsum([len(replies) for replies in legal])[:-1]
+    parts = zip(np.split(nats, ends), np.split(lengths, ends), strict=True)
+    return [own * long.mean() / long for own, long in parts]
 
 
 def moves_of(session: object) -> list[ChatMoves] | None:

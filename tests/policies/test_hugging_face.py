@@ -17,8 +17,9 @@ from engine.triggers.scorer import PlainScorer
 from engine.triggers.settings import SearchSettings
 from envs.core.errors import CheckpointError, ConfigError, DataError
 from policies.hugging_face import load_hugging_face
+from policies.hugging_face_seq2seq import HuggingFaceSeq2Seq
 from policies.hugging_face_tokens import unknown_words
-from policies.hugging_face_victims import HuggingFaceCausal, HuggingFaceSeq2Seq, HuggingFaceVictim
+from policies.hugging_face_victims import HuggingFaceCausal, HuggingFaceVictim
 from tests.engine.triggers.made_up import bound, searched
 
 transformers = pytest.importorskip("transformers", reason="the extra hugging-face is not installed")

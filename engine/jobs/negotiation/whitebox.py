@@ -27,7 +27,6 @@ from engine.store.run_folder import RunFolder
 from envs.core.config import check
 from envs.core.play import Session
 from envs.negotiation.game import Agent, NegotiationGame
-from envs.negotiation.vocabulary import EOS_ID
 
 if TYPE_CHECKING:
     from engine.negotiation.adversary import AttackLog, Attempt
@@ -188,14 +187,14 @@ class AttackWorker(MatchWorker):
 def _attempt_row(game: NegotiationGame, row: int, attempt: Attempt) -> dict[str, Any]:
     from engine.negotiation.candidates import special_words
 
-    words, transcript = game.vocabulary.words, game.transcript(row)
+    transcript = game.transcript(row)
     answers = transcript[attempt.turn + 1 : attempt.turn + 2]
     found = attempt.found
     return {
         "turn": attempt.turn,
         "kind": attempt.kind,
         "accepted": found is not None and found.reached,
-        "base": " ".join(words[i] for i in attempt.base.tolist() if i != EOS_ID),
+        "base": " ".join(game.written(0, attempt.base.tolist())),
         "replaced": attempt.replaced,
         "end_probability": found.end_probability if found and attempt.kind == REACTIVE else None,
         "ended": answers == [(1, ["<selection>"])] and not (game.forced[row] and len(transcript) == attempt.turn + 2),

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from policies.chat.verdicts import ChatVerdicts
     from policies.checkpoint import ModelFormat
     from policies.hugging_face_judges import HuggingFaceInputModel
-    from policies.hugging_face_victims import HuggingFaceCausal, HuggingFaceSeq2Seq
+    from policies.hugging_face_seq2seq import HuggingFaceSeq2Seq
+    from policies.hugging_face_victims import HuggingFaceCausal
     from policies.reply_classifier import ReplyClassifier
     from policies.seq2seq.model import LanguageModel, Seq2Seq
 

@@ -80,6 +80,15 @@ ATTACK_METRICS: dict[str, Metric] = {
 }
 """Every metric of an attack in the order of the result table: live ones, forced ones, then those of the searches."""
 
+UNTOUCHED: dict[str, Metric] = {
+    "untouched_advantage": METRICS["advantage"]._replace(
+        title="advantage, end forced, untouched sentence",
+        definition="what the target would choose behind what the speaker would have said, mean over attempts: the control",
+        main=True,
+    )
+}
+"""What an attack is compared with whose sentences always count: the same ones without what was searched."""
+
 Step = Mapping[str, Any]
 """One entry of the column `steps` of an attempt."""
 
@@ -138,6 +147,13 @@ def attack_metrics(rows: Sequence[Row], seconds: Estimate) -> dict[str, Estimate
     }
     assert list(estimates) == list(ATTACK_METRICS), "the table and the computation name the same metrics"
     return estimates
+
+
+def untouched_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
+    """`UNTOUCHED` from the rows of one attack, over its attempts."""
+    paths = [(str(row["item_key"]), each["steps"]) for row in finished(rows) for each in row["attempts"] if each["steps"]]
+    gains = [_gain_within(steps[:1], _COSTS["replaced"], 0) for _, steps in paths]
+    return {"untouched_advantage": mean(gains, [key for key, _ in paths])}
 
 
 def budget_curves(rows: Sequence[Row]) -> dict[str, Points]:

@@ -16,7 +16,7 @@ from engine.jobs.triggers.search import SEARCH
 from engine.store.run_folder import RunFolder
 from engine.triggers.targets import TEMPLATES, prototypes
 from envs.core.errors import CheckpointError, ConfigError, DataError
-from policies.hugging_face_victims import HuggingFaceSeq2Seq
+from policies.hugging_face_seq2seq import HuggingFaceSeq2Seq
 from tests.engine.jobs.made_up import rows
 from tests.engine.jobs.triggers.searches import EFFORT, search, write_targets
 from tests.engine.triggers.made_up import crowd

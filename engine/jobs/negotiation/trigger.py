@@ -1,0 +1,214 @@
+"""Searched words within a talk with a chat model whose weights are read: `parley attack trigger`.
+
+What `parley search` does behind a prompt is done in the middle of a negotiation: `engine/negotiation/triggered.py` says what is
+wanted, the methods of `engine/triggers` find the words, both answers of the target being pairs of one universal search. What is
+found is said live, in the words of the game, and the dialogue is played to its end.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+from engine.jobs.job import Reporter
+from engine.jobs.negotiation.attack import AttackConfig, AttackJob
+from engine.jobs.negotiation.match import MatchConfig, MatchWorker, Roster, seconds_per_dialogue
+from engine.jobs.negotiation.rows import ATTACKS
+from engine.jobs.negotiation.whitebox import FIXED_TURN, AttackWorker
+from engine.metrics.negotiation.attack import ATTACK_METRICS, UNTOUCHED, attack_metrics, untouched_metrics
+from engine.metrics.negotiation.chat import CHAT_METRICS, chat_metrics
+from engine.metrics.statistics import Estimate
+from engine.store.run_folder import RunFolder
+from engine.triggers import settings
+from engine.triggers.settings import SearchSettings
+from envs.core.config import check
+from envs.core.errors import ConfigError
+from envs.core.ranges import NonNegativeInt, NumItems, PositiveInt
+from envs.negotiation.game import Agent
+from envs.negotiation.vocabulary import Vocabulary, split_text
+from envs.storage.places import HUGGING_FACE
+from policies.chat.addresses import GGUF
+
+if TYPE_CHECKING:
+    from engine.negotiation.triggered import FoundTrigger, SearchedTalk
+    from policies.chat.local import LocalChatModel
+    from policies.chat.negotiator import ChatNegotiator
+
+SMALL = replace(settings.gcg(), candidates=32, max_candidates=320)
+"""GCG with lists of 32 and ten steps: two prompts of a few hundred tokens are read for each candidate."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TalkTriggerConfig(AttackConfig):
+    """Which chat model is attacked, and how words are searched."""
+
+    target: str = ""
+    """The attacked chat model, whose weights are here: hf:FOLDER or gguf:FILE."""
+    speaker: str = "scripted"
+    """Who speaks for the attacker but for the searched words: any agent."""
+    dialogues: NumItems = 50
+    """Number of dialogues; one search each."""
+    max_turns: PositiveInt = 20
+    """Utterances after which the end of a dialogue is forced."""
+    turn: NonNegativeInt = FIXED_TURN
+    """Utterances before the one that words are added to, which decides who begins."""
+    length: PositiveInt = 6
+    """Tokens that are added."""
+    goal: float = 5.0
+    """Advantage in points from which a choice of the target is wanted, and a search counts as successful."""
+    method: str = "gcg"
+    """How words are searched (parley list searches)."""
+    search: SearchSettings = SMALL
+    """How hard."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(self, "turn", self.turn < self.max_turns, "below max_turns")
+
+    @property
+    def match(self) -> MatchConfig:
+        return replace(super().match, max_turns=self.max_turns)
+
+
+class TalkSearcher:
+    """Searches for words in a talk.
+
+    Args:
+        model: the target.
+        vocabulary: by whose words utterances are written down.
+        config: how.
+    """
+
+    def __init__(self, model: LocalChatModel, vocabulary: Vocabulary, config: TalkTriggerConfig) -> None:
+        from policies.hugging_face_tokens import InputRules
+        from policies.hugging_face_victims import HuggingFaceCausal
+
+        self._model, self._config = model, config
+        self._victim = HuggingFaceCausal(model.model, model.tokenizer, config.length, rules=InputRules(ascii=True))
+        # What the game would write otherwise is not even proposed.
+        for token in self._victim.searchable_V.nonzero()[:, 0].tolist():
+            text = self._victim.text([token])
+            self._victim.searchable_V[token] = bool(text.strip()) and " ".join(split_text(text, vocabulary)) == text.strip()
+
+    def __call__(self, talk: SearchedTalk) -> FoundTrigger:
+        """The words that were found, and what that took."""
+        from engine.negotiation.triggered import FoundTrigger
+        from engine.triggers.attack import TriggerSearch, best_restart
+        from engine.triggers.batch import tasks_of
+        from engine.triggers.catalogue import make_method
+        from engine.triggers.objective import TriggerObjective
+        from engine.triggers.universal import UniversalVictim
+        from policies.hugging_face_tokens import InputRules
+
+        rules, victims, targets = InputRules(written=talk.written), [], []
+        for number, (chat, answer) in enumerate(talk.prompts):
+            # The end of the talk is a whole answer; a choice is told by how likely its words are.
+            victims.append(self._victim.asked(chat, end=number == 0, rules=rules))
+            targets.append(victims[-1].target(answer))
+        victim = UniversalVictim(victims, targets)
+        search = TriggerSearch(
+            victim,
+            make_method(self._config.method, self._config.search),
+            objective=TriggerObjective(kind="likelihood"),
+        )
+        tasks = tasks_of({"talk": victim.target_ids}, self._config.search.restarts, talk.seed)
+        outcomes = list(search.run(tasks))
+        best = best_restart(outcomes)
+        text = victims[0].slot_texts(best.words)[0] if best.words and math.isfinite(best.loss) else ""
+        return FoundTrigger(text, sum(each.candidates for each in outcomes))
+
+
+@dataclass(frozen=True)
+class TalkTriggerRoster(Roster):
+    """A match whose adversary searches words for a chat model.
+
+    Args:
+        attack: how.
+    """
+
+    side_by_side_chats: ClassVar[tuple[int, int]] = (1, 4)
+
+    attack: TalkTriggerConfig
+
+    @property
+    def turn(self) -> int:
+        """Utterances before the attack."""
+        return self.attack.turn
+
+    def check(self) -> None:
+        """As in a match; the target's weights must be here, and the method must search words."""
+        from engine.triggers.catalogue import make_method
+
+        if not self.config.target.startswith((HUGGING_FACE, GGUF)):
+            fix = f"--target {HUGGING_FACE}FOLDER or {GGUF}FILE; parley attack reactive reads Parley's own negotiators"
+            got = repr(self.config.target)
+            raise ConfigError("words are searched in a chat model whose weights are here", where="--target", got=got, fix=fix)
+        method = make_method(self.attack.method, self.attack.search)
+        if not method.searches_words or method.embeds:
+            fix = "gcg, gibbs-enum, hotflip, autoprompt, arca, beam or random"
+            raise ConfigError(
+                "what is said in a talk is searched word by word", where="--method", got=self.attack.method, fix=fix
+            )
+        super().check()
+
+    def agents(self, device: str = "cpu") -> tuple[Agent, Agent]:
+        from engine.negotiation.defences import DefendedAgent
+        from engine.negotiation.triggered import TriggerAgent
+
+        speaker, target = super().agents(device)
+        read = cast("ChatNegotiator", target.agent if isinstance(target, DefendedAgent) else target)
+        made: list[TalkSearcher] = []
+
+        def search(talk: SearchedTalk) -> FoundTrigger:
+            if not made:
+                # Answers that are kept stand around the model itself.
+                model: Any = getattr(read.model, "inner", read.model)
+                made.append(TalkSearcher(model, talk.vocabulary, self.attack))
+            return made[0](talk)
+
+        attack = self.attack
+        return TriggerAgent(speaker, read, search, most=attack.length, turn=attack.turn, goal=attack.goal), target
+
+    def worker(self) -> TalkTriggerWorker:
+        return TalkTriggerWorker(self)
+
+
+class TalkTriggerWorker(AttackWorker):
+    """Plays shards of attacked dialogues."""
+
+    def __init__(self, roster: TalkTriggerRoster) -> None:
+        MatchWorker.__init__(self, roster)
+        self.turn, self.minds_limit = roster.turn, False
+
+
+def gcg() -> TalkTriggerConfig:
+    """GCG with lists of 32 swaps, ten steps, six tokens (Zou et al. 2023, in a talk)."""
+    return TalkTriggerConfig()
+
+
+def control() -> TalkTriggerConfig:
+    """As many random inputs, the best of them: what trying often brings."""
+    return TalkTriggerConfig(method="random")
+
+
+class AttackTrigger(AttackJob[TalkTriggerConfig]):
+    """`parley attack trigger`."""
+
+    words = ("attack", "trigger")
+    run_name = "attack-trigger"
+    config = TalkTriggerConfig
+    presets = {"gcg": gcg, "random": control}
+    kind = "trigger"
+    schema = ATTACKS
+    legend = ATTACK_METRICS | UNTOUCHED | CHAT_METRICS
+
+    def roster(self, config: TalkTriggerConfig, reporter: Reporter) -> TalkTriggerRoster:
+        return TalkTriggerRoster(config.match, config)
+
+    def metrics(self, run: RunFolder) -> dict[str, Estimate]:
+        rows = run.read_rows().to_pylist()
+        return attack_metrics(rows, seconds_per_dialogue(run)) | untouched_metrics(rows) | chat_metrics(rows)
+
+
+ATTACK_TRIGGER = AttackTrigger()
