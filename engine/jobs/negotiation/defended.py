@@ -18,7 +18,7 @@ from engine.jobs.negotiation.agents import require_negotiator
 from engine.jobs.negotiation.language import require_words
 from engine.jobs.repeated import nth_name
 from engine.metrics.negotiation.attack_table import DEFENCES, ROWS
-from engine.negotiation.settings import DefenceConfig
+from engine.negotiation.settings import DefenceConfig, SearchConfig
 from envs.core.errors import ConfigError
 from envs.core.play import Session
 from envs.negotiation.game import Agent
@@ -57,10 +57,9 @@ def defended_stages(
         for name in wanted:
             against = replace(settings, defence=around[name])
             if name == KNOWN_FILTER:
-                if not hasattr(settings, "search"):
+                if not isinstance(search := getattr(settings, "search", None), SearchConfig):
                     continue
-                search = replace(settings.search, max_perplexity=around[name].max_perplexity)
-                against = replace(against, search=search)
+                against = replace(against, search=replace(search, max_perplexity=around[name].max_perplexity))
             found[nth_name(f"{row}+{name}", number)] = (job, against)
     return found
 

@@ -30,15 +30,17 @@ from engine.jobs.negotiation.defended import FILTER, OWN_DEMAND, FilterLimit, ch
 from engine.jobs.negotiation.judge import judge_of, who_judges
 from engine.jobs.negotiation.language import require_words
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig, PlayedConfig, seconds_per_dialogue
+from engine.jobs.negotiation.trigger import ATTACK_TRIGGER, is_readable_chat_model
 from engine.jobs.repeated import RepeatedConfig, nth_name, nth_seed, run_beside
 from engine.jobs.tables import TABLE_FILE
 from engine.jobs.weights import checkpoint_folder
-from engine.metrics.negotiation.attack import ATTACK_METRICS
+from engine.metrics.negotiation.attack import ATTACK_METRICS, UNTOUCHED
 from engine.metrics.negotiation.attack_table import (
     DEFENCES,
     DEFENDED,
     ROWS,
     TABLE_2,
+    TRIGGERS,
     TURNS,
     AttackLine,
     attack_table,
@@ -68,7 +70,7 @@ BLACK_BOX = ("none", "rl", "transfer")
 BASELINE = "baseline"
 """Entry of the summary that holds the metrics of the other table that is shown beside."""
 
-_LEGEND = ATTACK_METRICS | DEFENCE_METRICS | CHAT_METRICS
+_LEGEND = ATTACK_METRICS | UNTOUCHED | DEFENCE_METRICS | CHAT_METRICS
 _SECONDS_PER_TRAINED_DIALOGUE = 0.0225
 """Measured on one core with the published network sizes; the live display knows better once it runs."""
 
@@ -128,8 +130,11 @@ class TableConfig(PlayedConfig, RepeatedConfig):
         return split_names(self.defences)
 
     def left_out(self) -> list[str]:
-        """The wanted rows that cannot be measured: they read the weights of a target that has none."""
-        return [name for name in self.row_names() if name not in BLACK_BOX] if is_weightless(self.target) else []
+        """The wanted rows that cannot be measured: they read weights of another kind than the target has."""
+        there = {*BLACK_BOX}
+        there |= {*TRIGGERS} if is_readable_chat_model(self.target) else set()
+        there |= set() if is_weightless(self.target) else {*ROWS} - {*TRIGGERS}
+        return [name for name in self.row_names() if name not in there]
 
 
 @dataclass(frozen=True)
@@ -254,6 +259,7 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
         rows[whitebox.RA_PA_TA] = (plug_in, replace(settings, transfer=fixed))
         attack, settings = rows[whitebox.REACTIVE]
         rows |= {name: (attack, replace(settings, turn=n)) for name, n in TURNS.items()}
+        rows |= {name: (ATTACK_TRIGGER, replace(ATTACK_TRIGGER.row(name), speaker=speaker, **how)) for name in TRIGGERS}
         planned = {name: rows[name] for name in ROWS if name in wanted}
         if "rl" not in planned or config.adversary:
             return planned
@@ -303,13 +309,13 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
         if words.game != DEAL_OR_NO_DEAL and config.published != "none":
             got = f"--published {config.published}, and agents of {words.game!r}"
             raise ConfigError(f"published figures are of {DEAL_OR_NO_DEAL!r}", got=got, fix="--published none")
-        left_out, reason = config.left_out(), f"{config.target} has no weights for them to read"
+        left_out, reason = config.left_out(), f"they read weights that {config.target} has not"
         if len(left_out) == len(config.row_names()):
             fix = f"ask for {', '.join(BLACK_BOX)}"
             raise ConfigError("there is no row to measure", where="--rows", got=f"{config.rows}: {reason}", fix=fix)
         if left_out:
             reporter.say(f"left out: {', '.join(left_out)}; {reason}")
-        elif not set(config.row_names()) <= set(BLACK_BOX):
+        elif not set(config.row_names()) <= {*BLACK_BOX, *TRIGGERS}:
             named = {"--target": config.target, "--speaker": speaker, "--judge": config.judge}
             shared_vocabulary({option: spec for option, spec in named.items() if spec})
         baseline = _baseline_metrics(config)

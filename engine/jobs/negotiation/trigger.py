@@ -71,6 +71,11 @@ class TalkTriggerConfig(AttackConfig):
         return replace(super().match, max_turns=self.max_turns)
 
 
+def is_readable_chat_model(spec: str) -> bool:
+    """Whether a name stands for a chat model whose weights are here."""
+    return spec.startswith((HUGGING_FACE, GGUF))
+
+
 class TalkSearcher:
     """Searches for words in a talk.
 
@@ -140,7 +145,7 @@ class TalkTriggerRoster(Roster):
         """As in a match; the target's weights must be here, and the method must search words."""
         from engine.triggers.catalogue import make_method
 
-        if not self.config.target.startswith((HUGGING_FACE, GGUF)):
+        if not is_readable_chat_model(self.config.target):
             fix = f"--target {HUGGING_FACE}FOLDER or {GGUF}FILE; parley attack reactive reads Parley's own negotiators"
             got = repr(self.config.target)
             raise ConfigError("words are searched in a chat model whose weights are here", where="--target", got=got, fix=fix)
@@ -202,6 +207,10 @@ class AttackTrigger(AttackJob[TalkTriggerConfig]):
     kind = "trigger"
     schema = ATTACKS
     legend = ATTACK_METRICS | UNTOUCHED | CHAT_METRICS
+
+    def row(self, name: str) -> TalkTriggerConfig:
+        """What is played for a row of a table of attacks, one of `TRIGGERS`."""
+        return gcg() if name == "trigger" else control()
 
     def roster(self, config: TalkTriggerConfig, reporter: Reporter) -> TalkTriggerRoster:
         return TalkTriggerRoster(config.match, config)

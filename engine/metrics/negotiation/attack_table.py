@@ -32,7 +32,13 @@ TURNS: dict[str, int] = {f"reactive-{n}": n for n in (1, 2, 3, 4)}
 With n = 2, as in the released runs and in the row "reactive", the adversary says something, the target answers, and the third
 utterance is the attack's. The adversary begins where n is even, the target where it is odd.
 """
-ROWS: dict[str, str] = TABLE_2 | {row: f"reactive after {n} utterance{'s' * (n > 1)}" for row, n in TURNS.items()}
+TRIGGERS: dict[str, str] = {"trigger": "searched words", "trigger-random": "random words, as many tried"}
+"""Rows of chat models whose weights are here, the control among them."""
+ROWS: dict[str, str] = {
+    **TABLE_2,
+    **{row: f"reactive after {n} utterance{'s' * (n > 1)}" for row, n in TURNS.items()},
+    **TRIGGERS,
+}
 """Titles of all rows by name, in the order of a table that has them all."""
 DEFENCES: dict[str, str] = {
     "filter": "perplexity filter",
@@ -48,7 +54,7 @@ DEFENDED: dict[str, str] = {
         **{
             f"{row}+{defence}": f"{attack}, {around}"
             for defence, around in DEFENCES.items()
-            if defence != "filter-known" or row not in ("none", "rl", "transfer")
+            if defence != "filter-known" or row not in ("none", "rl", "transfer", *TRIGGERS)
         },
     }.items()
 }
@@ -74,6 +80,10 @@ _NOTE_DEFENCES = (
 _NOTE_CHAT = (
     " The target is a chat model. Illegal: dialogues in which it chose what is not there; repairs: in which it was asked for "
     "its choice once more; answers: that it gave in a dialogue."
+)
+_NOTE_TRIGGERS = (
+    " Without the words: what the target would choose behind the same utterances without what was searched. Tried: candidates "
+    "of a search."
 )
 _NOTE_TRAININGS = " Each training: the live advantage of each trained adversary; the row's figures are means over them."
 
@@ -164,6 +174,7 @@ def attack_table(lines: Sequence[AttackLine], brief: bool = False) -> TextTable:
         _NOTE_PUBLISHED: any(line.published for line in lines),
         _NOTE_BASELINE: any(line.baseline for line in lines),
         _NOTE_TRAININGS: any(line.trainings for line in lines),
+        _NOTE_TRIGGERS: any(map(_has_untouched, lines)),
         _NOTE_CHAT: any(map(_has_chat_target, lines)),
         _NOTE_DEFENCES: any(map(_is_defended, lines)),
         few_note("dialogues"): any(_num(line).flagged for line in lines),
@@ -230,6 +241,10 @@ def _has_chat_target(line: AttackLine) -> bool:
     return "chat_repairs_target" in line.metrics
 
 
+def _has_untouched(line: AttackLine) -> bool:
+    return "untouched_advantage" in line.metrics
+
+
 def _is_defended(line: AttackLine) -> bool:
     return _has_filter(line) or _has_own_demand(line)
 
@@ -241,6 +256,7 @@ _COLUMNS: dict[str, _Column] = {
         lambda line: " ".join(map(figure, line.trainings)), lambda line: bool(line.trainings), brief="whole"
     ),
     "advantage, forced": _Column(_metric("forced_advantage", number), brief="whole"),
+    "forced, without the words": _Column(_metric("untouched_advantage", number), _has_untouched, brief="whole"),
     "advantage, published": _Column(_published(lambda attack: figure(attack.advantage)), _has_published),
     "before, live": _Column(_baseline("advantage"), _has_baseline, brief="whole"),
     "before, forced": _Column(_baseline("forced_advantage"), _has_baseline, brief="whole"),
@@ -263,6 +279,7 @@ _COLUMNS: dict[str, _Column] = {
     "answers": _Column(_metric("chat_answers_target", _digits), _has_chat_target),
     "fluency": _Column(_metric("attack_ppl", number, instead="fluency_ppl")),
     "unusual": _Column(_metric("unusual_share", _share)),
+    "tried": _Column(_metric("reads", _digits), _has_untouched),
     "seconds": _Column(_metric("seconds", _digits)),
     "n": _Column(lambda line: f"{_num(line).n:,}{' few' if _num(line).flagged else ''}"),
 }

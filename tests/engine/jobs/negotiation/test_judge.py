@@ -140,8 +140,8 @@ def test_a_campaign_has_one_for_all_of_its_rounds() -> None:
     for named, judge in {"": "runs/supervised", "runs/adversary": "runs/adversary"}.items():
         config = MinMaxConfig(target="runs/rl", judge=named, dialogues=2)
         with RunFolder.open(Path(f"campaign-{judge[5:]}"), config, job="minmax") as folder:
-            Campaign(config, folder, Silent())._attacked(1, "after", "runs/adversary", "runs/hardened")
-        assert RunFolder.load(folder.path / "01-after").config["judge"] == judge
+            run(Campaign(config, folder, Silent())._plain("runs/hardened", 1), folder.path / "01-plain", Silent())
+        assert RunFolder.load(folder.path / "01-plain").config["judge"] == judge
 
 
 @pytest.mark.usefixtures("family")
