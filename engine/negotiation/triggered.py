@@ -58,7 +58,7 @@ class SearchedTalk:
 
 
 @dataclass(frozen=True)
-class FoundTrigger:
+class FoundWords:
     """What a search came to.
 
     Args:
@@ -70,7 +70,7 @@ class FoundTrigger:
     candidates: int
 
 
-Search = Callable[[SearchedTalk], FoundTrigger]
+Search = Callable[[SearchedTalk], FoundWords]
 
 
 class TriggerAgent:

@@ -31,7 +31,7 @@ from envs.storage.places import HUGGING_FACE
 from policies.chat.addresses import GGUF
 
 if TYPE_CHECKING:
-    from engine.negotiation.triggered import FoundTrigger, SearchedTalk
+    from engine.negotiation.triggered import FoundWords, SearchedTalk
     from policies.chat.local import LocalChatModel
     from policies.chat.negotiator import ChatNegotiator
 
@@ -96,9 +96,9 @@ class TalkSearcher:
             text = self._victim.text([token])
             self._victim.searchable_V[token] = bool(text.strip()) and " ".join(split_text(text, vocabulary)) == text.strip()
 
-    def __call__(self, talk: SearchedTalk) -> FoundTrigger:
+    def __call__(self, talk: SearchedTalk) -> FoundWords:
         """The words that were found, and what that took."""
-        from engine.negotiation.triggered import FoundTrigger
+        from engine.negotiation.triggered import FoundWords
         from engine.triggers.attack import TriggerSearch, best_restart
         from engine.triggers.batch import tasks_of
         from engine.triggers.catalogue import make_method
@@ -121,7 +121,7 @@ class TalkSearcher:
         outcomes = list(search.run(tasks))
         best = best_restart(outcomes)
         text = victims[0].slot_texts(best.words)[0] if best.words and math.isfinite(best.loss) else ""
-        return FoundTrigger(text, sum(each.candidates for each in outcomes))
+        return FoundWords(text, sum(each.candidates for each in outcomes))
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ class TalkTriggerRoster(Roster):
         read = cast("ChatNegotiator", target.agent if isinstance(target, DefendedAgent) else target)
         made: list[TalkSearcher] = []
 
-        def search(talk: SearchedTalk) -> FoundTrigger:
+        def search(talk: SearchedTalk) -> FoundWords:
             if not made:
                 # Answers that are kept stand around the model itself.
                 model: Any = getattr(read.model, "inner", read.model)
