@@ -14,6 +14,7 @@ from engine.jobs.negotiation.reproduction import REPRODUCE_CHENG2019
 from engine.jobs.negotiation.rows import DIALOGUES, OF_DEFENCES
 from engine.jobs.negotiation.table import ATTACK_TABLE, lines_of
 from engine.jobs.negotiation.tactic import ATTACK_TACTIC
+from engine.jobs.negotiation.trigger import ATTACK_TRIGGER
 from engine.jobs.negotiation.whitebox import ATTACK_RA_PA_DA, ATTACK_RA_PA_TA
 from engine.jobs.rounds import rounds_of
 from engine.metrics.negotiation.attack import REACTIVE, budget_curves
@@ -51,9 +52,11 @@ _BUDGETS = {
     ),
 }
 """Title, budget and what is counted in it, by name in `budget_curves`."""
-_WITHOUT_CURVE = "preemptive attacks record no steps, combined ones only those that succeeded, so neither has a curve"
-_COMBINED = (ATTACK_RA_PA_DA.name, ATTACK_RA_PA_TA.name)
-"""Attacks that have only the searches on record that succeeded."""
+_WITHOUT_CURVE = (
+    "preemptive and trigger attacks record no steps, combined ones only those that succeeded, so none of them has a curve"
+)
+_STEPLESS = (ATTACK_RA_PA_DA.name, ATTACK_RA_PA_TA.name, ATTACK_TRIGGER.name)
+"""Attacks that have only the searches on record that succeeded, or of each no more than its beginning and its end."""
 _OF_DIALOGUES = set(DIALOGUES.names) - set(OF_DEFENCES)
 """Columns of a dialogue; runs of before there were defences have no more."""
 _ATTACK = "attack-"
@@ -176,7 +179,7 @@ def _match(run: Run) -> Match | None:
     rows = run.rows if run.rows and set(run.rows[0]) >= _OF_DIALOGUES else []
     if not run.metrics and not rows:
         return None
-    return Match.of(run, job=run.job, rows=rows, only_successes=run.job in _COMBINED)
+    return Match.of(run, job=run.job, rows=rows, stepless=run.job in _STEPLESS)
 
 
 def _tables(runs: Sequence[Run]) -> list[tuple[str, TextTable]]:
@@ -248,7 +251,7 @@ def _budgets(matches: Sequence[Match]) -> list[Figure]:
     """What searches gain within a budget, all attacks in one drawing; none for searches that never went a step."""
     from engine.report import plots
 
-    reactive = [match for match in matches if match.kinds == {REACTIVE} and not (match.only_successes or match.defended)]
+    reactive = [match for match in matches if match.kinds == {REACTIVE} and not (match.stepless or match.defended)]
     by_budget: dict[str, dict[str, Points]] = {name: {} for name in _BUDGETS}
     for heading, match in zip(told_apart([match.name for match in reactive]), reactive, strict=True):
         for name, points in budget_curves(match.done).items():

@@ -36,13 +36,13 @@ class Match(ShownRun):
 
     Args:
         job: what was run.
-        only_successes: whether only those searches are on record that succeeded, which say nothing of a budget.
+        stepless: whether what is on record says nothing of a budget: searches that succeeded alone, or no steps between.
     """
 
     unit = "dialogues"
     legend: Mapping[str, Metric] = field(default_factory=lambda: ATTACK_METRICS | DEFENCE_METRICS)
     job: str = PLAIN
-    only_successes: bool = False
+    stepless: bool = False
 
     @property
     def kinds(self) -> set[str]:

@@ -18,6 +18,7 @@ ATTACKERS = {
     "attack-rl": "a trained adversary",
     "attack-transfer": "a sentence that won elsewhere",
     "attack-tactic": "a chat model with a tactic that a model wrote",
+    "attack-trigger": "a search for words to add (trigger)",
     "attack-reactive": "a search for the last word (reactive)",
     "attack-preemptive": "a search for words that make the target ask for less (preemptive)",
     "attack-ra-pa-da": "a combined search (RA+PA+DA)",
@@ -51,7 +52,14 @@ def _attacked(attacks: Sequence[Match]) -> str:
     won = {1: "is certainly ahead", 0: "is not certainly ahead", -1: "stays certainly behind"}[certain_sign(best.advantage)]
     num_ahead = sum(certain_sign(match.advantage) > 0 for match in attacks)
     others = f" ({num_ahead} of {len(attacks)} attacks are)" if len(attacks) > 1 and num_ahead else ""
-    return f"{who[:1].upper()}{who[1:]} {_points(best)}: it {won}{others}.{caveat(best.advantage, unit='dialogues')}"
+    said = f"{who[:1].upper()}{who[1:]} {_points(best)}: it {won}{others}.{caveat(best.advantage, unit='dialogues')}"
+    without, forced = (best.metrics.get(name, NOTHING) for name in ("untouched_advantage", "forced_advantage"))
+    if without.n:
+        ahead = number(POINTS, forced.value)
+        said += (
+            f" If the target ended the talk there, {ahead} points ahead; {number(POINTS, without.value)} without these words."
+        )
+    return said
 
 
 def _points(match: Match) -> str:

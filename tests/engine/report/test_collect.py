@@ -171,7 +171,7 @@ def test_only_combined_attacks_have_nothing_but_successes_on_record(tmp_path: Pa
     kinds = ("reactive", "preemptive", "ra-pa-da", "ra-pa-ta")
     for kind in kinds:
         measure(tmp_path / kind, f"attack-{kind}", figures(3), title=kind)
-    found = {section.name: section.only_successes for section in matches(collect_run(tmp_path))}
+    found = {section.name: section.stepless for section in matches(collect_run(tmp_path))}
     assert found == dict(zip(kinds, (False, False, True, True), strict=True))
 
 

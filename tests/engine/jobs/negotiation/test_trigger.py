@@ -17,6 +17,9 @@ import transformers
 from engine.jobs.job import Silent
 from engine.jobs.negotiation.trigger import ATTACK_TRIGGER, TalkSearcher, TalkTriggerConfig
 from engine.negotiation.triggered import SearchedTalk
+from engine.report.chapters import CHAPTERS
+from engine.report.collect import collect_run
+from engine.report.page import render
 from engine.triggers.settings import SearchSettings
 from envs.core.errors import CheckpointError, ConfigError
 from envs.negotiation.scripted.wording import bargainer_vocabulary
@@ -83,6 +86,10 @@ def test_what_was_searched_is_said_and_makes_the_wanted_answers_likelier(tmp_pat
         gains.append((first["points_adversary"] - first["points_target"], points[0] - points[1]))
     assert metrics["untouched_advantage"].value == pytest.approx(sum(before for before, _ in gains) / 4)
     assert metrics["forced_advantage"].value == pytest.approx(sum(after for _, after in gains) / 4)
+    page = render(collect_run(tmp_path / "run"), CHAPTERS)
+    assert "a search for words to add (trigger)" in page.lower()
+    assert "without these words" in page
+    assert played[0]["attempts"][0]["base"].split()[0] in page, "dialogues are shown"
     # Alone, or with all others side by side: the same.
     ATTACK_TRIGGER.run(replace(config, shard_size=1), tmp_path / "alone", Silent())
     assert rows(tmp_path / "alone") == played

@@ -99,7 +99,7 @@ def test_other_attacks_have_no_budget_curve(attempts: list[dict[str, Any]]) -> N
 
 
 def test_attacks_that_record_only_successes_have_no_budget_curve_even_when_all_were_reactive() -> None:
-    match = Match(name="m", rows=[attack_row(key) for key in "ab"], only_successes=True)
+    match = Match(name="m", rows=[attack_row(key) for key in "ab"], stepless=True)
     assert "Advantage by" not in page_of(negotiations(match))
 
 
