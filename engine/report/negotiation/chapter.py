@@ -52,9 +52,7 @@ _BUDGETS = {
     ),
 }
 """Title, budget and what is counted in it, by name in `budget_curves`."""
-_WITHOUT_CURVE = (
-    "preemptive and trigger attacks record no steps, combined ones only those that succeeded, so none of them has a curve"
-)
+_WITHOUT_CURVE = "preemptive and trigger attacks record no steps, combined ones only those that succeeded: these have no curve"
 _STEPLESS = (ATTACK_RA_PA_DA.name, ATTACK_RA_PA_TA.name, ATTACK_TRIGGER.name)
 """Attacks that have only the searches on record that succeeded, or of each no more than its beginning and its end."""
 _OF_DIALOGUES = set(DIALOGUES.names) - set(OF_DEFENCES)

@@ -68,9 +68,7 @@ def test_budget_curves_of_reactive_attacks_have_figures() -> None:
     assert (
         text.count("asks whether a sentence makes the target end the talk, or what it would then choose; gradients do not") == 1
     )
-    assert (
-        text.count("preemptive attacks record no steps, combined ones only those that succeeded, so neither has a curve") == 2
-    )
+    assert text.count("combined ones only those that succeeded: these have no curve") == 2
     figures = re.findall(r"<figcaption><strong>(.*?)</strong>", page)
     assert [figure for figure in figures if figure.startswith("Advantage")] == [
         "Advantage by replaced words",
