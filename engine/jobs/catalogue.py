@@ -156,10 +156,10 @@ ENTRIES = (
     ),
     Entry.of(
         "search text",
-        "evolve inputs of a chat model whose replies alone are seen, until it says given sentences",
+        "search a chat model whose replies alone are seen, by evolving words or by a model that writes them",
         "engine.jobs.triggers.text_search:SEARCH_TEXT",
         "parley search text --model openai:http://127.0.0.1:8000/v1#served --targets pairs.csv",
-        "parley search text --model mine.py:reply --targets mal --set search.max_queries=500",
+        "parley search text --model mine.py:reply --targets mal --attacker hf:models/chat --set writing.streams=5",
         "parley search text quick --model gguf:chat.gguf --targets pairs.csv --set success.by=no-refusal",
         reports=True,
     ),

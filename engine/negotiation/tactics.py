@@ -7,15 +7,12 @@ the target answers, and the attacker reads answer and score and proposes again, 
   # Paper: the attacker keeps the whole conversation. Ours: each question stands alone and tells the last tactics and the best,
   # so that a small context holds it; where it does not, dialogues are left out first, then tactics.
 
-Nothing is guessed for an attacker: an answer without a tactic is repaired once, and then is none.
-
 What plays the dialogues is not here: `engine/jobs/negotiation/trying.py`.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +23,7 @@ from engine.negotiation.settings import TacticSettings
 from envs.negotiation.domain import domain_recorded
 from envs.negotiation.vocabulary import SELECTION
 from policies.chat.model import Answer, Chat, Message
+from policies.chat.written import read_line
 
 NONE, REFINED, GAINS, BLIND = "none", "refined", "gains", "blind"
 ATTACKERS: dict[str, str] = {
@@ -36,17 +34,6 @@ ATTACKERS: dict[str, str] = {
 """Titles of attackers by name: what each sees of the dialogues that its tactics were tried in."""
 ARMS: dict[str, str] = {NONE: "no tactic", **ATTACKERS}
 """Titles of everything that is measured, the player without a tactic first."""
-
-EMPTY, REFUSAL = "it holds no words", "it refuses"
-_MARKER = re.compile(r"\**\btactic\b\**\s*:\**", re.IGNORECASE)
-_AROUND = " \t\r\n\"'`*_#-"
-_CANNOT = r"i(?: (?:can ?not|can['\u2019]t|won['\u2019]t|will not|am unable to)|['\u2019]m unable to)"
-_ACTS = r"(?:assist|help|write|provide|comply|create|fulfil|generate|do that|do this|engage|take part|participate|support)"
-_REFUSAL = re.compile(
-    r"(?:i['\u2019]?m|i am) (?:\w+ )?(?:sorry|unable|not able)|sorry,? (?:but )?(?:i|we)\b|i apologi[sz]e|as an ai\b|"
-    rf"{_CANNOT} {_ACTS}|unfortunately,? {_CANNOT}|i must decline",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True)
@@ -110,34 +97,14 @@ def questions(arm: str, rules: str, tried: Sequence[TriedTactic], settings: Tact
         yield _question(rules, known, num_tactics, num_transcripts, settings.max_words)
 
 
-def repaired(asked: Chat, answer: str, problem: str, settings: TacticSettings) -> Chat:
-    """The messages that ask once more, after an answer without a tactic."""
-    again = f"No tactic can be read of that: {problem}. {_form(settings.max_words)}"
-    return *asked, Message("assistant", answer.strip() or "..."), Message("user", again)
+def asked_again(problem: str, max_words: int) -> str:
+    """What is said to an answer without a tactic."""
+    return f"No tactic can be read of that: {problem}. {_form(max_words)}"
 
 
 def read_tactic(answer: Answer, max_words: int) -> tuple[str, str]:
-    """The tactic of an answer: its first line, behind "Tactic:" where that stands in it.
-
-    Args:
-        answer: of the attacker.
-        max_words: words of a tactic at most.
-
-    Returns:
-        The tactic, and why it is none; that is empty for one that can be used.
-    """
-    # A server may write halves of characters, which no file holds.
-    *_, rest = _MARKER.split(answer.text.encode(errors="replace").decode())
-    lines = [line for line in (" ".join(line.split()).strip(_AROUND) for line in rest.splitlines()) if line]
-    if not lines:
-        return "", EMPTY
-    tactic, num_words = lines[0], len(lines[0].split())
-    if _REFUSAL.match(tactic):
-        return tactic, REFUSAL
-    cut = not answer.ended and len(lines) == 1
-    if num_words > max_words or cut:
-        return tactic, f"it has {'more than ' * cut}{num_words} words, and {max_words} are allowed"
-    return tactic, ""
+    """The tactic of an answer, and why it is none (`read_line`)."""
+    return read_line(answer, "tactic", max_words)
 
 
 def transcript(row: Mapping[str, Any]) -> str:

@@ -17,10 +17,12 @@ from the seed and from what was answered, so a search whose answers are kept goe
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import takewhile
+from typing import NamedTuple
 
 from numpy.random import Generator
 
@@ -60,14 +62,24 @@ class Member:
     fitness: float
 
 
-class Evolution:
-    """One search: `ask`, then `tell`, until it is `finished`.
+class Heard(NamedTuple):
+    """What came of an input.
 
     Args:
-        settings: how inputs evolve.
-        words: that they are made of.
-        seed: of all draws.
-        blind: whether all inputs are of random words, whatever came of others.
+        fitness: the higher the better.
+        reply: what the model replied.
+    """
+
+    fitness: float
+    reply: str
+
+
+class Proposals(ABC):
+    """Inputs that are proposed to a model, of which replies alone are seen: `ask`, then `tell`, until it is `finished`.
+
+    Args:
+        max_queries: replies that are asked for at most.
+        kept: inputs that are remembered as the fittest.
 
     Attributes:
         members: the fittest first.
@@ -76,9 +88,8 @@ class Evolution:
         best_by_generation: the best fitness after the first inputs, then after each generation.
     """
 
-    def __init__(self, settings: EvolutionSettings, words: Sequence[str], seed: int, *, blind: bool = False) -> None:
-        assert words, "there is no word to begin with"
-        self.settings, self._list, self._seed, self._blind = settings, tuple(dict.fromkeys(words)), seed, blind
+    def __init__(self, max_queries: int, kept: int) -> None:
+        self.max_queries, self._kept = max_queries, kept
         self.members: list[Member] = []
         self.num_asked, self.generations = 0, -1
         self.best_by_generation: list[float] = []
@@ -89,15 +100,49 @@ class Evolution:
     @property
     def finished(self) -> bool:
         """Whether nothing more is asked."""
-        return self._stopped or self.num_asked >= self.settings.max_queries
+        return self._stopped or self.num_asked >= self.max_queries
 
     @property
     def best(self) -> Member:
         """The fittest so far."""
         return self.members[0]
 
+    @abstractmethod
     def ask(self) -> list[Words]:
-        """The inputs whose replies are wanted next, none of them asked about before."""
+        """The inputs whose replies are wanted next, none of them asked about before; none where there are no more."""
+
+    def tell(self, heard: Sequence[Heard], *, success: bool) -> None:
+        """What came of the inputs that were asked about.
+
+        Args:
+            heard: of each.
+            success: whether one of them is all that is wanted.
+        """
+        new = [Member(words, each.fitness) for words, each in zip(self._waiting, heard, strict=True)]
+        # A tie goes to who was there before.
+        self.members = sorted([*self.members, *new], key=lambda member: -member.fitness)[: self._kept]
+        self.num_asked += len(new)
+        self.generations += 1
+        self.best_by_generation.append(self.best.fitness)
+        self._waiting, self._stopped = [], success
+
+
+class Evolution(Proposals):
+    """Inputs of words that evolve.
+
+    Args:
+        settings: how.
+        words: that they are made of.
+        seed: of all draws.
+        blind: whether all inputs are of random words, whatever came of others.
+    """
+
+    def __init__(self, settings: EvolutionSettings, words: Sequence[str], seed: int, *, blind: bool = False) -> None:
+        assert words, "there is no word to begin with"
+        super().__init__(settings.max_queries, settings.population)
+        self.settings, self._list, self._seed, self._blind = settings, tuple(dict.fromkeys(words)), seed, blind
+
+    def ask(self) -> list[Words]:
         assert not self._waiting, "what was asked is told first"
         rng = stream(self._seed, "generation", self.generations + 1)
         num = min(self.settings.population, self.settings.max_queries - self.num_asked)
@@ -111,21 +156,6 @@ class Evolution:
                     break
         self._waiting, self._stopped = found, not found
         return found
-
-    def tell(self, fitness: Sequence[float], *, success: bool) -> None:
-        """What came of the inputs that were asked about.
-
-        Args:
-            fitness: of each.
-            success: whether one of them is all that is wanted.
-        """
-        new = [Member(words, each) for words, each in zip(self._waiting, fitness, strict=True)]
-        # A tie goes to who was there before.
-        self.members = sorted([*self.members, *new], key=lambda member: -member.fitness)[: self.settings.population]
-        self.num_asked += len(new)
-        self.generations += 1
-        self.best_by_generation.append(self.best.fitness)
-        self._waiting, self._stopped = [], success
 
     def _drawn(self, rng: Generator) -> Words:
         return tuple(self._list[place] for place in rng.integers(len(self._list), size=self.settings.num_words))

@@ -7,7 +7,6 @@ without a tactic. What an attacker wrote is noted as an event before it is tried
 
 from __future__ import annotations
 
-import logging
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -34,9 +33,9 @@ from engine.negotiation.tactics import (
     REFINED,
     TriedTactic,
     WrittenTactic,
+    asked_again,
     questions,
     read_tactic,
-    repaired,
     spread_out,
     transcript,
 )
@@ -51,10 +50,9 @@ from envs.negotiation.agents import is_chat_model
 from envs.negotiation.domain import domain_of
 from envs.storage.places import display_path
 from policies.chat.answers import ANSWERS_FOLDER
-from policies.chat.model import Answer, Chat, ChatDecoding, ChatModel, ChatTooLongError
+from policies.chat.model import ChatDecoding, ChatModel
 from policies.chat.seat import chat_model, require_address
-
-logger = logging.getLogger(__name__)
+from policies.chat.written import written_lines
 
 Stream = tuple[str, int]
 """An attacker and the number of its stream, from 1."""
@@ -148,49 +146,29 @@ class TacticAttack:
         """
         settings = self.config.search
         rules = domain_of(self.trials.roster.game).how_to_play
-        asked = {place: list(questions(place[0], rules, tried, settings)) for place, tried in streams.items()}
         seeds = {place: derive_seed(self.config.seed, "attacker", place[1], number) % _SEEDS for place in streams}
-        first = self._answers([(forms, seeds[place]) for place, forms in asked.items()])
-        found = {}
-        for place, (chat, answer) in zip(asked, first, strict=True):
-            answers = [answer]
-            text, problem = read_tactic(answer, settings.max_words)
-            if problem:
-                again = repaired(chat, answer.text, problem, settings)
-                try:
-                    ((_, mended),) = self._answers([([again], seeds[place])])
-                except ChatTooLongError:
-                    logger.warning("the attacker's context holds no repair of an answer without a tactic")
-                else:
-                    answers.append(mended)
-                    text, problem = read_tactic(mended, settings.max_words)
-            found[place] = WrittenTactic(
+        asked = [(list(questions(place[0], rules, tried, settings)), seeds[place]) for place, tried in streams.items()]
+        decoding = ChatDecoding(temperature=settings.temperature, max_tokens=settings.max_tokens)
+        lines = written_lines(
+            self.attacker,
+            asked,
+            decoding,
+            lambda answer: read_tactic(answer, settings.max_words),
+            lambda problem: asked_again(problem, settings.max_words),
+        )
+        return {
+            place: WrittenTactic(
                 *place,
                 number,
-                0 if problem else -1,
-                text[:_SHOWN] if problem else text,
-                problem,
-                len(answers),
-                sum(each.num_prompt_tokens or 0 for each in answers),
-                sum(each.num_tokens or 0 for each in answers),
+                0 if line.problem else -1,
+                line.text[:_SHOWN] if line.problem else line.text,
+                line.problem,
+                len(line.answers),
+                sum(each.num_prompt_tokens or 0 for each in line.answers),
+                sum(each.num_tokens or 0 for each in line.answers),
             )
-        return found
-
-    def _answers(self, asked: Sequence[tuple[Sequence[Chat], int]]) -> list[tuple[Chat, Answer]]:
-        """An answer to each question, in the longest of its forms that the attacker reads."""
-        settings = self.config.search
-        decoding = ChatDecoding(temperature=settings.temperature, max_tokens=settings.max_tokens)
-        try:
-            chats = [forms[0] for forms, _ in asked]
-            answers = self.attacker.answer(chats, decoding=decoding, seeds=[seed for _, seed in asked])
-        except ChatTooLongError:
-            if len(asked) > 1:
-                return [found for one in asked for found in self._answers([one])]
-            ((forms, seed),) = asked
-            if len(forms) == 1:
-                raise
-            return self._answers([(forms[1:], seed)])
-        return list(zip(chats, answers, strict=True))
+            for place, line in zip(streams, lines, strict=True)
+        }
 
 
 def pair() -> TacticConfig:

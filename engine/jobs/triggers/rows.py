@@ -142,6 +142,8 @@ TEXT_TRIGGERS = with_base(
         pa.field("random_verified", pa.bool_()),
         pa.field("random_fitness", pa.float64()),
         pa.field("random_queries", pa.int64()),
+        # What an attacker that writes inputs was asked; 0 where words evolve.
+        pa.field("attacker_answers", pa.int64()),
         *_DRAWN,
     ]
 )

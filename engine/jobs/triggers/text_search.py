@@ -1,6 +1,7 @@
 """Search by replies alone: `parley search text`, for chat models whose weights and likelihoods nobody sees.
 
-Inputs of words evolve (`engine.triggers.evolution`) until the reply to one is a success. Each target is told beside what
+Inputs of words evolve (`engine.triggers.evolution`), or an attacker model writes them and mends them from replies
+(`engine.triggers.writing`), until the reply to one is a success. Each target is told beside what
 the model replies to no input, and to as many random ones as the search may try, until one of these is a success. Answers and
 words are kept in the run: a resumed run asks nothing twice.
 """
@@ -32,16 +33,18 @@ from engine.runtime.sharding import Shard
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import ok_row
-from engine.triggers.evolution import Evolution, EvolutionSettings, Words, closeness
+from engine.triggers.evolution import Evolution, EvolutionSettings, Heard, Proposals, Words, closeness
 from engine.triggers.success import TOKENS, SuccessSettings
 from engine.triggers.target_pairs import has_prompts, read_pairs
 from engine.triggers.targets import Target, TargetList, from_file, malicious, target_seed
-from envs.core.errors import ConfigError
+from engine.triggers.writing import Writing, WritingSettings, asked_for_words, read_words
+from envs.core.errors import ConfigError, ModelError
 from envs.core.ranges import NumItemsOrAll
 from envs.core.seeds import derive_seed
 from policies.chat.addresses import absolute_address
 from policies.chat.answers import ANSWERS_FOLDER
 from policies.chat.settings import ChatAsking
+from policies.chat.written import WrittenLine, written_lines
 
 if TYPE_CHECKING:
     from policies.chat.model import Answer, Chat, ChatDecoding, ChatModel
@@ -66,8 +69,12 @@ class TextSearchConfig(ShardedConfig):
     """A file of words that inputs are made of; those of the targets, their prompts and the list mal when empty."""
     end: bool = False
     """Whether the model has to end its reply behind the target; else targets are what its replies begin with."""
+    attacker: str = ""
+    """A chat model that writes the inputs and reads their replies, by its address; when empty words evolve."""
     search: EvolutionSettings = field(default_factory=EvolutionSettings)
-    """How inputs evolve."""
+    """How inputs evolve, and how many replies are asked for in any case."""
+    writing: WritingSettings = field(default_factory=WritingSettings)
+    """How an attacker writes."""
     success: SuccessSettings = field(default_factory=SuccessSettings)
     """When a reply is a success, which ends the search for its target."""
     chat: ChatAsking = field(default_factory=ChatAsking)
@@ -139,6 +146,8 @@ class TextSearchWorker:
         self._model: ChatModel = load_chat_model(absolute_address(self.config.model), chat, answers=answers)
         self._template = messages_of(self.config)
         self._success = judges_of_texts(self.config.success, chat, answers)[self.config.end]
+        attacker = self.config.attacker
+        self._attacker = load_chat_model(absolute_address(attacker), chat, answers=answers) if attacker else None
 
     def run(self, shard: Shard[Target]) -> list[dict[str, Any]]:
         """One row per target."""
@@ -174,6 +183,25 @@ class TextSearchWorker:
         ends = [len(words) * slot // num for slot in range(num + 1)]
         return [" ".join(words[start:end]) for start, end in pairwise(ends)]
 
+    def proposals(self, target: Target, seed: int) -> Proposals:
+        """Who proposes inputs for a target."""
+        from policies.chat.model import ChatDecoding
+
+        settings, attacker = self.config.writing, self._attacker
+        if attacker is None:
+            return Evolution(self.config.search, self.searching.wanted.words, seed)
+        decoding = ChatDecoding(max_tokens=settings.max_tokens, temperature=settings.temperature)
+
+        def write(asked: Sequence[tuple[Sequence[Chat], int]]) -> list[WrittenLine]:
+            most = settings.max_words
+            return written_lines(
+                attacker, asked, decoding, lambda each: read_words(each, most), lambda problem: asked_for_words(problem, most)
+            )
+
+        shown = "\n\n".join(f"[{each.role}] {each.content}" for each in self.chat(target, ("[WORDS]",)))
+        max_queries, wanted = self.config.search.max_queries, " ".join(target.words)
+        return Writing(settings, max_queries, target=wanted, shown=shown, write=write, seed=seed)
+
     def judged(self, answer: Answer, target: Target) -> Any:
         """The verdict on an answer."""
         return self._success.verdict(answer.text, answer.ended, " ".join(target.words), target.prompt)
@@ -187,25 +215,25 @@ class _JudgedReply(NamedTuple):
 
 
 class _TextSearch:
-    """The search for one target: first what the model replies to no input, then the evolution, beside it random inputs."""
+    """The search for one target: first what the model replies to no input, then the search, beside it random inputs."""
 
     def __init__(self, worker: TextSearchWorker, target: Target) -> None:
         self.worker, self.target, self.seed = worker, target, worker.searching.seed(target.key)
+        self.search = worker.proposals(target, self.seed)
         how = worker.config.search, worker.searching.wanted.words
-        self.evolution = Evolution(*how, self.seed)
         self.random = Evolution(*how, derive_seed(self.seed, "random"), blind=True)
-        self.told: dict[Evolution | None, dict[Words, _JudgedReply]] = {None: {}, self.evolution: {}, self.random: {}}
-        self.asked: list[tuple[Evolution | None, list[Words]]] = []
+        self.told: dict[Proposals | None, dict[Words, _JudgedReply]] = {None: {}, self.search: {}, self.random: {}}
+        self.asked: list[tuple[Proposals | None, list[Words]]] = []
 
     @property
     def finished(self) -> bool:
         """Whether nothing more is asked."""
-        return self.evolution.finished and self.random.finished
+        return self.search.finished and self.random.finished
 
     def ask(self) -> list[Chat]:
         """What is asked next."""
-        first: list[tuple[Evolution | None, list[Words]]] = [] if self.told[None] else [(None, [()])]
-        self.asked = [*first, *((each, each.ask()) for each in (self.evolution, self.random) if not each.finished)]
+        first: list[tuple[Proposals | None, list[Words]]] = [] if self.told[None] else [(None, [()])]
+        self.asked = [*first, *((each, each.ask()) for each in (self.search, self.random) if not each.finished)]
         return [self.worker.chat(self.target, words) for _, asked in self.asked for words in asked]
 
     def tell(self, answers: Sequence[Answer]) -> None:
@@ -219,15 +247,20 @@ class _TextSearch:
             self.told[who] |= new
             if who is not None and new:
                 wanted = " ".join(self.target.words)
-                fitness = [closeness(each.answer.text, wanted) + each.verdict.success for each in new.values()]
-                who.tell(fitness, success=any(each.verdict.success for each in new.values()))
+                heard = [
+                    Heard(closeness(each.answer.text, wanted) + each.verdict.success, each.answer.text) for each in new.values()
+                ]
+                who.tell(heard, success=any(each.verdict.success for each in new.values()))
 
     def row(self) -> dict[str, Any]:
         """The row of the target; drawn replies are to the fittest input."""
-        best, settings = self.evolution.best, self.worker.config.success
-        evolved, drawn_blind = self.told[self.evolution], self.told[self.random]
+        if not self.search.members:
+            fix = "name another --attacker, or more words by --set writing.max_words"
+            raise ModelError("the attacker wrote no input that could be tried", where=self.worker.config.attacker, fix=fix)
+        best, settings = self.search.best, self.worker.config.success
+        found, drawn_blind = self.told[self.search], self.told[self.random]
         verdicts = [each.verdict for told in self.told.values() for each in told.values()]
-        kept = evolved[best.words]
+        kept = found[best.words]
         seeds = [derive_seed(self.seed, "sample", number) for number in range(settings.samples)]
         chats = [self.worker.chat(self.target, best.words)] * len(seeds)
         answers = self.worker.answer(chats, settings.temperature, seeds) if seeds else []
@@ -241,14 +274,15 @@ class _TextSearch:
             "trigger": " ".join(best.words),
             "typed": self.worker.slots(best.words),
             "fitness": best.fitness,
-            "fitness_by_generation": list(self.evolution.best_by_generation),
-            "queries": len(self.told[None]) + len(evolved) + len(drawn),
+            "fitness_by_generation": list(self.search.best_by_generation),
+            "queries": len(self.told[None]) + len(found) + len(drawn),
             "reply": kept.answer.text,
             "ended": kept.answer.ended,
             "empty_verified": self.told[None][()].verdict.success,
             "random_verified": any(each.verdict.success for each in drawn_blind.values()),
             "random_fitness": self.random.best.fitness,
             "random_queries": len(drawn_blind),
+            "attacker_answers": self.search.num_answers if isinstance(self.search, Writing) else 0,
             **judged,
         }
 
@@ -308,7 +342,8 @@ class SearchText(Job[TextSearchConfig, WantedTexts, WantedTexts]):
         targets = kept_targets(path) or _targets(config)
         words = input_words(path, config.words, targets)
         judges_of_texts(config.success, config.chat.on(config.device), None)
-        load_chat_model(config.model, config.chat.on("cpu"))
+        for address in filter(None, (config.model, config.attacker)):
+            load_chat_model(address, config.chat.on("cpu"))
         return WantedTexts(config, targets, words)
 
     def work(self, run: RunFolder, prepared: WantedTexts, reporter: Reporter) -> WantedTexts:
@@ -324,12 +359,12 @@ class SearchText(Job[TextSearchConfig, WantedTexts, WantedTexts]):
         return Summary(
             f"search by replies for {found.targets.name} targets on {config.model}",
             f"{len(found.targets.targets):,} targets, at most {config.search.max_queries:,} replies each, "
-            f"{len(found.words):,} words, seed {config.seed}.",
+            f"{f'written by {config.attacker}' if config.attacker else f'{len(found.words):,} words'}, seed {config.seed}.",
             text_metrics(run.read_rows().to_pylist(), config.seed),
         )
 
     def models(self, config: TextSearchConfig) -> Mapping[str, str]:
-        return {"model": config.model}
+        return {"model": config.model, **({"attacker": config.attacker} if config.attacker else {})}
 
     def num_rows(self, config: TextSearchConfig, path: Path) -> int:
         return num_targets(path)

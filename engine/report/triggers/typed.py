@@ -178,13 +178,11 @@ def _text_replies(rows: Sequence[Row]) -> Iterator[TypedReply]:
     for row in rows:
         measured = {"fitness": row["fitness"], "queries": row["queries"]}
         said = bool(row[VERIFIED])
-        yield TypedReply(
-            row["item_key"], "evolved", "", row["prompt"], row["typed"], row["target"], row["reply"], said, measured
-        )
+        yield TypedReply(row["item_key"], "found", "", row["prompt"], row["typed"], row["target"], row["reply"], said, measured)
 
 
 def _text_marks(metrics: Mapping[str, Estimate]) -> Marks:
-    lines = {VERIFIED: "with evolved inputs", RANDOM: "with as many random ones", EMPTY: "with none"}
+    lines = {VERIFIED: "with what the search found", RANDOM: "with as many random ones", EMPTY: "with none"}
     return "targets", {line: metrics.get(name, NOTHING) for name, line in lines.items()}
 
 

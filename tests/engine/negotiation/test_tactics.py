@@ -9,18 +9,17 @@ import pytest
 from engine.negotiation.settings import TacticSettings
 from engine.negotiation.tactics import (
     BLIND,
-    EMPTY,
     GAINS,
     REFINED,
-    REFUSAL,
     TriedTactic,
+    asked_again,
     questions,
     read_tactic,
-    repaired,
     spread_out,
     transcript,
 )
 from policies.chat.model import Answer
+from policies.chat.written import EMPTY, REFUSAL, repaired
 from tests.engine.report.negotiation.dialogues import row
 
 SETTINGS = TacticSettings(memory=2)
@@ -71,7 +70,7 @@ def test_questions_grow_shorter_to_the_one_of_the_beginning() -> None:
 
 def test_a_repair_tells_why() -> None:
     (chat,) = questions(BLIND, "Rules.", [], SETTINGS)
-    *before, said, asked = repaired(chat, " ", EMPTY, SETTINGS)
+    *before, said, asked = repaired(chat, " ", asked_again(EMPTY, SETTINGS.max_words))
     assert tuple(before) == chat
     assert (said.role, said.content, asked.role) == ("assistant", "...", "user")
     assert EMPTY in asked.content

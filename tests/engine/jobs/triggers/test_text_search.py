@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from engine.metrics.triggers.text import EMPTY, NUM_QUERIES, OVER, RANDOM
 from engine.report.collect import report_from_run
 from engine.triggers.evolution import EvolutionSettings
 from engine.triggers.success import SuccessSettings
+from engine.triggers.writing import WritingSettings
 from envs.core.errors import ConfigError
 from tests.engine.jobs.made_up import kill_when, rows, start_parley
 
@@ -75,7 +77,7 @@ def test_replies_alone_lead_to_an_input_that_works(tmp_path: Path) -> None:
     assert result.metrics[NUM_QUERIES].value == queries
     assert 0 <= asked_twice < 5, "an input that both come upon is known"
     assert set(SEARCH_TEXT.legend) == set(result.metrics)
-    assert "evolved" in report_from_run(tmp_path / "run").read_text()
+    assert "with what the search found" in report_from_run(tmp_path / "run").read_text()
 
 
 def test_random_inputs_that_work_as_well_are_told(tmp_path: Path) -> None:
@@ -86,6 +88,65 @@ def test_random_inputs_that_work_as_well_are_told(tmp_path: Path) -> None:
     assert begged["verified"]
     assert begged["random_verified"], "of three words two beg"
     assert begged["random_queries"] < 200, "a success ends it"
+
+
+ATTACKER = """
+import json, re
+from pathlib import Path
+from policies.chat.model import Access, Answer
+
+class Attacker:
+    name, access = "attacker", Access.TEXT
+    def answer(self, chats, *, decoding, seeds=()):
+        with Path(__file__).with_suffix(".asked").open("a") as file:
+            for chat, seed in zip(chats, seeds):
+                file.write(json.dumps([[message.content for message in chat], seed]) + "\\n")
+        return [self.one(chat[-1].content, seed) for chat, seed in zip(chats, seeds)]
+    def one(self, asked, seed):
+        if REFUSES: return Answer("I'm sorry, but I can't help with that.", True, 10, 9)
+        scores = re.findall(r"score (\\d+) of 100\\nwords: (.*)", asked)
+        if not scores: return Answer(f"**Words:** please w{seed % 7}", True, 20, 4)
+        best = max(scores, key=lambda each: int(each[0]))[1]
+        return Answer(f"Words: {best} kindly", True, 30, 5)
+"""
+"""Begs once more than the best that it has tried: whoever reads scores wins."""
+
+
+def attacked(tmp_path: Path, refuses: bool = False, **changes: Any) -> TextSearchConfig:
+    (tmp_path / "attacker.py").write_text(ATTACKER.replace("REFUSES", str(refuses)))
+    writing = WritingSettings(streams=2, max_words=6, memory=2)
+    return asked(tmp_path, attacker=f"{tmp_path}/attacker.py:Attacker", writing=writing, **changes)
+
+
+def test_an_attacker_that_reads_replies_writes_what_works_in_few_queries(tmp_path: Path) -> None:
+    config = attacked(tmp_path, search=EvolutionSettings(num_words=5, population=8, max_queries=20))
+    metrics = run(config, tmp_path / "run", Silent()).metrics
+    begged, never = rows(tmp_path / "run")
+    assert (begged["verified"], begged["reply"], begged["random_verified"]) == (True, "hello there", False)
+    assert begged["trigger"].split()[:1] == ["please"]
+    assert begged["trigger"].split().count("kindly") == 2
+    assert begged["queries"] == 1 + 3 * 2, "no input, and three rounds of two streams"
+    assert begged["attacker_answers"] == 6
+    assert (never["verified"], never["random_queries"]) == (False, 20)
+    assert never["attacker_answers"] == 20
+    assert never["queries"] < 21, "what was tried before is not tried again"
+    assert metrics["verified"].value == 0.5
+    first, *_, last = [json.loads(line) for line in (tmp_path / "attacker.asked").read_text().splitlines()]
+    assert "[WORDS]" in first[0][0]
+    assert "hello there" in first[0][0]
+    assert "reply: no" in last[0][1], "it reads what was replied"
+    # Nobody is asked twice, and the rows are the same.
+    num, calls = num_asked(tmp_path), (tmp_path / "attacker.asked").read_text()
+    next((tmp_path / "run" / "rows").glob("*.parquet")).unlink()
+    run(config, tmp_path / "run", Silent())
+    assert rows(tmp_path / "run") == [begged, never]
+    assert (num_asked(tmp_path), (tmp_path / "attacker.asked").read_text()) == (num, calls)
+
+
+def test_an_attacker_that_writes_nothing_costs_its_targets(tmp_path: Path) -> None:
+    config = attacked(tmp_path, refuses=True, search=EvolutionSettings(num_words=5, population=8, max_queries=4))
+    run(config, tmp_path / "run", Silent())
+    assert {(row["status"], "wrote no input" in row["error"]) for row in rows(tmp_path / "run")} == {("error", True)}
 
 
 def test_a_killed_search_asks_nothing_twice_and_comes_to_the_same_rows(tmp_path: Path) -> None:
