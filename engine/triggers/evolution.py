@@ -62,7 +62,7 @@ class Member:
     fitness: float
 
 
-class Heard(NamedTuple):
+class ToldReply(NamedTuple):
     """What came of an input.
 
     Args:
@@ -111,7 +111,7 @@ class Proposals(ABC):
     def ask(self) -> list[Words]:
         """The inputs whose replies are wanted next, none of them asked about before; none where there are no more."""
 
-    def tell(self, heard: Sequence[Heard], *, success: bool) -> None:
+    def tell(self, heard: Sequence[ToldReply], *, success: bool) -> None:
         """What came of the inputs that were asked about.
 
         Args:

@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from engine.triggers.evolution import Heard, Proposals, Words
+from engine.triggers.evolution import Proposals, ToldReply, Words
 from envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt, PositiveInt
 from envs.core.seeds import derive_seed
 from policies.chat.model import Answer, Chat, Message
@@ -59,7 +59,7 @@ class TriedInput:
     """
 
     words: Words
-    heard: Heard
+    heard: ToldReply
 
 
 class Writing(Proposals):
@@ -96,7 +96,7 @@ class Writing(Proposals):
         self._stopped = not self._waiting
         return list(self._waiting)
 
-    def tell(self, heard: Sequence[Heard], *, success: bool) -> None:
+    def tell(self, heard: Sequence[ToldReply], *, success: bool) -> None:
         """As every search is told; each stream remembers its own."""
         for stream, words, each in zip(self._streams, self._waiting, heard, strict=True):
             self._tried[stream].append(TriedInput(words, each))

@@ -33,7 +33,7 @@ from engine.runtime.sharding import Shard
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import ok_row
-from engine.triggers.evolution import Evolution, EvolutionSettings, Heard, Proposals, Words, closeness
+from engine.triggers.evolution import Evolution, EvolutionSettings, Proposals, ToldReply, Words, closeness
 from engine.triggers.success import TOKENS, SuccessSettings
 from engine.triggers.target_pairs import has_prompts, read_pairs
 from engine.triggers.targets import Target, TargetList, from_file, malicious, target_seed
@@ -248,7 +248,8 @@ class _TextSearch:
             if who is not None and new:
                 wanted = " ".join(self.target.words)
                 heard = [
-                    Heard(closeness(each.answer.text, wanted) + each.verdict.success, each.answer.text) for each in new.values()
+                    ToldReply(closeness(each.answer.text, wanted) + each.verdict.success, each.answer.text)
+                    for each in new.values()
                 ]
                 who.tell(heard, success=any(each.verdict.success for each in new.values()))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.triggers.evolution import Evolution, EvolutionSettings, Heard, Words, closeness
+from engine.triggers.evolution import Evolution, EvolutionSettings, ToldReply, Words, closeness
 
 WORDS = [f"word{number}" for number in range(20)]
 WANTED = tuple(WORDS[number] for number in (3, 1, 4, 15))
@@ -20,7 +20,7 @@ def evolved(settings: EvolutionSettings, seed: int = 1) -> tuple[Evolution, list
     while not search.finished:
         asked = search.ask()
         seen += asked
-        search.tell([Heard(likeness(words), "") for words in asked], success=WANTED in asked)
+        search.tell([ToldReply(likeness(words), "") for words in asked], success=WANTED in asked)
     return search, seen
 
 
@@ -42,7 +42,7 @@ def test_the_budget_is_kept_and_draws_follow_from_the_seed() -> None:
 def test_a_list_that_is_used_up_ends_the_search() -> None:
     search = Evolution(EvolutionSettings(num_words=1, population=10), ["one", "two"], 1)
     assert sorted(search.ask()) == [("one",), ("two",)]
-    search.tell([Heard(0.0, "")] * 2, success=False)
+    search.tell([ToldReply(0.0, "")] * 2, success=False)
     assert search.ask() == []
     assert search.finished
 
