@@ -159,7 +159,7 @@ def test_chinese_in_words_needs_no_jieba_and_raw_chinese_names_it(tmp_path: Path
     monkeypatch.setitem(sys.modules, "jieba", None)
     chinese.cutter.cache_clear()
     assert len(groups(read(tmp_path, *IN_WORDS).require_whole())) == 1
-    with pytest.raises(ConfigError, match=r"parley\[chinese\]"):
+    with pytest.raises(ConfigError, match=r'editable "\.\[chinese\]"'):
         read(tmp_path, *RAW)
 
 

@@ -303,7 +303,7 @@ def test_without_peft_the_extra_is_named(
     tmp_path: Path, folder: Path, search: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "peft", None)
-    with pytest.raises(ConfigError, match=r"parley\[lora\]"):
+    with pytest.raises(ConfigError, match=r'editable "\.\[lora\]"'):
         TRAIN_HARDENED.run(asked(folder, search, corpus, method="lora"), tmp_path / "run", Silent())
 
 
