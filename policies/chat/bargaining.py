@@ -60,7 +60,15 @@ def talk(view: SideView, row: int, tactic: str = "", then: Sequence[tuple[bool, 
         tactic: as in `instructions`.
         then: turns that have not been said, as if they had: whether each is its own, and its words.
     """
-    turns = [*view.turns(row), *then]
+    return _talk(view, row, [*view.turns(row), *then], tactic)
+
+
+def before(view: SideView, row: int, turn: int) -> Chat:
+    """The messages that were answered by an utterance of one's own, which had so many utterances before it."""
+    return _talk(view, row, view.turns(row)[:turn])
+
+
+def _talk(view: SideView, row: int, turns: Sequence[tuple[bool, str]], tactic: str = "") -> Chat:
     messages = [Message("user", BEGINNING)] if not turns or turns[0][0] else []
     messages += [Message("assistant" if own else "user", words or SILENCE) for own, words in turns]
     return Message("system", instructions(view, row, tactic)), *alternating(messages)

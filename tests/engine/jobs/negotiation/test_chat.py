@@ -175,3 +175,52 @@ def test_an_address_with_nothing_behind_it_is_told_before_there_is_a_run(tmp_pat
         with pytest.raises((CheckpointError, ConfigError), match=r"there is none|names a URL and a model"):
             ask()
     assert not (tmp_path / "run").exists()
+
+
+SCORER = """
+from policies.chat.model import ReplyScore
+class Scorer:
+    def reply(self, messages): return "hello"
+    def score(self, chats, replies):
+        for chat, reply in zip(chats, replies):
+            assert chat[-1].role == "user" and "worth" in chat[0].content
+        return [ReplyScore(-2.0 * len(reply.split()), len(reply.split())) for reply in replies]
+"""
+
+
+def test_it_judges_what_was_said_where_it_tells_likelihoods(tmp_path: Path) -> None:
+    (tmp_path / "scorer.py").write_text(SCORER)
+    judge = f"{tmp_path}/scorer.py:Scorer"
+    result = SELFPLAY.run(match("scripted", judge=judge, max_turns=3), tmp_path / "run", Silent())
+    forced = 0
+    for row in rows(tmp_path / "run"):
+        forced += row["forced"]
+        turns = row["turns"][:-1] if row["forced"] else row["turns"]
+        for side, name in enumerate(("adversary", "target")):
+            said = [len(turn["words"].split()) for turn in turns if turn["side"] == side]
+            assert row[f"nll_{name}"] == 2.0 * sum(said)
+    assert forced, "an end that a limit forces is nobody's"
+    assert 1 < result.metrics["fluency_ppl"].value < 7.4
+    assert f"fluency as {judge} finds it" in str((RunFolder.load(tmp_path / "run").summary() or {})["description"])
+
+
+@pytest.mark.parametrize(
+    ("judge", "told"), [("openai:http://127.0.0.1:9/v1#m", "a server does not"), ("talker.py:Talker", "needs scores")]
+)
+def test_a_judge_that_tells_no_likelihoods_is_refused_before_there_is_a_run(tmp_path: Path, judge: str, told: str) -> None:
+    talker(tmp_path)
+    named = judge if judge.startswith("openai:") else f"{tmp_path}/{judge}"
+    with pytest.raises(ConfigError, match=told):
+        SELFPLAY.run(match("scripted", judge=named), tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_function_of_messages_is_a_chat_model_at_the_table(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "def reply(messages):\n    return 'no deal' if 'in one line' in messages[-1]['content'] else '<selection>'\n"
+        "def bot(vocabulary):\n    raise RuntimeError('a maker of an agent')\n"
+    )
+    result = SELFPLAY.run(match(f"{tmp_path}/mine.py:reply"), tmp_path / "run", Silent())
+    assert result.metrics["chat_answers_adversary"].value > 1
+    with pytest.raises(ConfigError, match="a maker of an agent"):
+        SELFPLAY.run(match(f"{tmp_path}/mine.py:bot"), tmp_path / "other", Silent())
