@@ -80,6 +80,11 @@ def choice(view: SideView, row: int, tactic: str = "", then: Sequence[tuple[bool
     return head, *alternating([*messages, Message("user", f"The talk has ended. {_form(view, row)}")])
 
 
+def question(domain: Domain, counts: Numbers) -> Chat:
+    """The question for a choice alone: no rules, no values and no talk before it."""
+    return (Message("user", _question(domain, counts)),)
+
+
 def repair(asked: Chat, answer: str, view: SideView, row: int) -> Chat:
     """The messages that ask once more, after an answer that was no choice."""
     more = Message("assistant", answer or SILENCE), Message("user", f"That cannot be read. {_form(view, row)}")
@@ -107,7 +112,10 @@ def _plain(text: str) -> str:
 
 
 def _form(view: SideView, row: int) -> str:
-    counts, domain = tuple(view.contexts[row, ::2].tolist()), view.domain
+    return _question(view.domain, tuple(view.contexts[row, ::2].tolist()))
+
+
+def _question(domain: Domain, counts: Numbers) -> str:
     form = _LAST_WORD.sub(r"\1 ...", domain.describe(counts, 0))
     return (
         f"Write what you get, in one line of this form and nothing else: {form} ({domain.question(counts)}). "
