@@ -209,7 +209,9 @@ def _baseline_metrics(config: TableConfig) -> dict[str, Estimate]:
 def lines_of(metrics: Mapping[str, Estimate], config: Mapping[str, Any], summary: Mapping[str, Any]) -> list[AttackLine]:
     """The lines of a table from its run's metrics, configuration and summary."""
     baseline = {name: Estimate.from_json(parts) for name, parts in summary.get(BASELINE, {}).items()}
-    return table_lines(metrics, config["published"], baseline, spread_of(summary))
+    # Published targets are negotiators that were fitted; no other agent stands beside their figures.
+    published = "none" if is_weightless(config["target"]) else config["published"]
+    return table_lines(metrics, published, baseline, spread_of(summary))
 
 
 def _asked(path: Path, row: str, config: TableConfig) -> dict[str, Estimate]:

@@ -97,7 +97,7 @@ _NOTE_DEFENCES = (
 )
 _NOTE_CHAT = (
     " The target is a chat model. Illegal: dialogues in which it chose what is not there; repairs: in which it was asked for "
-    "its choice once more; answers and tokens (read + written): of a dialogue, as far as it says; before: answers of chat "
+    "its choice once more; answers and tokens (read + written): of a dialogue, as far as it says; answers before: of chat "
     "models that it took to make the attack; cost: of those and of its dialogues, of tactics all attackers together."
 )
 _NOTE_TRIGGERS = (
@@ -315,7 +315,7 @@ _COLUMNS: dict[str, _Column] = {
     "repairs": _Column(_metric("chat_repairs_target", _share), _has_chat_target),
     "answers": _Column(_metric("chat_answers_target", _digits), _has_chat_target),
     "tokens": _Column(_tokens, _has_chat_target),
-    "before": _Column(_metric("answers_before", _whole), _has_chat_target),
+    "answers before": _Column(_metric("answers_before", _whole), _has_chat_target),
     "cost": _Column(_metric("cost", _digits), _has_cost),
     "fluency": _Column(_metric("attack_ppl", number, instead="fluency_ppl")),
     "unusual": _Column(_metric("unusual_share", _share)),

@@ -18,7 +18,7 @@ from engine.jobs.negotiation.table import ATTACK_TABLE, TableConfig
 from engine.jobs.weights import checkpoint_folder
 from engine.metrics.negotiation.chat import CHAT_METRICS
 from engine.negotiation.opponents import OpponentConfig
-from engine.negotiation.settings import DefenceConfig
+from engine.negotiation.settings import DefenceConfig, TacticSettings
 from engine.runtime.session import RaySession
 from engine.store.head import read_json
 from engine.store.run_folder import RunFolder
@@ -138,6 +138,44 @@ def test_how_it_is_asked_reaches_every_stage_of_a_table(tmp_path: Path, trainee:
     planned = ATTACK_TABLE.stages(asked, tmp_path)
     assert len(planned) == 7
     assert all(settings.chat == seat for _, settings in planned.values())
+
+
+def test_a_table_counts_what_each_attack_asked_and_brings_tactics_along(tmp_path: Path) -> None:
+    model = talker(tmp_path)
+    asked = TableConfig(
+        target=model,
+        speaker="scripted",
+        attacker=model,
+        rows="none,transfer,tactic",
+        transfer=TransferSettings(sentence="no deal"),
+        tactics=TacticSettings(rounds=1, streams=1, controls="blind"),
+        development=2,
+        dialogues=8,
+        published="sv",
+        chat=ChatSeat(price_per_1k_in=10.0, price_per_1k_out=100.0),
+    )
+    result = ATTACK_TABLE.run(asked, tmp_path / "run", Silent())
+    table = result.tables[""]
+    assert [row[0] for row in table.rows] == [
+        "no attack", "transfer", "refined tactic", "chat player, no tactic", "tactics drawn blind"
+    ]  # fmt: skip
+    assert {"answers", "tokens", "answers before", "cost"} <= set(table.columns)
+    assert "advantage, published" not in table.columns, "no published target is like it"
+    before = {row: result.metrics[f"{row}.answers_before"].value for row in ("none", "transfer", "tactic-none", "tactic")}
+    assert before["none"] == before["transfer"] == before["tactic-none"] == 0
+    tried = (RunFolder.load(tmp_path / "run" / "tactic").metrics())["refined.calls"].value
+    assert before["tactic"] == tried > 2
+    used = (RunFolder.load(tmp_path / "run").summary() or {})[USAGE]
+    costs = [result.metrics[f"{row}.cost"].value for row in ("none", "transfer", "tactic")]
+    assert sum(costs) == pytest.approx(used["cost"])
+    assert "Tactics: the attacker" in table.note
+    again = ATTACK_TABLE.run(asked, tmp_path / "run", Silent())
+    assert again.metrics == result.metrics
+
+
+def test_a_row_of_tactics_needs_who_writes_them() -> None:
+    with pytest.raises(ConfigError, match="--attacker"):
+        TableConfig(target="scripted", rows="none,tactic")
 
 
 @pytest.mark.ray
