@@ -23,6 +23,7 @@ from envs.negotiation.domain import Domain, Numbers
 from envs.negotiation.game import SideView
 from envs.negotiation.vocabulary import SELECTION, SELECTION_ID, Vocabulary
 from policies.chat import bargaining
+from policies.chat.choosing import drawn, nats_by_chat
 from policies.chat.model import SEEDS, Access, Answer, Chat, ChatModel, ScoringChatModel, SeatedChatModel
 
 MAX_TOKENS = 64
@@ -105,17 +106,11 @@ class ChatNegotiator(SeatedChatModel):
             The scores (m,) of the legal choices behind each chat.
         """
         legal = {one: bargaining.choices(domain, one) for one in counts}
+        model = cast("ScoringChatModel", self.model)
         for one in legal.keys() - self._alone.keys():
-            (self._alone[one],) = self._nats([bargaining.question(domain, one)], [legal[one]])
-        told = self._nats(chats, [legal[one] for one in counts])
+            (self._alone[one],) = nats_by_chat(model, [bargaining.question(domain, one)], [legal[one]])
+        told = nats_by_chat(model, chats, [legal[one] for one in counts])
         return [nats - self._alone[one] for nats, one in zip(told, counts, strict=True)]
-
-    def _nats(self, chats: Sequence[Chat], legal: Sequence[Sequence[str]]) -> list[np.ndarray]:
-        scores = cast("ScoringChatModel", self.model).score(
-            [chat for chat, replies in zip(chats, legal, strict=True) for _ in replies],
-            [reply for replies in legal for reply in replies],
-        )
-        return np.split(np.array([score.nats for score in scores]), np.cumsum([len(replies) for replies in legal])[:-1])
 
 
 class ChatSession:
@@ -198,9 +193,7 @@ class ChatSession:
         chosen = []
         for row, own, generator in zip(rows.tolist(), scores, draws, strict=True):
             self.moves[row].scored += len(own)
-            # The likeliest of perturbed scores is a draw from their softmax (Gumbel).
-            noise = temperature * generator.gumbel(size=len(own)) if temperature else 0.0
-            chosen.append(int(np.argmax(own + noise)))
+            chosen.append(drawn(own, temperature, generator))
         return np.array(chosen, dtype=np.int64)
 
     def _counts(self, row: int) -> tuple[int, ...]:
