@@ -32,7 +32,7 @@ from engine.jobs.negotiation.judge import judge_of, who_judges
 from engine.jobs.negotiation.language import require_words
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig, PlayedConfig, seconds_per_dialogue
 from engine.jobs.negotiation.tactic import ATTACK_TACTIC, TacticConfig
-from engine.jobs.negotiation.trigger import ATTACK_TRIGGER, is_readable_chat_model
+from engine.jobs.negotiation.trigger import ATTACK_TRIGGER, SMALL, is_readable_chat_model
 from engine.jobs.repeated import RepeatedConfig, nth_name, nth_seed, run_beside
 from engine.jobs.tables import TABLE_FILE
 from engine.jobs.weights import checkpoint_folder
@@ -62,6 +62,7 @@ from engine.negotiation.transfer import PAPER_SENTENCE
 from engine.store.layout import SUMMARY
 from engine.store.mirror import fetched_run
 from engine.store.run_folder import RunFolder
+from engine.triggers.settings import SearchSettings
 from envs.core.config import shared
 from envs.core.errors import ConfigError, RunError
 from envs.core.ranges import NumItems, PositiveShare
@@ -116,6 +117,8 @@ class TableConfig(PlayedConfig, RepeatedConfig):
     """How words are searched; at a fixed turn a search goes on past its goal, in the combined attacks it does not."""
     transfer: TransferSettings = field(default_factory=TransferSettings)
     """What is plugged in; without a source, transfer takes it from the row rl, and ra-pa-ta says the paper's sentence."""
+    trigger: SearchSettings = SMALL
+    """How words are searched in the rows trigger and trigger-random, under one budget."""
     tactics: TacticSettings = field(default_factory=TacticSettings)
     """How tactics are written."""
     development: NumItems = 20
@@ -319,7 +322,10 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
         rows[whitebox.RA_PA_TA] = (plug_in, replace(settings, transfer=fixed))
         attack, settings = rows[whitebox.REACTIVE]
         rows |= {name: (attack, replace(settings, turn=n)) for name, n in TURNS.items()}
-        rows |= {name: (ATTACK_TRIGGER, replace(ATTACK_TRIGGER.row(name), speaker=speaker, **how)) for name in TRIGGERS}
+        rows |= {
+            name: (ATTACK_TRIGGER, replace(ATTACK_TRIGGER.row(name), speaker=speaker, search=config.trigger, **how))
+            for name in TRIGGERS
+        }
         if TACTIC in wanted:
             tried = how | {"dialogues": config.development, "held_out": config.dialogues, "shard_size": None}
             rows[TACTIC] = (ATTACK_TACTIC, TacticConfig(attacker=config.attacker, search=config.tactics, **tried))

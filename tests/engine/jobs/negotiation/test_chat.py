@@ -15,6 +15,7 @@ from engine.jobs.negotiation.exploitability import EVALUATE_EXPLOITABILITY, Expl
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
 from engine.jobs.negotiation.minmax import MINMAX
 from engine.jobs.negotiation.table import ATTACK_TABLE, TableConfig
+from engine.jobs.negotiation.trigger import SMALL
 from engine.jobs.weights import checkpoint_folder
 from engine.metrics.negotiation.chat import CHAT_METRICS
 from engine.negotiation.opponents import OpponentConfig
@@ -138,6 +139,12 @@ def test_how_it_is_asked_reaches_every_stage_of_a_table(tmp_path: Path, trainee:
     planned = ATTACK_TABLE.stages(asked, tmp_path)
     assert len(planned) == 7
     assert all(settings.chat == seat for _, settings in planned.values())
+    search = replace(SMALL, max_candidates=7)
+    searched = ATTACK_TABLE.stages(TableConfig(target="hf:here", rows="trigger,trigger-random", trigger=search), tmp_path)
+    assert {name: (settings.method, settings.search) for name, (_, settings) in searched.items()} == {
+        "trigger": ("gcg", search),
+        "trigger-random": ("random", search),
+    }
 
 
 def test_a_table_counts_what_each_attack_asked_and_brings_tactics_along(tmp_path: Path) -> None:
