@@ -75,7 +75,7 @@ class ChatFriendSession:
         """
         chats = [self._chat(row) for row in rows]
         seeds = [int(self._view.generator(row).integers(SEEDS)) for row in rows]
-        said = self._answers(chats, seeds)
+        said = self._answers(rows, chats, seeds)
         acts = [self._read(row, text) for row, text in zip(rows, said, strict=True)]
         if self._model.access >= Access.SCORES:
             for place, (text, act) in enumerate(zip(said, acts, strict=True)):
@@ -84,7 +84,8 @@ class ChatFriendSession:
         again = [place for place, act in enumerate(acts) if act is None]
         if again:
             asked = [self._repair(chats[place], said[place], rows[place]) for place in again]
-            for place, text in zip(again, self._answers(asked, [seeds[place] for place in again]), strict=True):
+            mended = self._answers([rows[place] for place in again], asked, [seeds[place] for place in again])
+            for place, text in zip(again, mended, strict=True):
                 row, act = rows[place], self._read(rows[place], text)
                 self._slip(row, repairs=1, unread=int(act is None))
                 acts[place] = chat_words(text) or (SILENCE,) if act is None else act
@@ -107,9 +108,11 @@ class ChatFriendSession:
         slips = self._slips[row]
         self._slips[row] = slips._replace(**{name: getattr(slips, name) + num for name, num in more.items()})
 
-    def _answers(self, chats: Sequence[Chat], seeds: Sequence[int]) -> list[str]:
+    def _answers(self, rows: Sequence[int], chats: Sequence[Chat], seeds: Sequence[int]) -> list[str]:
         with self._agent.asked():
             answers = self._model.answer(chats, decoding=self._agent.decoding, seeds=seeds)
+        for row, answer in zip(rows, answers, strict=True):
+            self._slip(row, cut=int(not answer.ended))
         return [answer.text.strip() for answer in answers]
 
     def _chat(self, row: int) -> Chat:

@@ -35,7 +35,7 @@ class Told:
         assert decoding.max_tokens == 20
         self.asked += chats
         self.seeds += seeds
-        return [Answer(self._say(chat)) for chat in chats]
+        return [Answer(text := self._say(chat), not text.endswith("and so")) for chat in chats]
 
 
 def agent(model: Told) -> ChatFriend:
@@ -123,5 +123,10 @@ def test_a_model_that_scores_selects_the_friend_that_the_chat_makes_likeliest_wh
     own = [event for event in chat.events if event.side == 0]
     assert own
     assert {event.selected for event in own} == {2}
-    assert chat.slips[0] == Slips(0, 0, len(own))
+    assert chat.slips[0] == Slips(0, 0, 0, len(own))
     assert not any("cannot be read" in asked[-1].content for asked in model.asked), "its scores say it"
+
+
+def test_what_is_cut_is_counted() -> None:
+    for chat in played(Told(lambda chat: "I know many and so")):
+        assert chat.slips[0] == Slips(cut=sum(event.side == 0 for event in chat.events))
