@@ -77,8 +77,8 @@ _NOTE_LIES = (
 _NOTE_SLIPS = (
     "Moves of a chat, both sides together: those that a chat model was asked for once more, because they began as a selection "
     "and named no friend or had no words; those of which the second answer could not be read either and was said as it stood; "
-    "answers that were cut at the most tokens; selections without a friend of a model that gives scores, which chose one. Means "
-    "over chats; brackets: 95 % intervals."
+    "answers that were cut at the most tokens; selections without a friend of a model that gives scores, which chose one. "
+    "Means over chats; brackets: 95 % intervals."
 )
 _OF_LIES = {
     BELIEVED: "believed",
