@@ -11,7 +11,7 @@ from engine.perturb.settings import PerturbSettings
 from envs.core.errors import ConfigError
 from envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, ShareBelowOne
 from envs.storage.places import HUGGING_FACE
-from policies.chat.addresses import GGUF
+from policies.chat.addresses import GGUF, is_local, weights_of
 from policies.chat.lora_settings import LoraSettings
 from policies.fitting.settings import FitConfig
 
@@ -92,8 +92,8 @@ class TrainHardenedConfig(HardeningSettings, SupervisedConfig):
 
     @property
     def place(self) -> str:
-        """The folder or the file that holds the model."""
-        return self.model.partition(":")[2]
+        """The folder or the file that holds the model; empty for one that is named otherwise."""
+        return weights_of(self.model) if is_local(self.model) else ""
 
     def require_weights(self) -> None:
         """Checks that the model is named as one whose weights are here.

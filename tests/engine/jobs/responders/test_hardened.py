@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from engine.jobs.job import Silent
-from engine.jobs.responders.found import FoundTrigger, split_by_target
+from engine.jobs.responders.found import FoundTrigger, split_triggers
 from engine.jobs.responders.hardened import REPLIES, TRAIN_HARDENED
 from engine.jobs.responders.hardened_config import OWN, TrainHardenedConfig, hardening_recipe
 from engine.jobs.responders.hardened_figures import CONTRAST
@@ -272,13 +272,22 @@ def test_slots_and_requests_of_a_search_are_filled_as_it_filled_them(folder: Pat
 
 def test_triggers_of_a_target_are_in_one_split() -> None:
     triggers = [FoundTrigger(str(i), f"text {i}", f"target {i % 4}") for i in range(12)]
-    splits = split_by_target(triggers, 0.3, seed=1)
+    splits = split_triggers(triggers, 0.3, seed=1)
     targets = [{each.target for each in found} for found in splits.values()]
     assert all(targets)
     assert sum(map(len, targets)) == 4
     assert sum(map(len, splits.values())) == 12
     with pytest.raises(DataError, match="three targets"):
-        split_by_target(triggers[:2], 0.3, seed=1)
+        split_triggers(triggers[:2], 0.3, seed=1)
+
+
+def test_triggers_of_one_target_are_held_out_by_their_requests() -> None:
+    triggers = [FoundTrigger(str(i), f"text {i}", "Sure, here", request=f"how {i % 5}") for i in range(10)]
+    splits = split_triggers(triggers, 0.3, seed=1)
+    requests = [{each.request for each in found} for found in splits.values()]
+    assert all(requests)
+    assert sum(map(len, requests)) == 5
+    assert sum(map(len, splits.values())) == 10
 
 
 def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, folder: Path, search: Path, corpus: Path) -> None:
@@ -286,7 +295,8 @@ def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, folder: Path, sea
     none = write_search(tmp_path / "none", dict.fromkeys(TRIGGERS_FOUND, "the cat"), hit=False)
     mistakes: list[tuple[dict[str, Any], type[Exception], str]] = [
         ({"model": "runs/seq2seq"}, ConfigError, "hf:FOLDER"),
-        ({"model": f"hf:{tmp_path}/nothing"}, CheckpointError, "config.json"),
+        ({"model": f"hf:{tmp_path}/nothing"}, CheckpointError, "config.json(.|\n)*no such folder"),
+        ({"model": "openai:http://127.0.0.1:1/v1#served"}, ConfigError, "hf:FOLDER"),
         ({"searches": ""}, ConfigError, "nothing to harden"),
         ({"searches": str(none)}, DataError, "none of them a hit"),
         ({"reply": OWN}, ConfigError, "--reply"),
