@@ -33,6 +33,7 @@ from engine.jobs.retrieval.prepared import (
 )
 from engine.jobs.retrieval.rows import SEARCHES
 from engine.jobs.sharded import work_off
+from engine.jobs.tables import noted
 from engine.metrics.retrieval.search_tables import success_table, tables_of_searches
 from engine.metrics.retrieval.searched import SearchedRows, describe_search, search_metrics
 from engine.metrics.tables import TextTable
@@ -138,10 +139,8 @@ class AttackRanking(RankersJob[RankingAttackConfig]):
     def present(self, result: Result, run: RunFolder) -> Result:
         """With what the metrics mean, success against queries in their place, and what rankers did not score."""
         legend = {name: describe_search(name) for name in result.metrics}
-        table = success_table(result.metrics) if result.metrics else None
-        if table is not None and (note := self.note(run)):
-            table = replace(table, note=f"{table.note} {note}".strip())
-        return replace(result, legend=legend, tables={} if table is None else {"": table})
+        tables = {"": success_table(result.metrics)} if result.metrics else {}
+        return replace(result, legend=legend, tables=noted(tables, self.note(run)))
 
 
 def _require_replies(config: RankingAttackConfig, items: Iterable[RankedGroup]) -> None:

@@ -31,6 +31,7 @@ from engine.jobs.retrieval.prepared import (
 from engine.jobs.retrieval.rows import RANKING
 from engine.jobs.retrieval.worker import Ranking
 from engine.jobs.sharded import work_off
+from engine.jobs.tables import noted
 from engine.metrics.retrieval.ranking import CLEAN, RankedRows, describe, ranking_metrics
 from engine.metrics.retrieval.table import Shown, overview, tables
 from engine.metrics.tables import TextTable
@@ -124,9 +125,7 @@ class EvaluateRanking(RankersJob[RankingConfig]):
         size = (run.summary() or {})[SIZE]
         legend = {name: describe(name, size) for name in result.metrics}
         shown = dict(islice(self.tables(run).items(), 1))
-        if note := self.note(run):
-            shown = {heading: replace(table, note=f"{table.note} {note}") for heading, table in shown.items()}
-        return replace(result, legend=legend, tables=shown)
+        return replace(result, legend=legend, tables=noted(shown, self.note(run)))
 
 
 def _shown(config: Mapping[str, Any], summary: Mapping[str, Any]) -> Shown:

@@ -123,3 +123,11 @@ def test_a_chat_model_judges_and_the_run_says_what_it_could_not_read(tmp_path: P
     assert "adversuc.fake.plain" in result.metrics
     notes = (RunFolder.load(tmp_path / "run").summary() or {})[NOTES]
     assert any("fake said neither human nor machine" in note for note in notes)
+
+
+def test_a_judge_that_never_answers_is_told_of_beside_those_that_do(tmp_path: Path) -> None:
+    with serving(lambda number, body: Said(b"<html>welcome</html>")) as server:
+        config = replace(asked(tmp_path), judges=server.name, chat=QUICK)
+        result = EVALUATE_ADVERSARIAL.run(config, tmp_path / "run", Silent())
+    assert "fake judged nothing: ModelError: the server answers a page" in result.failure
+    assert result.metrics["adversuc.constant.plain"].n
