@@ -50,7 +50,8 @@ class HardeningSettings(Configuration):
     trigger_share: ShareBelowOne = 0.5
     """Share of the lessons of an epoch that are triggers at least: they are repeated until they are as many."""
     held_out: ShareBelowOne = 0.3
-    """Share of the targets whose triggers are not learned from but measured; half as many more choose the best epoch."""
+    """Share of the targets, or requests of fewer than three targets, whose triggers are not learned from but measured; half as
+    many more choose the best epoch."""
     max_tokens: PositiveInt = 24
     """Tokens of a reply at most."""
     batch_size: PositiveInt = 16
