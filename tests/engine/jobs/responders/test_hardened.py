@@ -14,10 +14,10 @@ import pytest
 import torch
 
 from engine.jobs.job import Silent
-from engine.jobs.responders.found import FoundTrigger, split_triggers
+from engine.jobs.responders.found import FoundTrigger, found_triggers, split_triggers
 from engine.jobs.responders.hardened import REPLIES, TRAIN_HARDENED
 from engine.jobs.responders.hardened_config import OWN, TrainHardenedConfig, hardening_recipe
-from engine.jobs.responders.hardened_figures import CONTRAST
+from engine.jobs.responders.hardened_figures import CONTRAST, saying
 from engine.jobs.responders.lessons import CLEAN, TRIGGER, HardeningLesson, prompts_of, training_lessons
 from engine.jobs.triggers.config import TriggerConfig
 from engine.jobs.triggers.rows import TRIGGERS
@@ -57,10 +57,10 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_pairs(tmp_path_factory.mktemp("pairs") / "corpus")
 
 
-def write_search(path: Path, found: dict[str, str], *, hit: bool = True, template: str | None = None) -> Path:
+def write_search(path: Path, found: dict[str, str], *, hit: bool = True, template: str | None = None, end: bool = True) -> Path:
     """A finished search: for each trigger what the model says after it, as if that had been the target."""
     config = TriggerConfig(model="hf:anywhere", hit="o-greedy")
-    config = replace(config, hugging_face=replace(config.hugging_face, template=template))
+    config = replace(config, hugging_face=replace(config.hugging_face, template=template, end=end))
     with RunFolder.open(path, config, job="search", schema=TRIGGERS) as run:
         rows = []
         for number, (trigger, target) in enumerate(found.items()):
@@ -288,6 +288,14 @@ def test_triggers_of_one_target_are_held_out_by_their_requests() -> None:
     assert all(requests)
     assert sum(map(len, requests)) == 5
     assert sum(map(len, splits.values())) == 10
+
+
+@pytest.mark.parametrize("end", [True, False])
+def test_a_target_is_scored_with_an_end_where_the_search_wanted_one(tmp_path: Path, end: bool) -> None:
+    run = write_search(tmp_path / "search", {"cat now": "who"}, end=end)
+    (found,) = found_triggers([str(run)], hits_only=True)
+    assert found.end is end
+    assert saying(HardeningLesson(TRIGGER, "0", "cat now", "no", True, "cat now", "who", target_ended=found.end)).ended is end
 
 
 def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, folder: Path, search: Path, corpus: Path) -> None:
