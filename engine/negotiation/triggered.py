@@ -28,7 +28,7 @@ from envs.negotiation.game import Agent, SideView
 from envs.negotiation.vocabulary import SELECTION, SELECTION_ID, Vocabulary, split_text
 from policies.chat import bargaining
 from policies.chat.model import Chat, ScoringChatModel
-from policies.chat.negotiator import ChatNegotiator, choice_scores
+from policies.chat.negotiator import ChatNegotiator
 
 KIND = "reactive"
 """Kind of the attempts: the target is wanted to end the talk right after them."""
@@ -153,14 +153,16 @@ class TriggerSession:
         return sentence
 
     def _legal(self, row: int) -> list[str]:
-        counts = tuple(self._opponent.contexts[row, ::2].tolist())
-        return bargaining.choices(self._view.domain, counts)
+        return bargaining.choices(self._view.domain, self._counts(row))
+
+    def _counts(self, row: int) -> tuple[int, ...]:
+        return tuple(self._opponent.contexts[row, ::2].tolist())
 
     def _reply(self, row: int, said: str) -> np.ndarray:
         """The target's scores (m,) of its legal choices if it ended the talk after these words."""
         then = [(False, said), (True, SELECTION)]
         chat = bargaining.choice(self._opponent, row, self._agent.target.tactic, then)
-        return choice_scores(self._model, [chat], [self._legal(row)])[0]
+        return self._agent.target.choice_scores([chat], self._view.domain, [self._counts(row)])[0]
 
     def _ends(self, row: int, said: str) -> float:
         """How likely the target answers these words by ending the talk, as a beginning of what it says."""

@@ -43,6 +43,11 @@ def own_code(spec: str) -> Iterator[None]:
         ) from error
 
 
+def takes_messages(part: object) -> bool:
+    """Whether something is a function of `messages`, by the name of its parameter: a chat model, and no maker of an agent."""
+    return inspect.isfunction(part) and list(inspect.signature(part).parameters) == ["messages"]
+
+
 class OutOfTimeError(BaseException):
     """A block took longer than it may; no `except Exception` in it keeps that back."""
 

@@ -78,6 +78,10 @@ class Slips(NamedTuple):
     """Moves that were asked for once more."""
     unread: int = 0
     """Moves that could not be read then either."""
+    cut: int = 0
+    """Answers that were cut at the most tokens."""
+    by_scores: int = 0
+    """Selections that named no friend, of a model whose scores chose one then."""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from inspect import isclass
 from typing import Any
 
 from envs.core.errors import ConfigError
+from envs.core.own_code import takes_messages
 from envs.core.registry import Registry, nearest
 from envs.negotiation.game import Agent
 from envs.negotiation.own_agent import OwnAgent
@@ -71,7 +72,9 @@ def make_agent(
 
 
 def is_chat_model(spec: str) -> bool:
-    """Whether a name stands for a chat model: by the way it begins, or as a class of a user's own that answers and cannot join.
+    """Whether a name stands for a chat model: by the way it begins, or as a user's own.
+
+    That is a class that answers and cannot join, or a function of `messages`.
 
     Raises:
         ConfigError: a file of a user's own cannot be imported.
@@ -79,7 +82,8 @@ def is_chat_model(spec: str) -> bool:
     if ".py:" not in spec or spec.startswith(CHAT_MODELS):
         return spec.startswith(CHAT_MODELS)
     named = agents.get(spec)
-    return isclass(named) and not hasattr(named, "join") and (hasattr(named, "answer") or hasattr(named, "reply"))
+    answers = isclass(named) and not hasattr(named, "join") and (hasattr(named, "answer") or hasattr(named, "reply"))
+    return answers or takes_messages(named)
 
 
 def require_same_game(agent: Agent, words: Vocabulary) -> None:

@@ -60,7 +60,15 @@ def talk(view: SideView, row: int, tactic: str = "", then: Sequence[tuple[bool, 
         tactic: as in `instructions`.
         then: turns that have not been said, as if they had: whether each is its own, and its words.
     """
-    turns = [*view.turns(row), *then]
+    return _talk(view, row, [*view.turns(row), *then], tactic)
+
+
+def before(view: SideView, row: int, turn: int) -> Chat:
+    """The messages that were answered by an utterance of one's own, which had so many utterances before it."""
+    return _talk(view, row, view.turns(row)[:turn])
+
+
+def _talk(view: SideView, row: int, turns: Sequence[tuple[bool, str]], tactic: str = "") -> Chat:
     messages = [Message("user", BEGINNING)] if not turns or turns[0][0] else []
     messages += [Message("assistant" if own else "user", words or SILENCE) for own, words in turns]
     return Message("system", instructions(view, row, tactic)), *alternating(messages)
@@ -70,6 +78,11 @@ def choice(view: SideView, row: int, tactic: str = "", then: Sequence[tuple[bool
     """The messages that a model answers with what it chooses; arguments as of `talk`."""
     head, *messages = talk(view, row, tactic, then)
     return head, *alternating([*messages, Message("user", f"The talk has ended. {_form(view, row)}")])
+
+
+def question(domain: Domain, counts: Numbers) -> Chat:
+    """The question for a choice alone: no rules, no values and no talk before it."""
+    return (Message("user", _question(domain, counts)),)
 
 
 def repair(asked: Chat, answer: str, view: SideView, row: int) -> Chat:
@@ -99,7 +112,10 @@ def _plain(text: str) -> str:
 
 
 def _form(view: SideView, row: int) -> str:
-    counts, domain = tuple(view.contexts[row, ::2].tolist()), view.domain
+    return _question(view.domain, tuple(view.contexts[row, ::2].tolist()))
+
+
+def _question(domain: Domain, counts: Numbers) -> str:
     form = _LAST_WORD.sub(r"\1 ...", domain.describe(counts, 0))
     return (
         f"Write what you get, in one line of this form and nothing else: {form} ({domain.question(counts)}). "

@@ -2,8 +2,9 @@
 
 The system message holds the rules and the table of its side. What the partner says and selects are messages of the user, its
 own words those of the assistant. An answer `SELECT` with the number of a friend selects; any other line is said, unless it
-begins as a selection and names no friend, or holds no words. Then the model is asked once more, and what it says in vain is
-said as it stands; both are counted (`Slips`).
+begins as a selection and names no friend, or holds no words. Then a model that gives scores selects the friend that the chat
+makes likeliest, where it had begun to select; any other is asked once more, and what it says in vain is said as it stands. All
+are counted (`Slips`).
 
 The seed of an answer follows from the chat's seed, the side and the events so far, so that chats do not depend on what is
 played side by side.
@@ -13,13 +14,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from typing import cast
 
 from envs.friends.events import ChatEvent, Slips
 from envs.friends.game import Act, FriendsView
 from envs.friends.schema import chat_words
 from policies.chat.addresses import short_address
 from policies.chat.bargaining import SILENCE, alternating
-from policies.chat.model import SEEDS, Chat, ChatModel, Message, SeatedChatModel
+from policies.chat.choosing import drawn, nats_by_chat
+from policies.chat.model import SEEDS, Access, Chat, ChatModel, Message, ScoringChatModel, SeatedChatModel
 
 SELECT = "SELECT"
 BEGINNING = "You begin."
@@ -72,15 +75,19 @@ class ChatFriendSession:
         """
         chats = [self._chat(row) for row in rows]
         seeds = [int(self._view.generator(row).integers(SEEDS)) for row in rows]
-        said = self._answers(chats, seeds)
+        said = self._answers(rows, chats, seeds)
         acts = [self._read(row, text) for row, text in zip(rows, said, strict=True)]
+        if self._model.access >= Access.SCORES:
+            for place, (text, act) in enumerate(zip(said, acts, strict=True)):
+                if act is None and _SEEMS.match(text):
+                    acts[place] = self._scored(rows[place], chats[place])
         again = [place for place, act in enumerate(acts) if act is None]
         if again:
             asked = [self._repair(chats[place], said[place], rows[place]) for place in again]
-            for place, text in zip(again, self._answers(asked, [seeds[place] for place in again]), strict=True):
+            mended = self._answers([rows[place] for place in again], asked, [seeds[place] for place in again])
+            for place, text in zip(again, mended, strict=True):
                 row, act = rows[place], self._read(rows[place], text)
-                slips = self._slips[row]
-                self._slips[row] = Slips(slips.repairs + 1, slips.unread + (act is None))
+                self._slip(row, repairs=1, unread=int(act is None))
                 acts[place] = chat_words(text) or (SILENCE,) if act is None else act
         return [act for act in acts if act is not None]
 
@@ -88,9 +95,24 @@ class ChatFriendSession:
         """How often it did not keep to the form in the chat of a row."""
         return self._slips[row]
 
-    def _answers(self, chats: Sequence[Chat], seeds: Sequence[int]) -> list[str]:
+    def _scored(self, row: int, chat: Chat) -> int:
+        """The friend whose selection the chat makes likeliest, beside what the form alone makes of it; or one that is drawn."""
+        self._slip(row, by_scores=1)
+        replies = [f"{SELECT} {number}" for number in range(1, len(self._view.table(row)) + 1)]
+        alone: Chat = (Message("user", _form(self._view, row)),)
+        with self._agent.asked():
+            told, form = nats_by_chat(cast("ScoringChatModel", self._model), [chat, alone], [replies, replies])
+        return drawn(told - form, self._agent.decoding.temperature, self._view.generator(row))
+
+    def _slip(self, row: int, **more: int) -> None:
+        slips = self._slips[row]
+        self._slips[row] = slips._replace(**{name: getattr(slips, name) + num for name, num in more.items()})
+
+    def _answers(self, rows: Sequence[int], chats: Sequence[Chat], seeds: Sequence[int]) -> list[str]:
         with self._agent.asked():
             answers = self._model.answer(chats, decoding=self._agent.decoding, seeds=seeds)
+        for row, answer in zip(rows, answers, strict=True):
+            self._slip(row, cut=int(not answer.ended))
         return [answer.text.strip() for answer in answers]
 
     def _chat(self, row: int) -> Chat:

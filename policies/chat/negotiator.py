@@ -1,6 +1,6 @@
 """A chat model as an agent that negotiates: it speaks by text, and chooses among the legal selections.
 
-A model that gives scores chooses by them: every legal choice is scored as the answer to the question for it, and one is taken
+A model that gives scores chooses by them: by how much the dialogue makes each legal choice likelier, and one is taken
 (temperature 0) or drawn. Any other is asked, and asked once more where its answer is none of the legal ones; then its choice is
 illegal, which is no agreement. Whatever it does against the form is counted (`ChatMoves`), and nothing is guessed for it.
 
@@ -19,9 +19,11 @@ from typing import cast
 import numpy as np
 
 from envs.core.play import AgentError, Utterances
+from envs.negotiation.domain import Domain, Numbers
 from envs.negotiation.game import SideView
 from envs.negotiation.vocabulary import SELECTION, SELECTION_ID, Vocabulary
 from policies.chat import bargaining
+from policies.chat.choosing import drawn, nats_by_chat
 from policies.chat.model import SEEDS, Access, Answer, Chat, ChatModel, ScoringChatModel, SeatedChatModel
 
 MAX_TOKENS = 64
@@ -75,6 +77,7 @@ class ChatNegotiator(SeatedChatModel):
     ) -> None:
         super().__init__(name, load, temperature, max_tokens)
         self.name, self.vocabulary, self.tactic = name, vocabulary, tactic
+        self._alone: dict[Numbers, np.ndarray] = {}
 
     def told(self, tactic: str) -> ChatNegotiator:
         """The same, told a tactic; the model is loaded once for both."""
@@ -86,6 +89,28 @@ class ChatNegotiator(SeatedChatModel):
     def join(self, view: SideView) -> ChatSession:
         """Takes a seat on one side of a batch of dialogues."""
         return ChatSession(self, self.model, view)
+
+    def choice_scores(self, chats: Sequence[Chat], domain: Domain, counts: Sequence[Numbers]) -> list[np.ndarray]:
+        """How much likelier each legal choice is behind a chat than behind the question for it alone, in nats.
+
+        How likely an answer is says as much about its form as about the deal: the shortest wins, or the one that repeats the
+        question. Dividing by what the question alone makes of it leaves what rules, values and talk do (domain-conditional
+        mutual information, Holtzman et al. 2021, "Surface form competition").
+
+        Args:
+            chats: what ends in the question.
+            domain: the game.
+            counts: of each chat's items.
+
+        Returns:
+            The scores (m,) of the legal choices behind each chat.
+        """
+        legal = {one: bargaining.choices(domain, one) for one in counts}
+        model = cast("ScoringChatModel", self.model)
+        for one in legal.keys() - self._alone.keys():
+            (self._alone[one],) = nats_by_chat(model, [bargaining.question(domain, one)], [legal[one]])
+        told = nats_by_chat(model, chats, [legal[one] for one in counts])
+        return [nats - self._alone[one] for nats, one in zip(told, counts, strict=True)]
 
 
 class ChatSession:
@@ -162,43 +187,17 @@ class ChatSession:
         return bargaining.read_choice(self._view.domain, self._counts(row), answer.text)
 
     def _scored(self, rows: np.ndarray, chats: Sequence[Chat], draws: Sequence[np.random.Generator]) -> np.ndarray:
-        legal = [bargaining.choices(self._view.domain, self._counts(row)) for row in rows.tolist()]
         with self._agent.asked():
-            scores = choice_scores(cast("ScoringChatModel", self._model), chats, legal)
+            scores = self._agent.choice_scores(chats, self._view.domain, [self._counts(row) for row in rows.tolist()])
         temperature = self._agent.decoding.temperature
         chosen = []
         for row, own, generator in zip(rows.tolist(), scores, draws, strict=True):
             self.moves[row].scored += len(own)
-            # The likeliest of perturbed scores is a draw from their softmax (Gumbel).
-            noise = temperature * generator.gumbel(size=len(own)) if temperature else 0.0
-            chosen.append(int(np.argmax(own + noise)))
+            chosen.append(drawn(own, temperature, generator))
         return np.array(chosen, dtype=np.int64)
 
     def _counts(self, row: int) -> tuple[int, ...]:
         return tuple(self._view.contexts[row, ::2].tolist())
-
-
-def choice_scores(model: ScoringChatModel, chats: Sequence[Chat], legal: Sequence[Sequence[str]]) -> list[np.ndarray]:
-    """How likely a model finds each legal choice, in nats, as if all of a question were of one length.
-
-    As they are the shortest wins, which is that there is no deal.
-
-    Args:
-        model: who chooses.
-        chats: the questions.
-        legal: the answers to each.
-
-    Returns:
-        The scores (m,) of the answers to each.
-    """
-    scores = model.score(
-        [chat for chat, replies in zip(chats, legal, strict=True) for _ in replies],
-        [reply for replies in legal for reply in replies],
-    )
-    nats, lengths = np.array([score.nats for score in scores]), np.array([float(score.num_tokens) for score in scores])
-    ends = np.cumsum([len(replies) for replies in legal])[:-1]
-    parts = zip(np.split(nats, ends), np.split(lengths, ends), strict=True)
-    return [own * long.mean() / long for own, long in parts]
 
 
 def moves_of(session: object) -> list[ChatMoves] | None:

@@ -25,6 +25,10 @@ class ChatSeat(ChatModelSettings):
     max_tokens: PositiveInt = MAX_TOKENS
     """Tokens of an answer at most; what is longer is cut, and counted."""
 
+    def on(self, device: str) -> ChatSeat:
+        """The same on a device, unless that is the CPU: then as the settings say."""
+        return self if device == "cpu" else replace(self, device=device)
+
 
 def load_negotiator(
     name: str,
@@ -51,7 +55,7 @@ def load_negotiator(
         ConfigError: the address is malformed.
     """
     require_address(name)
-    settings = seat if device == "cpu" else replace(seat, device=device)
+    settings = seat.on(device)
     return ChatNegotiator(
         name, lambda: chat_model(name, settings, answers=answers), vocabulary, temperature, tactic, seat.max_tokens
     )

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from engine.jobs.checkpoints import require_checkpoint
 from engine.jobs.weights import checkpoint_folder
 from envs.core.errors import ConfigError
-from envs.core.own_code import made_by, own_code
+from envs.core.own_code import made_by, own_code, takes_messages
 from envs.core.play import agent_errors
 from envs.core.registry import Registry
 from envs.friends.compiled import FriendsCorpus
@@ -62,8 +61,7 @@ def make_friends_agent(
     temperature, seat = (decoding or FriendsDecoding()).temperature, seat or ChatSeat()
     if is_chat_address(spec):
         require_address(spec)
-        settings = seat if device == "cpu" else replace(seat, device=device)
-        return ChatFriend(spec, partial(chat_model, spec, settings, answers=answers), temperature, seat.max_tokens)
+        return ChatFriend(spec, partial(chat_model, spec, seat.on(device), answers=answers), temperature, seat.max_tokens)
     if ".py:" in spec:
         own = OwnFriendsAgent(spec, corpus)
         if own.chat_model is None:
@@ -116,9 +114,10 @@ class OwnFriendsAgent:
         if not callable(maker):
             raise ConfigError("this makes no bot", where=spec, got=repr(maker), fix="name a class or a function")
         with own_code(spec):
-            self._agent = made_by(maker, corpus)
+            self._agent = maker if takes_messages(maker) else made_by(maker, corpus)
         joins, *answers = (callable(getattr(self._agent, name, None)) for name in ("join", "answer", "reply"))
-        self.chat_model = OwnChatModel(spec, self._agent) if any(answers) and not joins else None
+        is_chat_model = takes_messages(maker) or (any(answers) and not joins)
+        self.chat_model = OwnChatModel(spec, self._agent) if is_chat_model else None
         if self.chat_model is None:
             self._require(self._agent, ("join",))
 

@@ -62,6 +62,9 @@ CHATS = with_base(
         # and those that could not be read then either.
         pa.field("repairs", list_of(pa.int64())),
         pa.field("unread", list_of(pa.int64())),
+        # Answers that were cut at the most tokens, and selections that named no friend, where scores chose one then.
+        pa.field("cut", list_of(pa.int64())),
+        pa.field("by_scores", list_of(pa.int64())),
     ]
 )
 """One chat per row."""
@@ -99,6 +102,8 @@ def chat_row(
             "first_selection_right": selections[0][1] == scenario.shared[selections[0][0]] if selections else None,
             "repairs": [slips and slips.repairs for slips in chat.slips],
             "unread": [slips and slips.unread for slips in chat.slips],
+            "cut": [slips and slips.cut for slips in chat.slips],
+            "by_scores": [slips and slips.by_scores for slips in chat.slips],
         }
     )
 

@@ -10,12 +10,15 @@ from engine.jobs.checkpoints import _instead, absolute_name, require_checkpoint
 from engine.jobs.weights import checkpoint_folder
 from envs.core.errors import CheckpointError, ConfigError
 from envs.core.registry import nearest
-from envs.negotiation.agents import HUMAN, agents
+from envs.negotiation.agents import HUMAN, agents, is_chat_model
 from envs.negotiation.agents import make_agent as agent_of
 from envs.negotiation.domain import DEAL_OR_NO_DEAL, domain_of
 from envs.negotiation.game import Agent
 from envs.negotiation.vocabulary import Vocabulary
-from policies.chat.addresses import is_chat_address
+from policies.chat.addresses import OPENAI, is_chat_address
+from policies.chat.loading import load_chat_model
+from policies.chat.model import Access, require_access
+from policies.chat.seat import require_address
 from policies.negotiator.settings import KIND
 from policies.stored import read_words
 
@@ -104,7 +107,7 @@ def require_learner(start: str, option: str, judge: str) -> Vocabulary:
         CheckpointError: one of them is not there, or is damaged.
     """
     if judge:
-        require_negotiator(judge, "--judge")
+        require_judge(judge)
         words_of([judge])
     require_negotiator(start, option)
     return words_of([start])
@@ -129,6 +132,26 @@ def require_negotiator(spec: str, option: str) -> Path:
             fix=f"parley train negotiator makes one; any agent can be met in {ANY_AGENT}",
         )
     return require_checkpoint(spec, option)
+
+
+def require_judge(spec: str) -> Path | str:
+    """The checkpoint of who judges fluency, or the address of a chat model that does.
+
+    Raises:
+        CheckpointError: there is neither.
+        ConfigError: it is a server or a model of a user's own that tells of no text how likely it is.
+    """
+    if spec.startswith(OPENAI):
+        fix = "name weights that are here, hf:FOLDER or gguf:FILE, or a negotiator that parley train negotiator makes"
+        raise ConfigError(
+            "a judge of fluency says how likely words are, and a server does not", where="--judge", got=spec, fix=fix
+        )
+    if not is_chat_model(spec):
+        return require_negotiator(spec, "--judge")
+    require_address(spec)
+    if ".py:" in spec:
+        require_access(load_chat_model(spec), Access.SCORES, "a judge of fluency")
+    return spec
 
 
 def is_weightless(spec: str) -> bool:

@@ -17,7 +17,7 @@ from engine.jobs.composite import Stage
 from engine.jobs.negotiation.agents import require_negotiator
 from engine.jobs.negotiation.language import require_words
 from engine.jobs.repeated import nth_name
-from engine.metrics.negotiation.attack_table import DEFENCES, ROWS
+from engine.metrics.negotiation.attack_table import DEFENCES, ROWS, TACTIC
 from engine.negotiation.settings import DefenceConfig, SearchConfig
 from envs.core.errors import ConfigError
 from envs.core.play import Session
@@ -51,7 +51,7 @@ def defended_stages(
     wanted = [name for name in DEFENCES if name.removesuffix("-known") in defences]
     found: dict[str, Stage] = {}
     for row, number in product(ROWS, range(1, seeds + 1)):
-        if nth_name(row, number) not in planned:
+        if row == TACTIC or nth_name(row, number) not in planned:
             continue
         job, settings = planned[nth_name(row, number)]
         for name in wanted:

@@ -18,12 +18,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from traceback import format_exception
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from engine.jobs.job import Job, Reporter, Summary
-from engine.jobs.negotiation.agents import make_agent, require_negotiator, vocabulary_of, words_of
+from engine.jobs.negotiation.agents import make_agent, require_judge, vocabulary_of, words_of
 from engine.jobs.negotiation.dealt import RANDOM, game_of, match_scenarios
 from engine.jobs.negotiation.defended import defend, defended_row
+from engine.jobs.negotiation.fluency import load_judge
 from engine.jobs.negotiation.judge import NOBODY_JUDGES, judge_of, who_judges
 from engine.jobs.negotiation.person import tell_outcome
 from engine.jobs.negotiation.rows import DIALOGUES, dialogue_row
@@ -52,9 +53,6 @@ from policies.chat.answers import ANSWERS_FOLDER
 from policies.chat.negotiator import ChatNegotiator, moves_of
 from policies.chat.seat import ChatSeat
 
-if TYPE_CHECKING:
-    from policies.negotiator.model import Negotiator
-
 logger = logging.getLogger(__name__)
 
 
@@ -70,7 +68,8 @@ class PlayedConfig(ShardedConfig):
     """"random" for random legal scenarios of the agents' game, random:GAME for those of a game (parley list), a corpus name for
     its self-play scenarios in turn, or a file of them."""
     judge: str = ""
-    """Checkpoint whose perplexity measures fluency; when empty the target (or else its partner), before any reinforcement."""
+    """Whose perplexity measures fluency: a checkpoint, or a chat model that gives likelihoods (hf:, gguf:); when empty the
+    target (or else its partner), before any reinforcement."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,7 +177,7 @@ class Roster(Sharded[Scenario]):
             fix = "name one with --adversary: hf:FOLDER, gguf:FILE, openai:URL#MODEL, or a class of your own"
             raise ConfigError("a tactic is told to a chat model", where=self.config.adversary, got="another agent", fix=fix)
         if self.config.judge:
-            require_negotiator(self.config.judge, "--judge")
+            require_judge(self.config.judge)
         scenarios = list(match_scenarios(self.config, self.game).values())
         for role in ("adversary", "target", "judge"):
             spec = getattr(self.config, role)
@@ -223,11 +222,8 @@ class MatchWorker:
     def __init__(self, roster: Roster) -> None:
         self.config = roster.config
         self.agents = roster.agents(self.config.device)
-        self.judge: Negotiator | None = None
-        if self.config.judge:
-            from policies.negotiator.checkpoints import load_model
-
-            self.judge = load_model(require_negotiator(self.config.judge, "--judge")).to(self.config.device)
+        judge, seat = self.config.judge, self.config.chat
+        self.judge = load_judge(judge, self.config.device, seat) if judge else None
 
     def run(self, shard: Shard[Scenario]) -> list[dict[str, Any]]:
         """One row per dialogue, by the schema of the roster."""
@@ -272,10 +268,8 @@ class MatchWorker:
             defence = self.config.defence
             rows = [{**row, **defended_row(sessions[1], number, defence)} for number, row in enumerate(rows)]
         if self.judge is not None:
-            from policies.negotiator.scoring import utterance_nll
-
             for side, name in enumerate(("nll_adversary", "nll_target")):
-                for row, nats in zip(rows, utterance_nll(self.judge, game, side)[0].tolist(), strict=True):
+                for row, nats in zip(rows, self.judge.dialogues(game, side).tolist(), strict=True):
                     row[name] = nats
         return rows
 

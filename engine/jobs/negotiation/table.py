@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from engine.jobs import sharded
 from engine.jobs.composite import Composite, Stage, run_side_by_side
-from engine.jobs.job import Reporter, Result, Summary
+from engine.jobs.job import USAGE, Reporter, Result, Summary
 from engine.jobs.negotiation import reinforce, whitebox
 from engine.jobs.negotiation.agents import (
     is_weightless,
@@ -24,22 +24,27 @@ from engine.jobs.negotiation.agents import (
     shared_vocabulary,
     split_names,
     start_of,
+    words_of,
 )
 from engine.jobs.negotiation.attack import ATTACK_RL, ATTACK_TRANSFER, AttackConfig, TransferConfig, TransferSettings
 from engine.jobs.negotiation.defended import FILTER, OWN_DEMAND, FilterLimit, chosen_limit, defended_stages
 from engine.jobs.negotiation.judge import judge_of, who_judges
 from engine.jobs.negotiation.language import require_words
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig, PlayedConfig, seconds_per_dialogue
-from engine.jobs.negotiation.trigger import ATTACK_TRIGGER, is_readable_chat_model
+from engine.jobs.negotiation.tactic import ATTACK_TACTIC, TacticConfig
+from engine.jobs.negotiation.trigger import ATTACK_TRIGGER, SMALL, is_readable_chat_model
 from engine.jobs.repeated import RepeatedConfig, nth_name, nth_seed, run_beside
 from engine.jobs.tables import TABLE_FILE
 from engine.jobs.weights import checkpoint_folder
 from engine.metrics.negotiation.attack import ATTACK_METRICS, UNTOUCHED
 from engine.metrics.negotiation.attack_table import (
+    ASKED_METRICS,
     DEFENCES,
     DEFENDED,
     ROWS,
     TABLE_2,
+    TACTIC,
+    TACTICS,
     TRIGGERS,
     TURNS,
     AttackLine,
@@ -49,28 +54,33 @@ from engine.metrics.negotiation.attack_table import (
 from engine.metrics.negotiation.chat import CHAT_METRICS
 from engine.metrics.negotiation.defences import DEFENCE_METRICS
 from engine.metrics.repeats import TRAININGS, bounded, over_trainings, spread_of
-from engine.metrics.statistics import Estimate
+from engine.metrics.statistics import Estimate, count
 from engine.metrics.tables import TextTable
-from engine.negotiation.settings import ReinforceConfig, SearchConfig
+from engine.negotiation.settings import ReinforceConfig, SearchConfig, TacticSettings
+from engine.negotiation.tactics import REFINED
 from engine.negotiation.transfer import PAPER_SENTENCE
 from engine.store.layout import SUMMARY
 from engine.store.mirror import fetched_run
 from engine.store.run_folder import RunFolder
+from engine.triggers.settings import SearchSettings
 from envs.core.config import shared
 from envs.core.errors import ConfigError, RunError
 from envs.core.ranges import NumItems, PositiveShare
 from envs.core.registry import nearest
 from envs.negotiation.domain import DEAL_OR_NO_DEAL
 from envs.storage.places import display_path
+from policies.chat.answers import usage_of
 
 ADVERSARY = "adversary"
 """Name of the stage that trains one; also of its folder."""
 BLACK_BOX = ("none", "rl", "transfer")
 """Rows that only play with the target."""
+PLAYED = {*BLACK_BOX, *TRIGGERS, TACTIC}
+"""Rows that need no negotiator of Parley's own as their target."""
 BASELINE = "baseline"
 """Entry of the summary that holds the metrics of the other table that is shown beside."""
 
-_LEGEND = ATTACK_METRICS | UNTOUCHED | DEFENCE_METRICS | CHAT_METRICS
+_LEGEND = ATTACK_METRICS | UNTOUCHED | DEFENCE_METRICS | CHAT_METRICS | ASKED_METRICS
 _SECONDS_PER_TRAINED_DIALOGUE = 0.0225
 """Measured on one core with the published network sizes; the live display knows better once it runs."""
 
@@ -85,6 +95,8 @@ class TableConfig(PlayedConfig, RepeatedConfig):
     """Checkpoint that speaks for the attacker wherever no attack does; the target's own when empty, if it has one."""
     adversary: str = ""
     """Trained adversary of the rows rl and transfer; one is trained below the table's folder when empty."""
+    attacker: str = ""
+    """Chat model of the row tactic: it writes tactics, and plays with them."""
     judge: str = ""
     """Checkpoint whose perplexity measures fluency; when empty, the target as it was before any reinforcement."""
     rows: str = ",".join(TABLE_2)
@@ -105,6 +117,12 @@ class TableConfig(PlayedConfig, RepeatedConfig):
     """How words are searched; at a fixed turn a search goes on past its goal, in the combined attacks it does not."""
     transfer: TransferSettings = field(default_factory=TransferSettings)
     """What is plugged in; without a source, transfer takes it from the row rl, and ra-pa-ta says the paper's sentence."""
+    trigger: SearchSettings = SMALL
+    """How words are searched in the rows trigger and trigger-random, under one budget."""
+    tactics: TacticSettings = field(default_factory=TacticSettings)
+    """How tactics are written."""
+    development: NumItems = 20
+    """Dialogues in which each tactic is tried, beside those of the row."""
     reinforce: ReinforceConfig = field(default_factory=lambda: reinforce.cheng2019().reinforce)
     """The adversary's learning rule."""
 
@@ -113,6 +131,9 @@ class TableConfig(PlayedConfig, RepeatedConfig):
         for name in self.row_names():
             if name not in ROWS:
                 raise ConfigError(f"no row is called {name!r}{nearest(name, ROWS)}", fix=f"rows: {','.join(ROWS)}")
+        if TACTIC in self.row_names() and not self.attacker:
+            fix = "name a chat model with --attacker: hf:FOLDER, gguf:FILE, openai:URL#MODEL, or path/file.py:Name"
+            raise ConfigError("nobody is named who writes the tactics of the row tactic", where="--attacker", fix=fix)
         for name in self.defence_names():
             if name not in (FILTER, OWN_DEMAND):
                 fix = f"defences: {FILTER},{OWN_DEMAND}"
@@ -131,7 +152,7 @@ class TableConfig(PlayedConfig, RepeatedConfig):
 
     def left_out(self) -> list[str]:
         """The wanted rows that cannot be measured: they read weights of another kind than the target has."""
-        there = {*BLACK_BOX}
+        there = {*BLACK_BOX, TACTIC}
         there |= {*TRIGGERS} if is_readable_chat_model(self.target) else set()
         there |= set() if is_weightless(self.target) else {*ROWS} - {*TRIGGERS}
         return [name for name in self.row_names() if name not in there]
@@ -191,7 +212,49 @@ def _baseline_metrics(config: TableConfig) -> dict[str, Estimate]:
 def lines_of(metrics: Mapping[str, Estimate], config: Mapping[str, Any], summary: Mapping[str, Any]) -> list[AttackLine]:
     """The lines of a table from its run's metrics, configuration and summary."""
     baseline = {name: Estimate.from_json(parts) for name, parts in summary.get(BASELINE, {}).items()}
-    return table_lines(metrics, config["published"], baseline, spread_of(summary))
+    # Published targets are negotiators that were fitted; no other agent stands beside their figures.
+    published = "none" if is_weightless(config["target"]) else config["published"]
+    return table_lines(metrics, published, baseline, spread_of(summary))
+
+
+def _asked(path: Path, row: str, config: TableConfig) -> dict[str, Estimate]:
+    """What chat models were asked for a row, `ASKED_METRICS`; nothing where they were asked nothing.
+
+    Args:
+        path: of the table's run.
+        row: with its defence.
+        config: of the table.
+    """
+    attack = row.partition("+")[0]
+    made_by = {"rl": (ADVERSARY,), "transfer": () if _is_given(config.transfer) else (ADVERSARY, "rl")}.get(attack, ())
+    numbers = range(1, config.seeds + 1)
+    played, before = (
+        [usage for name in names for number in numbers if (usage := usage_of(path / nth_name(name, number)))]
+        for names in ((row,), made_by)
+    )
+    if not played:
+        return {}
+    return {
+        "answers_before": count(sum(usage.total.asked for usage in before), 1),
+        "cost": count(sum(usage.cost(config.chat) for usage in (*played, *before)), 1),
+    }
+
+
+def _tactic_lines(path: Path) -> dict[str, Estimate]:
+    """The metrics of the lines that a run of tactics brings along, by "ROW.METRIC"; none where it is not finished."""
+    if not (path / SUMMARY).is_file():
+        return {}
+    run = RunFolder.load(path)
+    found, used = run.metrics(), (run.summary() or {}).get(USAGE)
+    metrics: dict[str, Estimate] = {}
+    for arm, row in {REFINED: TACTIC, **{arm: f"{TACTIC}-{arm}" for arm in TACTICS}}.items():
+        own = {name.partition(".")[2]: each for name, each in found.items() if name.partition(".")[0] == arm}
+        metrics |= {f"{row}.{name}": each for name, each in own.items() if name in _LEGEND}
+        if own:
+            metrics[f"{row}.answers_before"] = own["calls"]
+    if used and metrics:
+        metrics[f"{TACTIC}.cost"] = count(used["cost"], 1)
+    return metrics
 
 
 def on_supervised() -> TableConfig:
@@ -259,7 +322,13 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
         rows[whitebox.RA_PA_TA] = (plug_in, replace(settings, transfer=fixed))
         attack, settings = rows[whitebox.REACTIVE]
         rows |= {name: (attack, replace(settings, turn=n)) for name, n in TURNS.items()}
-        rows |= {name: (ATTACK_TRIGGER, replace(ATTACK_TRIGGER.row(name), speaker=speaker, **how)) for name in TRIGGERS}
+        rows |= {
+            name: (ATTACK_TRIGGER, replace(ATTACK_TRIGGER.row(name), speaker=speaker, search=config.trigger, **how))
+            for name in TRIGGERS
+        }
+        if TACTIC in wanted:
+            tried = how | {"dialogues": config.development, "held_out": config.dialogues, "shard_size": None}
+            rows[TACTIC] = (ATTACK_TACTIC, TacticConfig(attacker=config.attacker, search=config.tactics, **tried))
         planned = {name: rows[name] for name in ROWS if name in wanted}
         if "rl" not in planned or config.adversary:
             return planned
@@ -302,7 +371,11 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
     def prepare(self, config: TableConfig, path: Path, reporter: Reporter) -> Planned:
         require_partner(config.target, "--target")
         speaker = start_of(config.speaker, config.target, "--speaker")
-        words = require_learner(speaker, "--speaker" if config.speaker else "--target", config.judge)
+        if ADVERSARY in self.stages(config, path) or not set(config.row_names()) <= PLAYED:
+            words = require_learner(speaker, "--speaker" if config.speaker else "--target", config.judge)
+        else:
+            require_partner(speaker, "--speaker")
+            words = words_of([spec for spec in (config.target, speaker) if spec])
         if config.adversary:
             require_partner(config.adversary, "--adversary")
         require_one_game({f"--{name}": getattr(config, name) for name in ("target", "speaker", "adversary", "judge")})
@@ -315,7 +388,7 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
             raise ConfigError("there is no row to measure", where="--rows", got=f"{config.rows}: {reason}", fix=fix)
         if left_out:
             reporter.say(f"left out: {', '.join(left_out)}; {reason}")
-        elif not set(config.row_names()) <= {*BLACK_BOX, *TRIGGERS}:
+        elif not set(config.row_names()) <= PLAYED:
             named = {"--target": config.target, "--speaker": speaker, "--judge": config.judge}
             shared_vocabulary({option: spec for option, spec in named.items() if spec})
         baseline = _baseline_metrics(config)
@@ -354,7 +427,7 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
         config = found.config
         metrics: dict[str, Estimate] = {}
         trainings: dict[str, list[float | None]] = {}
-        for row in DEFENDED:
+        for row in (each for each in DEFENDED if not each.startswith(TACTIC)):
             folders = [run.path / nth_name(row, number) for number in range(1, config.seeds + 1)]
             runs = [RunFolder.load(folder) for folder in folders if (folder / SUMMARY).is_file()]
             if runs:
@@ -364,8 +437,10 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
                 # Nobody forces a defended target.
                 told = [name for name in over if row in ROWS or not name.startswith("forced_")]
                 metrics |= {f"{row}.{name}": bounded(over[name], ATTACK_METRICS.get(name)) for name in told}
+                metrics |= {f"{row}.{name}": found for name, found in _asked(run.path, row, config).items()}
             if len(runs) > 1:
                 trainings[f"{row}.advantage"] = [one["advantage"].to_json()["value"] for one in each]
+        metrics |= _tactic_lines(run.path / TACTIC)
         judge = judge_of(config.judge, (config.target, config.speaker))
         limit = "" if found.limit is None else f"; {found.limit}"
         return Summary(

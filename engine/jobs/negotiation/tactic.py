@@ -129,8 +129,7 @@ class TacticAttack:
     @cached_property
     def attacker(self) -> ChatModel:
         """Who writes the tactics: in this process, and on its device where no actor computes."""
-        seat, device = self.config.chat, "cpu" if self.config.workers else self.config.device
-        settings = seat if device == "cpu" else replace(seat, device=device)
+        settings = self.config.chat.on("cpu" if self.config.workers else self.config.device)
         return chat_model(self.config.attacker, settings, answers=self.answers)
 
     def ask(self, streams: Mapping[Stream, Sequence[TriedTactic]], number: int) -> dict[Stream, WrittenTactic]:

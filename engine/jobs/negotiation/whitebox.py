@@ -170,18 +170,15 @@ class AttackWorker(MatchWorker):
 
     def _score(self, game: NegotiationGame, rows: list[dict[str, Any]], logs: Sequence[AttackLog]) -> None:
         """Fills in how likely the judge finds the sentences, and those that would have been said."""
-        from policies.negotiator.scoring import sentence_nll
-
         attempts = [(row, attempt) for row, log in enumerate(logs) for attempt in log.attempts]
         if self.judge is None or not attempts:
             return
-        index = np.array([row for row, _ in attempts])
-        starts = np.array([attempt.start for _, attempt in attempts])
-        said = sentence_nll(self.judge, game, index, starts, [attempt.sentence for _, attempt in attempts])
-        bases = sentence_nll(self.judge, game, index, starts, [attempt.base for _, attempt in attempts])
+        index, made = [row for row, _ in attempts], [attempt for _, attempt in attempts]
+        said = self.judge.sentences(game, index, made, [attempt.sentence for attempt in made])
+        bases = self.judge.sentences(game, index, made, [attempt.base for attempt in made])
         entries = [entry for row in rows for entry in row["attempts"]]
-        for entry, nats, base in zip(entries, said, bases, strict=True):
-            entry |= {"nll": float(nats.sum()), "nll_base": float(base.sum()), "lowest_probability": float(np.exp(-nats.max()))}
+        for entry, own, base in zip(entries, said, bases, strict=True):
+            entry |= {"nll": own.nats, "nll_base": base.nats, "lowest_probability": own.lowest_probability}
 
 
 def _attempt_row(game: NegotiationGame, row: int, attempt: Attempt) -> dict[str, Any]:

@@ -39,7 +39,7 @@ NORMAL = "normal"
 COMPLETION, TURNS, CHANGE, P_VALUE = "completion", "turns", "completion_change", "completion_p"
 GAIN, GAIN_P = "completion_gain", "completion_gain_p"
 SELECTIONS, FIRST, MENTIONING, TOUCHED = "selections", "first_selection", "mentioning", "touched"
-REPAIRS, UNREAD = "repairs", "unread"
+REPAIRS, UNREAD, CUT, BY_SCORES = "repairs", "unread", "cut", "by_scores"
 REPLACED, LEFT, BELIEVED, IF_REPLACED, IF_NORMAL = "replaced", "left", "believed", "completion_replaced", "completion_otherwise"
 AGAIN, AGAIN_NORMAL = "asks_again", "asks_again_otherwise"
 ALLOWED = (1, 2, 3)
@@ -63,6 +63,12 @@ _METRICS: dict[str, Metric] = {
     TOUCHED: Metric("utterances changed", NEITHER, "share of all utterances that are heard otherwise than said", "share"),
     REPAIRS: Metric("repairs", LOWER_FOR_BOTH, "moves of a chat model that were asked for once more, mean over all chats"),
     UNREAD: Metric("unread moves", LOWER_FOR_BOTH, "those that could not be read then either, mean over all chats"),
+    CUT: Metric("cut answers", LOWER_FOR_BOTH, "that were cut at the most tokens, mean over all chats"),
+    BY_SCORES: Metric(
+        "selections by scores",
+        LOWER_FOR_BOTH,
+        "that named no friend, so that the model's scores chose one, mean over all chats",
+    ),
     REPLACED: Metric("entities replaced", NEITHER, "mentions that are heard as another entity, all chats", "count"),
     LEFT: Metric("entities left", NEITHER, "mentions that are heard as they are said, all chats", "count"),
     BELIEVED: Metric(
@@ -162,7 +168,7 @@ def _of_condition(chats: Sequence[Row]) -> dict[str, Estimate]:
         FIRST: _share(selecting, lambda row: row["first_selection_right"]),
         MENTIONING: clustered_rate([any(each["said"] for each in event["mentions"]) for event, _ in said], whose),
         TOUCHED: clustered_rate([event["said"] != event["heard"] for event, _ in said], whose),
-        **{name: mean(nums) for name in (REPAIRS, UNREAD) if (nums := _slips(chats, name))},
+        **{name: mean(nums) for name in (REPAIRS, UNREAD, CUT, BY_SCORES) if (nums := _slips(chats, name))},
     }
 
 

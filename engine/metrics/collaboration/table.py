@@ -10,8 +10,10 @@ from engine.metrics.collaboration.chats import (
     AGAIN_NORMAL,
     ANY,
     BELIEVED,
+    BY_SCORES,
     CHANGE,
     COMPLETION,
+    CUT,
     FIRST,
     GAIN_P,
     IF_NORMAL,
@@ -74,8 +76,9 @@ _NOTE_LIES = (
 )
 _NOTE_SLIPS = (
     "Moves of a chat, both sides together: those that a chat model was asked for once more, because they began as a selection "
-    "and named no friend or had no words, and those of which the second answer could not be read either and was said as it "
-    "stood. Means over chats; brackets: 95 % intervals."
+    "and named no friend or had no words; those of which the second answer could not be read either and was said as it stood; "
+    "answers that were cut at the most tokens; selections without a friend of a model that gives scores, which chose one. "
+    "Means over chats; brackets: 95 % intervals."
 )
 _OF_LIES = {
     BELIEVED: "believed",
@@ -201,11 +204,16 @@ def lies_table(metrics: Metrics, pair: str, strategy: str, names: Mapping[str, s
 def slips_table(metrics: Metrics, conditions: Conditions, pairs: Mapping[str, str]) -> TextTable | None:
     """Moves of chat models that could not be read; None where nobody moves by free text."""
     rows = [
-        (_title(pair, strategy, pairs), *(number(_of(metrics, kind, (pair, strategy))) for kind in (REPAIRS, UNREAD)))
+        (
+            _title(pair, strategy, pairs),
+            *(number(_of(metrics, kind, (pair, strategy))) for kind in (REPAIRS, UNREAD, CUT, BY_SCORES)),
+        )
         for pair, strategy in conditions
         if of(REPAIRS, pair, strategy) in metrics
     ]
-    return TextTable(("condition", "asked again", "unread"), tuple(rows), _NOTE_SLIPS) if rows else None
+    return (
+        TextTable(("condition", "asked again", "unread", "cut", "chosen by scores"), tuple(rows), _NOTE_SLIPS) if rows else None
+    )
 
 
 def _title(pair: str, strategy: str, pairs: Mapping[str, str]) -> str:

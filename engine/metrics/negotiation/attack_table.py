@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from engine.metrics.negotiation.attack import UNUSUAL_PROBABILITY
 from engine.metrics.negotiation.published import ATTACKS, PublishedAttack
-from engine.metrics.statistics import NOTHING, Estimate
+from engine.metrics.statistics import LOWER_FOR_ADVERSARY, NOTHING, Estimate, Metric
 from engine.metrics.tables import ABSENT, BETWEEN, TextTable, above, few_note, figure, interval, number
 
 TABLE_2: dict[str, str] = {
@@ -34,10 +34,15 @@ utterance is the attack's. The adversary begins where n is even, the target wher
 """
 TRIGGERS: dict[str, str] = {"trigger": "searched words", "trigger-random": "random words, as many tried"}
 """Rows of chat models whose weights are here, the control among them."""
+TACTIC = "tactic"
+"""The row of an attacker that refines tactics; it brings the lines of `TACTICS` along."""
+TACTICS: dict[str, str] = {"none": "chat player, no tactic", "gains": "tactics by gains", "blind": "tactics drawn blind"}
+"""Titles of the lines that stand beside a refined tactic, by what `engine.negotiation.tactics.ARMS` calls them."""
 ROWS: dict[str, str] = {
     **TABLE_2,
     **{row: f"reactive after {n} utterance{'s' * (n > 1)}" for row, n in TURNS.items()},
     **TRIGGERS,
+    TACTIC: "refined tactic",
 }
 """Titles of all rows by name, in the order of a table that has them all."""
 DEFENCES: dict[str, str] = {
@@ -54,11 +59,24 @@ DEFENDED: dict[str, str] = {
         **{
             f"{row}+{defence}": f"{attack}, {around}"
             for defence, around in DEFENCES.items()
+            if row != TACTIC
             if defence != "filter-known" or row not in ("none", "rl", "transfer", *TRIGGERS)
         },
     }.items()
+} | {f"{TACTIC}-{name}": title for name, title in TACTICS.items()}
+"""Titles of all rows, of those of a defended target behind each ("reactive+filter"), and of lines that a tactic brings."""
+ASKED_METRICS: dict[str, Metric] = {
+    "answers_before": Metric(
+        "answers to make it",
+        LOWER_FOR_ADVERSARY,
+        "that chat models gave before these dialogues: in training, in play that sentences come from, or for tactics",
+        "count",
+    ),
+    "cost": Metric(
+        "cost", LOWER_FOR_ADVERSARY, "of these answers and of those in its dialogues, at the prices of the settings"
+    ),
 }
-"""Titles of all rows, and of those of a defended target behind each: "reactive+filter"."""
+"""What an attack on a chat model asked of chat models."""
 
 _NOTE = (
     "Live: the target answers and decides itself; wins and agreement are live too. Forced: where an attack sentence satisfies "
@@ -79,11 +97,16 @@ _NOTE_DEFENCES = (
 )
 _NOTE_CHAT = (
     " The target is a chat model. Illegal: dialogues in which it chose what is not there; repairs: in which it was asked for "
-    "its choice once more; answers: that it gave in a dialogue."
+    "its choice once more; answers and tokens (read + written): of a dialogue, as far as it says; answers before: of chat "
+    "models that it took to make the attack; cost: of those and of its dialogues, of tactics all attackers together."
 )
 _NOTE_TRIGGERS = (
     " Without the words: what the target would choose behind the same utterances without what was searched. Tried: candidates "
     "of a search."
+)
+_NOTE_TACTICS = (
+    " Tactics: the attacker's model plays, in as many dialogues as the other rows have, none of which chose a tactic; their "
+    "scenarios are others."
 )
 _NOTE_TRAININGS = " Each training: the live advantage of each trained adversary; the row's figures are means over them."
 
@@ -176,6 +199,7 @@ def attack_table(lines: Sequence[AttackLine], brief: bool = False) -> TextTable:
         _NOTE_TRAININGS: any(line.trainings for line in lines),
         _NOTE_TRIGGERS: any(map(_has_untouched, lines)),
         _NOTE_CHAT: any(map(_has_chat_target, lines)),
+        _NOTE_TACTICS: any(line.title == ROWS[TACTIC] for line in lines),
         _NOTE_DEFENCES: any(map(_is_defended, lines)),
         few_note("dialogues"): any(_num(line).flagged for line in lines),
     }
@@ -192,6 +216,10 @@ def _percent(share: float) -> str:
 
 def _digits(estimate: Estimate) -> str:
     return f"{estimate.value:.3g}" if math.isfinite(estimate.value) else ABSENT
+
+
+def _whole(estimate: Estimate) -> str:
+    return f"{estimate.value:,.0f}" if math.isfinite(estimate.value) else ABSENT
 
 
 def _num(line: AttackLine) -> Estimate:
@@ -241,6 +269,15 @@ def _has_chat_target(line: AttackLine) -> bool:
     return "chat_repairs_target" in line.metrics
 
 
+def _has_cost(line: AttackLine) -> bool:
+    return line.metrics.get("cost", NOTHING).value > 0
+
+
+def _tokens(line: AttackLine) -> str:
+    found = [line.metrics.get(f"chat_tokens_{way}_target", NOTHING) for way in ("in", "out")]
+    return " + ".join(f"{each.value:,.0f}" for each in found) if all(math.isfinite(each.value) for each in found) else ABSENT
+
+
 def _has_untouched(line: AttackLine) -> bool:
     return "untouched_advantage" in line.metrics
 
@@ -277,6 +314,9 @@ _COLUMNS: dict[str, _Column] = {
     "illegal": _Column(_metric("illegal_target", _share), _has_chat_target),
     "repairs": _Column(_metric("chat_repairs_target", _share), _has_chat_target),
     "answers": _Column(_metric("chat_answers_target", _digits), _has_chat_target),
+    "tokens": _Column(_tokens, _has_chat_target),
+    "answers before": _Column(_metric("answers_before", _whole), _has_chat_target),
+    "cost": _Column(_metric("cost", _digits), _has_cost),
     "fluency": _Column(_metric("attack_ppl", number, instead="fluency_ppl")),
     "unusual": _Column(_metric("unusual_share", _share)),
     "tried": _Column(_metric("reads", _digits), _has_untouched),

@@ -12,7 +12,7 @@ from envs.friends.play import play_friends
 from envs.friends.scenario import FriendsScenario, random_friends
 from envs.friends.scripted.bots import FriendsBot
 from policies.chat.friend import SELECT, ChatFriend
-from policies.chat.model import Access, Answer, Chat, ChatDecoding
+from policies.chat.model import Access, Answer, Chat, ChatDecoding, ReplyScore
 
 CORPUS = load_friends(EMBEDDED_FRIENDS)
 NUM = 6
@@ -32,10 +32,10 @@ class Told:
         self.seeds: list[int] = []
 
     def answer(self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()) -> list[Answer]:
-        assert decoding == ChatDecoding(temperature=0.3, max_tokens=20)
+        assert decoding.max_tokens == 20
         self.asked += chats
         self.seeds += seeds
-        return [Answer(self._say(chat)) for chat in chats]
+        return [Answer(text := self._say(chat), not text.endswith("and so")) for chat in chats]
 
 
 def agent(model: Told) -> ChatFriend:
@@ -101,3 +101,32 @@ def test_what_is_no_move_is_asked_for_once_more_and_then_said_as_it_stands() -> 
         own = [event for event in chat.events if event.side == 0]
         assert all(event.words in (("...",), (".", ".", "."), ("select", "the", "second", "one")) for event in own)
         assert chat.slips[0] == Slips(len(own), len(own))
+
+
+class Scoring(Told):
+    """Finds one selection likelier behind a chat than its form alone makes it, and another likeliest by its form."""
+
+    access = Access.SCORES
+
+    def score(self, chats: Sequence[Chat], replies: Sequence[str]) -> list[ReplyScore]:
+        pairs = zip(chats, replies, strict=True)
+        return [
+            ReplyScore(-9.0 + 6.0 * (reply == f"{SELECT} 1") + (len(chat) > 1 and reply == f"{SELECT} 3"), 2)
+            for chat, reply in pairs
+        ]
+
+
+def test_a_model_that_scores_selects_the_friend_that_the_chat_makes_likeliest_where_it_names_none() -> None:
+    model = Scoring(lambda chat: "" if "cannot be read" in chat[-1].content else "Select the second one")
+    agents = ChatFriend("hf:talker", lambda: model, 0.0, 20), FriendsBot(CORPUS.linker)
+    (chat,) = play_friends([(scenario(0), 0)], agents, num_rows=1)
+    own = [event for event in chat.events if event.side == 0]
+    assert own
+    assert {event.selected for event in own} == {2}
+    assert chat.slips[0] == Slips(0, 0, 0, len(own))
+    assert not any("cannot be read" in asked[-1].content for asked in model.asked), "its scores say it"
+
+
+def test_what_is_cut_is_counted() -> None:
+    for chat in played(Told(lambda chat: "I know many and so")):
+        assert chat.slips[0] == Slips(cut=sum(event.side == 0 for event in chat.events))

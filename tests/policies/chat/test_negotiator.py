@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from envs.core.errors import ModelError
-from envs.core.play import AgentError
+from envs.core.play import AgentError, Utterances
 from envs.negotiation.domain import domain_of, domains
 from envs.negotiation.game import NegotiationGame, Rules, play
 from envs.negotiation.scenario import Scenario
@@ -41,12 +41,14 @@ class Scoring(Scripted):
 
     access = Access.SCORES
 
-    def __init__(self, say: Callable[[Chat, int], str], nats: Callable[[str], float]) -> None:
+    def __init__(self, say: Callable[[Chat, int], str], nats: Callable[[Chat, str], float]) -> None:
         super().__init__(say)
         self._nats = nats
+        self.scored: list[Chat] = []
 
     def score(self, chats: Sequence[Chat], replies: Sequence[str]) -> list[ReplyScore]:
-        return [ReplyScore(self._nats(reply), len(reply.split())) for reply in replies]
+        self.scored += chats
+        return [ReplyScore(self._nats(*pair), len(pair[1].split())) for pair in zip(chats, replies, strict=True)]
 
 
 def is_choice(chat: Chat) -> bool:
@@ -129,8 +131,10 @@ def test_a_choice_that_cannot_be_read_is_asked_for_once_more_and_is_then_illegal
 
 
 def test_a_model_that_scores_takes_the_likeliest_legal_choice_and_draws_at_a_temperature() -> None:
-    def nats(reply: str) -> float:
-        return -1.0 if reply == "book 0, hat 2, ball 1" else -0.5 if reply == "no deal" else -99.0
+    def nats(chat: Chat, reply: str) -> float:
+        if len(chat) == 1:
+            return -99.0
+        return -0.5 if reply == "book 0, hat 2, ball 1" else -1.0 if reply == "no deal" else -99.0
 
     found = {}
     for temperature in (0.0, 1.0):
@@ -170,10 +174,27 @@ def test_a_model_that_fails_loses_the_dialogue() -> None:
         session.speak(np.arange(2))
 
 
-def test_the_shortest_choice_does_not_win_by_its_length() -> None:
-    model = Scoring(lambda chat, seed: "<selection>", lambda reply: -1.0 * len(reply.split()) - (reply == bargaining.NO_DEAL))
-    _, session = seated(model)
-    assert (session.choose(np.arange(2)) < SCENARIO.selections.no_agreement).all(), "a deal, and not that there is none"
+def test_the_form_of_a_choice_does_not_win_but_what_the_talk_makes_likelier() -> None:
+    agreed, copied = "book 0, hat 2, ball 1", "book 0, hat 0, ball 0"
+
+    def nats(chat: Chat, reply: str) -> float:
+        form = {bargaining.NO_DEAL: -1.0, copied: -2.0}.get(reply, -40.0)
+        heard = any("2 hats and a ball" in message.content for message in chat)
+        return form + (3.0 if heard and reply == agreed else 0.0)
+
+    found = []
+    for said in ("you can have 2 hats and a ball", "hello"):
+        model = Scoring(lambda chat, seed: "hello", nats)
+        game, session = seated(model)
+        rows = np.arange(2)
+        game.say(rows, session.speak(rows))
+        game.say(rows, Utterances.of([game.view(1).encode(said)] * 2))
+        found.append(SCENARIO.selections.own[session.choose(rows)].tolist())
+        asked = [chat for chat in model.scored if len(chat) == 1]
+        assert len(set(asked)) == 1, "the question alone"
+        assert len(asked) == 25, "once for all dialogues with these items"
+    assert found[0] == [[0, 2, 1]] * 2
+    assert found[1] == [[0, 0, 0]] * 2, "nothing became likelier: the first of equal ones"
 
 
 def test_tactics_share_one_copy_of_the_weights() -> None:

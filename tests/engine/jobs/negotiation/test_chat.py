@@ -15,10 +15,11 @@ from engine.jobs.negotiation.exploitability import EVALUATE_EXPLOITABILITY, Expl
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
 from engine.jobs.negotiation.minmax import MINMAX
 from engine.jobs.negotiation.table import ATTACK_TABLE, TableConfig
+from engine.jobs.negotiation.trigger import SMALL
 from engine.jobs.weights import checkpoint_folder
 from engine.metrics.negotiation.chat import CHAT_METRICS
 from engine.negotiation.opponents import OpponentConfig
-from engine.negotiation.settings import DefenceConfig
+from engine.negotiation.settings import DefenceConfig, TacticSettings
 from engine.runtime.session import RaySession
 from engine.store.head import read_json
 from engine.store.run_folder import RunFolder
@@ -138,6 +139,50 @@ def test_how_it_is_asked_reaches_every_stage_of_a_table(tmp_path: Path, trainee:
     planned = ATTACK_TABLE.stages(asked, tmp_path)
     assert len(planned) == 7
     assert all(settings.chat == seat for _, settings in planned.values())
+    search = replace(SMALL, max_candidates=7)
+    searched = ATTACK_TABLE.stages(TableConfig(target="hf:here", rows="trigger,trigger-random", trigger=search), tmp_path)
+    assert {name: (settings.method, settings.search) for name, (_, settings) in searched.items()} == {
+        "trigger": ("gcg", search),
+        "trigger-random": ("random", search),
+    }
+
+
+def test_a_table_counts_what_each_attack_asked_and_brings_tactics_along(tmp_path: Path) -> None:
+    model = talker(tmp_path)
+    asked = TableConfig(
+        target=model,
+        speaker="scripted",
+        attacker=model,
+        rows="none,transfer,tactic",
+        transfer=TransferSettings(sentence="no deal"),
+        tactics=TacticSettings(rounds=1, streams=1, controls="blind"),
+        development=2,
+        dialogues=8,
+        published="sv",
+        chat=ChatSeat(price_per_1k_in=10.0, price_per_1k_out=100.0),
+    )
+    result = ATTACK_TABLE.run(asked, tmp_path / "run", Silent())
+    table = result.tables[""]
+    assert [row[0] for row in table.rows] == [
+        "no attack", "transfer", "refined tactic", "chat player, no tactic", "tactics drawn blind"
+    ]  # fmt: skip
+    assert {"answers", "tokens", "answers before", "cost"} <= set(table.columns)
+    assert "advantage, published" not in table.columns, "no published target is like it"
+    before = {row: result.metrics[f"{row}.answers_before"].value for row in ("none", "transfer", "tactic-none", "tactic")}
+    assert before["none"] == before["transfer"] == before["tactic-none"] == 0
+    tried = (RunFolder.load(tmp_path / "run" / "tactic").metrics())["refined.calls"].value
+    assert before["tactic"] == tried > 2
+    used = (RunFolder.load(tmp_path / "run").summary() or {})[USAGE]
+    costs = [result.metrics[f"{row}.cost"].value for row in ("none", "transfer", "tactic")]
+    assert sum(costs) == pytest.approx(used["cost"])
+    assert "Tactics: the attacker" in table.note
+    again = ATTACK_TABLE.run(asked, tmp_path / "run", Silent())
+    assert again.metrics == result.metrics
+
+
+def test_a_row_of_tactics_needs_who_writes_them() -> None:
+    with pytest.raises(ConfigError, match="--attacker"):
+        TableConfig(target="scripted", rows="none,tactic")
 
 
 @pytest.mark.ray
@@ -175,3 +220,52 @@ def test_an_address_with_nothing_behind_it_is_told_before_there_is_a_run(tmp_pat
         with pytest.raises((CheckpointError, ConfigError), match=r"there is none|names a URL and a model"):
             ask()
     assert not (tmp_path / "run").exists()
+
+
+SCORER = """
+from policies.chat.model import ReplyScore
+class Scorer:
+    def reply(self, messages): return "hello"
+    def score(self, chats, replies):
+        for chat, reply in zip(chats, replies):
+            assert chat[-1].role == "user" and "worth" in chat[0].content
+        return [ReplyScore(-2.0 * len(reply.split()), len(reply.split())) for reply in replies]
+"""
+
+
+def test_it_judges_what_was_said_where_it_tells_likelihoods(tmp_path: Path) -> None:
+    (tmp_path / "scorer.py").write_text(SCORER)
+    judge = f"{tmp_path}/scorer.py:Scorer"
+    result = SELFPLAY.run(match("scripted", judge=judge, max_turns=3), tmp_path / "run", Silent())
+    forced = 0
+    for row in rows(tmp_path / "run"):
+        forced += row["forced"]
+        turns = row["turns"][:-1] if row["forced"] else row["turns"]
+        for side, name in enumerate(("adversary", "target")):
+            said = [len(turn["words"].split()) for turn in turns if turn["side"] == side]
+            assert row[f"nll_{name}"] == 2.0 * sum(said)
+    assert forced, "an end that a limit forces is nobody's"
+    assert 1 < result.metrics["fluency_ppl"].value < 7.4
+    assert f"fluency as {judge} finds it" in str((RunFolder.load(tmp_path / "run").summary() or {})["description"])
+
+
+@pytest.mark.parametrize(
+    ("judge", "told"), [("openai:http://127.0.0.1:9/v1#m", "a server does not"), ("talker.py:Talker", "needs scores")]
+)
+def test_a_judge_that_tells_no_likelihoods_is_refused_before_there_is_a_run(tmp_path: Path, judge: str, told: str) -> None:
+    talker(tmp_path)
+    named = judge if judge.startswith("openai:") else f"{tmp_path}/{judge}"
+    with pytest.raises(ConfigError, match=told):
+        SELFPLAY.run(match("scripted", judge=named), tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_function_of_messages_is_a_chat_model_at_the_table(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "def reply(messages):\n    return 'no deal' if 'in one line' in messages[-1]['content'] else '<selection>'\n"
+        "def bot(vocabulary):\n    raise RuntimeError('a maker of an agent')\n"
+    )
+    result = SELFPLAY.run(match(f"{tmp_path}/mine.py:reply"), tmp_path / "run", Silent())
+    assert result.metrics["chat_answers_adversary"].value > 1
+    with pytest.raises(ConfigError, match="a maker of an agent"):
+        SELFPLAY.run(match(f"{tmp_path}/mine.py:bot"), tmp_path / "other", Silent())

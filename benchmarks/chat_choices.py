@@ -1,0 +1,124 @@
+"""What a chat model chooses behind dialogues, by three rules, beside what was chosen by who sat in its seat.
+
+Sides of agreed dialogues of a corpus' validation split, drawn by `SEED`, each replayed in the game. "line" takes the likeliest
+legal choice, "per token" the likeliest a token, "beside the question" what `ChatNegotiator.choice_scores` takes: the choice
+that rules, values and talk make likelier than the question alone does. With --quick two sides of the embedded corpus and, where
+no model is named, one that scores by chance.
+
+Of each rule: "same" is the share of sides whose choice is that of the corpus, "nothing" that of sides that take no item,
+"no deal" that of sides that refuse; "place" is the share of legal choices that the model prefers to that of the corpus, 0.5 by
+chance. Intervals are 95 %, over sides. "ratio" is the place by the rule per token over that of the choices that are made;
+"identical": every side was scored by every rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from benchmarks.measure import run
+from engine.metrics.statistics import mean, rate
+from envs.core.errors import ConfigError
+from envs.core.play import Utterances
+from envs.core.seeds import stream
+from envs.data.root import data_root
+from envs.negotiation.corpora.catalogue import CorpusSource, corpora
+from envs.negotiation.corpora.dealornodeal import DialogueRecord
+from envs.negotiation.game import NegotiationGame, Rules
+from envs.negotiation.vocabulary import SELECTION, SELECTION_ID
+from policies.chat import bargaining
+from policies.chat.choosing import nats_by_chat
+from policies.chat.loading import load_chat_model
+from policies.chat.model import Chat, ReplyScore, ScoringChatModel
+from policies.chat.negotiator import ChatNegotiator
+from policies.chat.settings import ChatModelSettings
+
+SEED = 0
+RULES = ("line", "per token", "beside the question")
+
+
+@dataclass(frozen=True)
+class Options:
+    """Choices of a chat model behind dialogues of people."""
+
+    model: str = ""
+    """hf:FOLDER or gguf:FILE; empty with --quick alone."""
+    corpus: str = "dealornodeal"
+    """Whose dialogues."""
+    num: int = 16
+    """Sides of dialogues."""
+    quick: bool = False
+    """Two sides of the embedded corpus."""
+
+
+class _Chance:
+    """Scores replies by chance, the same ones alike."""
+
+    def score(self, chats: Sequence[Chat], replies: Sequence[str]) -> list[ReplyScore]:
+        """See `ScoringChatModel`."""
+        keys = (f"{chat[-1].content}{len(chat)}{reply}" for chat, reply in zip(chats, replies, strict=True))
+        return [ReplyScore(-10 * float(stream(SEED, key).random()), 9) for key in keys]
+
+
+def measure(options: Options) -> dict[str, Any]:
+    """Asks for the choices of every side."""
+    model = _model(options)
+    sides = _sides("embedded" if options.quick else options.corpus)
+    drawn = stream(SEED).permutation(len(sides))[: 2 if options.quick else options.num]
+    found: dict[str, list[tuple[float, float, float, float]]] = {rule: [] for rule in RULES}
+    for number in drawn.tolist():
+        for rule, told in _told(model, sides[number]).items():
+            found[rule].append(told)
+    places = {rule: float(np.mean([each[-1] for each in told])) for rule, told in found.items()}
+    ratio = places["per token"] / places["beside the question"]
+    results: dict[str, Any] = {"ratio": ratio, "identical": len(found[RULES[0]]) == len(drawn), "sides": len(drawn)}
+    for rule, told in found.items():
+        same, nothing, refused, place = np.array(told).T
+        shares = {name: rate(int(each.sum()), len(each)) for name, each in (("same", same), ("nothing", nothing))}
+        shares |= {"no deal": rate(int(refused.sum()), len(refused)), "place": mean(place)}
+        results |= {f"{rule}: {name}": [round(x, 3) for x in (e.value, e.low, e.high)] for name, e in shares.items()}
+    return results
+
+
+def _model(options: Options) -> ScoringChatModel:
+    if not options.model:
+        if not options.quick:
+            raise ConfigError("no chat model is named", where="--model", fix="name one: hf:FOLDER or gguf:FILE")
+        return cast("ScoringChatModel", _Chance())
+    return cast("ScoringChatModel", load_chat_model(options.model, ChatModelSettings()))
+
+
+def _sides(corpus: str) -> list[DialogueRecord]:
+    source: CorpusSource = corpora.get(corpus)
+    records = source.read(data_root(None)).require_whole().splits["val"]
+    return [one for one in records if len(set(one.output)) > 1 and 4 <= len(one.turns) < Rules().max_turns]
+
+
+def _told(model: ScoringChatModel, record: DialogueRecord) -> dict[str, tuple[float, float, float, float]]:
+    scenario = record.scenario
+    domain, counts, words = scenario.domain, scenario.counts, scenario.domain.vocabulary()
+    game = NegotiationGame([scenario], [SEED], words, Rules(), [int(not record.turns[0].is_you)])
+    for turn in record.turns:
+        said = game.view(int(not turn.is_you)).encode(" ".join(turn.words))
+        game.say(np.arange(1), Utterances.of([[SELECTION_ID] if turn.words == (SELECTION,) else said]))
+    chat, legal = bargaining.choice(game.view(0), 0), bargaining.choices(domain, counts)
+    agent = ChatNegotiator("model", lambda: model, words)
+    own = next(place for place, row in enumerate(scenario.selections.table.tolist()) if tuple(row) == tuple(record.output))
+    (nats,) = nats_by_chat(model, [chat], [legal])
+    (beside,) = agent.choice_scores([chat], domain, [counts])
+    lengths = np.array([score.num_tokens for score in model.score([chat] * len(legal), legal)])
+    taken = scenario.selections.own
+    told = {}
+    for rule, scores in zip(RULES, (nats, nats / lengths, beside), strict=True):
+        chosen = int(scores.argmax())
+        refused = legal[chosen] == bargaining.NO_DEAL
+        place = float(np.delete(scores > scores[own], own).mean())
+        told[rule] = (float(chosen == own), float(not refused and not taken[chosen].any()), float(refused), place)
+    return told
+
+
+if __name__ == "__main__":
+    run("chat_choices", Options, measure)
