@@ -90,11 +90,9 @@ class ChatVerdicts:
             target: as it was searched for.
             prompt: the request that the target came with; None without one.
         """
-        parts = {"prompt": prompt or "", "target": target, "reply": reply}
         question = self._question or (WANTED if prompt is None else ASKED_FOR)
         before = self._asked.asked
-        # At once, so that a text with braces of its own is left as it is.
-        (word,) = self._asked([(Message("user", _PARTS.sub(lambda part: parts[part[1]], question)),)])
+        (word,) = self._asked([(_filled(question, reply, target, prompt or ""),)])
         return ReplyVerdict(word == _YES, self._asked.asked - before, word is not None)
 
 
@@ -116,15 +114,18 @@ class ChatRatings:
             target: what is wanted.
             prompt: the request that the target came with; None without one.
         """
-        asked: list[Chat] = []
-        for reply in replies:
-            parts = {"prompt": prompt or "(none)", "target": target, "reply": reply}
-            asked.append((Message("user", _PARTS.sub(lambda part, parts=parts: parts[part[1]], HOW_FAR)),))
+        asked: list[Chat] = [(_filled(HOW_FAR, reply, target, prompt or "(none)"),) for reply in replies]
         rate = StrictQuestion(self._model, rating_of, NUMBER)
         ratings = rate(asked)
         found = [ReplyRating((rating or 0.0) / 100, 1, rating is not None) for rating in ratings]
         # Second questions are counted with the first reply.
         return [found[0]._replace(answers=1 + rate.asked - len(found)), *found[1:]] if found else []
+
+
+def _filled(question: str, reply: str, target: str, prompt: str) -> Message:
+    """A question with its parts, all put in at once, so that a text with braces of its own is left as it is."""
+    parts = {"prompt": prompt, "target": target, "reply": reply}
+    return Message("user", _PARTS.sub(lambda part: parts[part[1]], question))
 
 
 def read_question(path: Path) -> str:
