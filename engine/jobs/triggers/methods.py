@@ -14,7 +14,7 @@ from pathlib import Path
 
 from engine.jobs.composite import Composite, Stage, run_stages
 from engine.jobs.job import Reporter, Result, Summary
-from engine.jobs.sharded import ShardedConfig, session
+from engine.jobs.sharded import RESUME_SAFE, ShardedConfig, session
 from engine.jobs.tables import TABLE_FILE
 from engine.jobs.triggers.config import HuggingFaceSettings, SearchingConfig, TriggerConfig, is_hugging_face
 from engine.jobs.triggers.search import SEARCH
@@ -151,6 +151,7 @@ class SearchMethods(Composite[MethodsConfig, MethodsConfig, MethodsConfig]):
     config = MethodsConfig
     presets = {"pairs": pairs, "quick": quick}
     files = (TABLE_FILE, SUMMARY)
+    resume_safe = RESUME_SAFE
 
     def stages(self, config: MethodsConfig, path: Path) -> dict[str, Stage]:
         return {_label(method): self._stage(config, method) for method in config.all_methods}
