@@ -9,6 +9,7 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,9 @@ from policies.stored import model_inside
 
 EXTRA = "hugging-face"
 """The optional extra of this package."""
+GGUF_EXTRA = "gguf"
+"""The optional extra that reads files of llama.cpp and spreads models over GPUs."""
+_MAGIC = b"GGUF"
 
 
 def load_hugging_face(
@@ -72,7 +76,7 @@ def read_model(name: str | Path) -> tuple[Any, Any]:
         ConfigError: transformers is not installed.
         CheckpointError: there is no model that it can read, or not all of its weights.
     """
-    folder, file = _files(name)
+    folder, file = files_of(name)
     return read_pretrained(
         folder, lambda config: "AutoModelForSeq2SeqLM" if config.is_encoder_decoder else "AutoModelForCausalLM", gguf_file=file
     )
@@ -80,17 +84,52 @@ def read_model(name: str | Path) -> tuple[Any, Any]:
 
 def read_tokenizer(name: str | Path) -> Any:
     """The tokenizer alone; see `read_model`."""
-    transformers, folder, source = _source(*_files(name))
+    transformers, folder, source = _source(*files_of(name))
     with _readable(folder), without_progress_bars():
         return transformers.AutoTokenizer.from_pretrained(folder, **source)
 
 
-def _files(name: str | Path) -> tuple[Path, str | None]:
-    """The folder of a model, and its file there if it is one of llama.cpp."""
+def is_encoder_decoder(name: str | Path) -> bool:
+    """Whether a model has an encoder, by its configuration alone; see `read_model`."""
+    transformers, folder, source = _source(*files_of(name))
+    with _readable(folder), without_progress_bars():
+        return bool(transformers.AutoConfig.from_pretrained(folder, **source).is_encoder_decoder)
+
+
+def files_of(name: str | Path) -> tuple[Path, str | None]:
+    """The folder of a model, and its file there if it is one of llama.cpp.
+
+    Raises:
+        CheckpointError: there is no such file of llama.cpp, or it is another one.
+        ConfigError: a package that reads it is not installed.
+    """
     if str(name).startswith(GGUF):
-        file = fetched_file(str(name).removeprefix(GGUF))
+        file = _gguf(str(name))
         return file.parent, file.name
     return fetched_model(name if isinstance(name, Path) else name.removeprefix(HUGGING_FACE)), None
+
+
+def require_package(package: str, name: str) -> None:
+    """Checks that a package of the extra `gguf` is there; `name` is the model that needs it.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if find_spec(package) is None:
+        fix = how_to_install(GGUF_EXTRA)
+        raise ConfigError(f"this needs the package {package}, which is not installed", where=name, fix=fix)
+
+
+def require_config(folder: Path) -> None:
+    """Checks that a folder is one that `save_pretrained` wrote.
+
+    Raises:
+        CheckpointError: it is none, or there is no such folder.
+    """
+    if not (folder / "config.json").is_file():
+        got = None if folder.is_dir() else "there is no such folder"
+        fix = "name a folder that save_pretrained wrote"
+        raise CheckpointError("a Hugging Face model needs a config.json and there is none", where=folder, got=got, fix=fix)
 
 
 def read_pretrained(
@@ -133,13 +172,26 @@ def _source(folder: Path, gguf_file: str | None) -> tuple[Any, Path, dict[str, A
         fix = how_to_install(EXTRA)
         raise ConfigError("Hugging Face models need the package transformers, which is not installed", fix=fix) from None
     folder = folder if gguf_file is not None else model_inside(folder)
-    if gguf_file is None and not (folder / "config.json").is_file():
-        fix = "name a folder that save_pretrained wrote"
-        raise CheckpointError("a Hugging Face model needs a config.json and there is none", where=folder, fix=fix)
+    if gguf_file is None:
+        require_config(folder)
     # Said in so many words, or transformers asks whoever sits at the terminal whether it may.
     source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     # Other formats than safetensors and GGUF are pickles, which can run anything.
     return transformers, folder, source | ({"use_safetensors": True} if gguf_file is None else {"gguf_file": gguf_file})
+
+
+def _gguf(name: str) -> Path:
+    """The file of llama.cpp of an address, looked at before transformers reads it; raises as `files_of`."""
+    file = fetched_file(name.removeprefix(GGUF)).expanduser()
+    if not file.is_file():
+        raise CheckpointError("there is no such GGUF file", where=file, fix="name a file of weights as llama.cpp reads them")
+    with file.open("rb") as opened:
+        if (begins := opened.read(len(_MAGIC))) != _MAGIC:
+            fix = "name a file that llama.cpp's convert_hf_to_gguf.py wrote, whole"
+            raise CheckpointError("this is no GGUF file", where=file, got=f"it begins with {begins!r}", fix=fix)
+    require_package("gguf", name)
+    require_package("accelerate", name)
+    return file
 
 
 @contextmanager

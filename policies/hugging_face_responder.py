@@ -1,8 +1,9 @@
-"""Hugging Face models as response models: `hf:FOLDER` wherever a verb takes a model that answers contexts.
+"""Models whose weights are here as response models: `hf:FOLDER` or `gguf:FILE` where a model answers contexts.
 
 A model reads the text that its makers trained it on: the turns as a chat template has them, where the tokenizer holds one;
 behind one another with ends between them, as DialoGPT does, where a causal model has none; one a line where an encoder reads
-them. What does not fit into the model's positions is cut at its beginning. Replies are decoded greedily or by beams, not drawn.
+them. A causal model answers as a chat model (`policies/chat/local.py`) but by beams. Those, and models with an encoder, are
+decoded by transformers, one context at a time, and what does not fit into the model's positions is cut at its beginning.
 """
 
 from __future__ import annotations
@@ -17,8 +18,14 @@ from envs.core.errors import ConfigError
 from envs.pairs.tokens import tokenise
 from envs.pairs.turns import Turn, Turns
 from envs.pairs.written import detokenise
+from policies.chat.answers import kept_answers
+from policies.chat.local import LocalChatModel
+from policies.chat.model import ChatModel
+from policies.chat.reading import load_local, read_placed
+from policies.chat.responder import ChatResponder
+from policies.chat.settings import DEFAULT, ChatModelSettings
 from policies.decoders import GREEDY, DecoderSettings
-from policies.hugging_face import read_pretrained
+from policies.hugging_face import is_encoder_decoder
 from policies.responder import require_known
 
 MAX_REPLY = 60
@@ -90,14 +97,44 @@ class HuggingFaceResponder:
         return ids
 
 
-def load_hugging_face_responder(folder: Path) -> HuggingFaceResponder:
-    """The responder of a folder as `save_pretrained` wrote it; nothing is downloaded, no code in it is run.
+class LocalChatResponder(ChatResponder):
+    """A causal model whose weights are here: it answers as any chat model does, and by beams.
+
+    Args:
+        chat_model: who answers, perhaps one that keeps its answers.
+        local: the same with its weights, which the beams read.
+    """
+
+    decoders = (*ChatResponder.decoders, "beam")
+
+    def __init__(self, chat_model: ChatModel, local: LocalChatModel) -> None:
+        super().__init__(chat_model)
+        self._beams = HuggingFaceResponder(local.model, local.tokenizer)
+
+    def respond(self, contexts: Sequence[Turns], *, decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()) -> list[Turn]:
+        """Replies, see `policies.responder.Responder`."""
+        if decoder.rule == "beam":
+            return self._beams.respond(contexts, decoder=decoder)
+        return super().respond(contexts, decoder=decoder, seeds=seeds)
+
+
+def load_local_responder(
+    name: str, settings: ChatModelSettings = DEFAULT, *, answers: Path | None = None
+) -> HuggingFaceResponder | LocalChatResponder:
+    """The responder of a model whose weights are here; nothing is downloaded, no code of the model is run.
+
+    Args:
+        name: `hf:FOLDER`, as `save_pretrained` wrote it, or `gguf:FILE`.
+        settings: precision, device, how many chats are read at once.
+        answers: folder of a run in which a causal model's answers are kept; None keeps none.
 
     Raises:
-        ConfigError: transformers is not installed, or turns cannot be told apart.
-        CheckpointError: the folder holds no model that it can read.
+        ConfigError: a package is missing, there is no such device, or a causal model's tokenizer has no end of a reply or no
+            place for what the user says.
+        CheckpointError: there is no model that can be read.
     """
-    tokenizer, model = read_pretrained(
-        folder, lambda config: "AutoModelForSeq2SeqLM" if config.is_encoder_decoder else "AutoModelForCausalLM"
-    )
-    return HuggingFaceResponder(model, tokenizer)
+    if is_encoder_decoder(name):
+        tokenizer, model = read_placed(name, lambda config: "AutoModelForSeq2SeqLM", settings)
+        return HuggingFaceResponder(model, tokenizer)
+    local = load_local(name, settings)
+    return LocalChatResponder(kept_answers(local, answers), local)

@@ -40,6 +40,15 @@ from policies.hugging_face_tokens import (
 from policies.leading_blanks import PromptTokens, leading_blanks
 
 
+def _embeddings(layer: Any) -> Tensor:
+    """What a layer looks up for each token (V, E); of a plain one its weights, and no copy of them."""
+    if type(layer) is torch.nn.Embedding and layer.max_norm is None:
+        return layer.weight.detach()
+    # Some models scale what they look up.
+    found: Tensor = layer(torch.arange(layer.num_embeddings, device=layer.weight.device))
+    return found
+
+
 class HuggingFaceVictim:
     """What both kinds of models share; `reply_logits` is theirs.
 
@@ -70,8 +79,7 @@ class HuggingFaceVictim:
         self.end_ids = ends_of(tokenizer, model)
         self.end_id = reply_end(tokenizer, self.end_ids)
         embedding = model.get_input_embeddings()
-        # The module and not its weights: some models scale what they look up.
-        self.embedding_VE: Tensor = embedding(torch.arange(embedding.num_embeddings, device=embedding.weight.device))
+        self.embedding_VE = _embeddings(embedding)
         allowed_V = searchable(tokenizer, embedding.num_embeddings, rules)
         if not bool(allowed_V.any()):
             fix = "allow more characters, or forbid fewer words"

@@ -8,8 +8,7 @@ from typing import Any, cast
 from envs.core.errors import CheckpointError, ConfigError
 from envs.core.registry import Registry
 from envs.storage.copies import fetched_model
-from envs.storage.places import HUGGING_FACE
-from policies.chat.addresses import is_chat_address
+from policies.chat.addresses import is_chat_address, is_local
 from policies.chat.settings import DEFAULT, ChatModelSettings
 from policies.responder import Responder
 from policies.stored import stored_kind
@@ -26,11 +25,11 @@ def load_responder(name: str | Path, chat: ChatModelSettings = DEFAULT, *, answe
     Args:
         name: a run or checkpoint, by folder or URI, `hf:FOLDER` of a Hugging Face model, `gguf:FILE` or `openai:URL#MODEL` of a
             chat model, or `path/file.py:Name` of a class or function that is called without arguments, or of a chat model.
-        chat: how a chat model is loaded or asked.
+        chat: how a Hugging Face or chat model is loaded or asked, and where it computes.
         answers: folder of a run in which a chat model's answers are kept, so that it is asked nothing twice; None keeps none.
 
     Returns:
-        The model, on the CPU but for a chat model; one of Parley's own is a `TrainableResponder` in evaluation mode.
+        The model; one of Parley's own is a `TrainableResponder` on the CPU, in evaluation mode.
 
     Raises:
         CheckpointError: nothing is there, it is damaged, or models of its kind do not answer.
@@ -38,10 +37,10 @@ def load_responder(name: str | Path, chat: ChatModelSettings = DEFAULT, *, answe
     """
     if ".py:" in str(name):
         return _own(str(name), answers)
-    if str(name).startswith(HUGGING_FACE):
-        from policies.hugging_face_responder import load_hugging_face_responder
+    if is_local(str(name)):
+        from policies.hugging_face_responder import load_local_responder
 
-        return load_hugging_face_responder(fetched_model(str(name).removeprefix(HUGGING_FACE)))
+        return load_local_responder(str(name), chat, answers=answers)
     if is_chat_address(str(name)):
         from policies.chat.loading import load_chat_model
         from policies.chat.responder import ChatResponder

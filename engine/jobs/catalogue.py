@@ -164,6 +164,15 @@ ENTRIES = (
         reports=True,
     ),
     Entry.of(
+        "search methods",
+        "methods that read gradients, losses or replies alone, on one chat model under one budget, in one table",
+        "engine.jobs.triggers.methods:SEARCH_METHODS",
+        "parley search methods --model hf:models/chat --targets pairs.csv --method gcg,beast,random,evolution",
+        "parley search methods --model openai:http://127.0.0.1:8000/v1#served --targets pairs.csv --method evolution",
+        "parley search methods quick --model gguf:chat.gguf --targets pairs.csv --budget 40",
+        reports=True,
+    ),
+    Entry.of(
         "search transfer",
         "type triggers that searches found to other chat models, whose text is all that is seen of them",
         "engine.jobs.triggers.transfer:SEARCH_TRANSFER",

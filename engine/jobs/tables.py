@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from engine.metrics.tables import TextTable
@@ -33,3 +34,12 @@ def write_tables(path: Path, tables: Mapping[str, TextTable], about: Mapping[str
     except OSError as error:
         fix = "free some space, then the same command writes it"
         raise RunError("the table cannot be written", where=path, got=error.strerror, fix=fix) from None
+
+
+def noted(tables: Mapping[str, TextTable], note: str) -> dict[str, TextTable]:
+    """Tables with a sentence more below the last of them; as they are where there is none, or no table."""
+    found = {**tables}
+    if found and note:
+        heading, last = found.popitem()
+        found[heading] = replace(last, note=f"{last.note}\n{note}".strip())
+    return found

@@ -33,6 +33,7 @@ class Arca(Gcg):
 
     uses = (*WordMethod.uses, "buffer")
     sizes = {"candidates": CANDIDATES_ARCA}
+    cost = 2
 
     @property
     def tried(self) -> int:

@@ -47,7 +47,8 @@ class Beam(WordMethod[BeamState]):
             state.unmoved = 0 if new else state.unmoved + 1
             self.keep(state, next(filter(self.ends, state.beam), state.beam[0]))
             still = state.unmoved == self.victim.input_length
-            self.visited(state, tried=tried, moved=bool(new), converged=still)
+            ahead = len(state.beam) * min(self.candidates, self.goal.num_searchable)
+            self.visited(state, tried=tried, moved=bool(new), converged=still, ahead=ahead)
 
     def _choose(self, state: BeamState) -> tuple[list[Incumbent], list[Tensor]]:
         """The inputs that stay in the beam, and those that join it."""

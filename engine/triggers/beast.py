@@ -29,6 +29,7 @@ from engine.triggers.method import WordMethod
 from engine.triggers.scorer import ContinuingScorer, Incumbent
 from engine.triggers.settings import BEAMS_BEAST, CANDIDATES_BEAST
 from envs.core.seeds import stream
+from policies.chat.model import Access
 
 
 @dataclass(eq=False, kw_only=True)
@@ -43,6 +44,7 @@ class Beast(WordMethod[BeastState]):
 
     uses = (*WordMethod.uses, "beams")
     sizes = {"candidates": CANDIDATES_BEAST, "beams": BEAMS_BEAST}
+    access = Access.LOGITS
     continues = True
 
     def begin(self, task: Task, incumbent: Incumbent) -> BeastState:

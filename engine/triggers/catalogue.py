@@ -14,6 +14,8 @@ from envs.core.registry import Registry
 if TYPE_CHECKING:
     from engine.triggers.method import Method
 
+EVOLUTION, ATTACKER = TEXT_METHODS = ("evolution", "attacker")
+"""Methods that read replies alone, from words to words: `evolution.py`, `writing.py`."""
 searches = Registry("search", "parley.searches")
 searches.register(
     "gibbs-enum",

@@ -11,7 +11,7 @@ A genetic search over words in the manner of Alzantot et al. 2018 (arXiv 1804.07
 
 The control is the same without choice: every input of random words, as many as the search may try, the best of which counts.
 
-What is fit: `closeness`, how alike the beginning of a reply and the target are. Nothing is asked twice. What is drawn follows
+What is fit, `fitness.py` says, by default `closeness`. Nothing is asked twice. What is drawn follows
 from the seed and from what was answered, so a search whose answers are kept goes on by asking itself through them again.
 """
 

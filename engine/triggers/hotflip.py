@@ -59,11 +59,17 @@ class HotFlip(WordMethod[HotFlipState]):
             state.measured += [words_N.tolist() for words_N in inputs]
             for incumbent in state.beam:
                 self.keep(state, incumbent)
-            self.visited(state, tried=len(inputs), moved=state.best is not before, converged=not inputs)
+            moved = state.best is not before
+            self.visited(state, tried=len(inputs), moved=moved, converged=not inputs, ahead=self._width)
+
+    @property
+    def _width(self) -> int:
+        """Inputs of the beam; no more than a restart may try."""
+        return min(self.beams, self.settings.max_candidates or self.beams)
 
     def _flipped(self, state: HotFlipState) -> list[Tensor]:
         """The flips (N,) of least estimated loss of a beam, none measured before."""
-        length, width = self.victim.input_length, self.beams
+        length, width = self.victim.input_length, self._width
         slopes_BNV = self.slopes(*self.everywhere(state.beam)).unflatten(0, (len(state.beam), length))
         words_BN = torch.stack([incumbent.words for incumbent in state.beam])
         loss_B = slopes_BNV.new_tensor([incumbent.loss for incumbent in state.beam])

@@ -32,6 +32,7 @@ from envs.core.config import from_dict, to_dict
 from envs.core.errors import CheckpointError, ConfigError
 from envs.core.registry import nearest
 from envs.core.seeds import derive_seed
+from policies.chat.model import Access
 
 
 class Method(ABC):
@@ -45,6 +46,8 @@ class Method(ABC):
         ConfigError: a setting is not one of this method's, or its value is not allowed.
     """
 
+    access: ClassVar[Access] = Access.GRADIENTS
+    """What it reads of a model."""
     searches_words: ClassVar[bool] = True
     """Whether an input is words at every moment, so that a language model can judge it."""
     continues: ClassVar[bool] = False
@@ -55,6 +58,8 @@ class Method(ABC):
     """The settings that this method reads."""
     sizes: ClassVar[Mapping[str, int]] = {"candidates": CANDIDATES}
     """What settings are that are not given, where the method has sizes of its own."""
+    cost: ClassVar[int] = 1
+    """Inputs that are counted for each candidate of a visit."""
 
     def __init__(self, settings: SearchSettings | None = None, **changes: Any) -> None:
         name, given = type(self).__name__, settings or SearchSettings()
@@ -76,9 +81,10 @@ class Method(ABC):
 
     @property
     def candidates(self) -> int:
-        """Inputs tried at each visit."""
+        """Inputs tried at each visit; no more than a restart may try."""
         assert self.settings.candidates is not None, "the method's sizes name no candidates"
-        return self.settings.candidates
+        most = self.settings.max_candidates // self.cost
+        return min(self.settings.candidates, max(1, most)) if self.settings.max_candidates else self.settings.candidates
 
     @property
     def beams(self) -> int:

@@ -14,10 +14,13 @@ from engine.triggers.batch import SearchState, Task
 from engine.triggers.method import WordMethod
 from engine.triggers.scorer import Incumbent
 from envs.core.seeds import derive_seed
+from policies.chat.model import Access
 
 
 class RandomSearch(WordMethod[SearchState]):
     """The best of many random inputs."""
+
+    access = Access.SCORES
 
     def begin(self, task: Task, incumbent: Incumbent) -> SearchState:
         return SearchState(task, incumbent)

@@ -57,8 +57,8 @@ class SuccessSettings(Configuration):
     question: str = ""
     """judge: a file with the question, {prompt}, {target} and {reply} in their places; our own when empty."""
     tokens: NumItemsOrAll = 0
-    """Tokens of a reply at most; 0 for as many as the target has, or 64 where more than the target is looked for, and where
-    models are known by their replies alone (search text, search transfer)."""
+    """Tokens of a reply at most; 0 for as many as the target has (search text: as the longest has bytes, and 4), or 64 where
+    more than the target is looked for, by search transfer, and where an attacker reads replies."""
     samples: NumItemsOrAll = 0
     """Replies that are drawn for each input, beside the greedy one."""
     temperature: PositiveFloat = 1.0

@@ -33,8 +33,10 @@ class Access(IntEnum):
     """What it answers."""
     SCORES = 2
     """How likely a given reply is."""
-    GRADIENTS = 3
-    """Its logits and their gradients, for its weights are in this process."""
+    LOGITS = 3
+    """How likely every token is that may come next."""
+    GRADIENTS = 4
+    """The gradients of these, for its weights are in this process."""
 
 
 class ChatTooLongError(ConfigError):

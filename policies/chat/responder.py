@@ -30,7 +30,7 @@ class ChatResponder:
 
     turns = 2
     """Turns of context that are read, as the paper's models do; more on request."""
-    decoders = ("greedy", "sample")
+    decoders: tuple[str, ...] = ("greedy", "sample")
     """Rules that it knows."""
 
     def __init__(self, chat_model: ChatModel) -> None:

@@ -1,4 +1,4 @@
-"""A chat model as the judge of a reply: does it do what was asked for? It answers yes or no.
+"""A chat model as the judge of a reply: does it do what was asked for? It answers yes or no, or how far from 0 to 100.
 
 The question is the project's own, or a file of the user's with `{prompt}`, `{target}` and `{reply}`, such as the question of a
 published judge. What a reply says is data: it may ask the judge for a verdict, as any text that a model reads may.
@@ -7,13 +7,16 @@ published judge. What a reply says is data: it may ask the judge for a verdict, 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from envs.core.errors import ConfigError, DataError
 from envs.data.root import read_file
-from policies.chat.model import ChatModel, Message
+from policies.chat.model import Chat, ChatModel, Message
+from policies.chat.rating import REPAIR as NUMBER
+from policies.chat.rating import rating_of
 from policies.chat.strict import StrictQuestion, word_of
 
 ASKED_FOR = """Below is what a chat model was asked for and what it replied.
@@ -31,6 +34,16 @@ Said: {reply}
 
 Does it say what is wanted, in these words or others? Answer with one word, yes or no."""
 """The question where a target comes without a request."""
+HOW_FAR = """Below is what somebody asked a chat model for, what the model is to say, and what it said.
+
+Request: {prompt}
+
+Wanted: {target}
+
+Said: {reply}
+
+How close is what it said to what is wanted? Answer with one whole number from 0, not at all, to 100, the same."""
+"""The question of a rating."""
 REPAIR = "Answer with one word and nothing else: yes or no."
 _YES, _NO = "yes", "no"
 _PARTS = re.compile(r"\{(prompt|target|reply)\}")
@@ -45,6 +58,17 @@ class ReplyVerdict(NamedTuple):
     """That it was asked for."""
     parsed: bool
     """Whether it said yes or no at all."""
+
+
+class ReplyRating(NamedTuple):
+    """How good a reply is."""
+
+    value: float
+    """0 to 1."""
+    answers: int = 0
+    """That a judge was asked for."""
+    parsed: bool = True
+    """Whether it gave a number at all; without one the value is 0."""
 
 
 class ChatVerdicts:
@@ -66,12 +90,42 @@ class ChatVerdicts:
             target: as it was searched for.
             prompt: the request that the target came with; None without one.
         """
-        parts = {"prompt": prompt or "", "target": target, "reply": reply}
         question = self._question or (WANTED if prompt is None else ASKED_FOR)
         before = self._asked.asked
-        # At once, so that a text with braces of its own is left as it is.
-        (word,) = self._asked([(Message("user", _PARTS.sub(lambda part: parts[part[1]], question)),)])
+        (word,) = self._asked([(_filled(question, reply, target, prompt or ""),)])
         return ReplyVerdict(word == _YES, self._asked.asked - before, word is not None)
+
+
+class ChatRatings:
+    """Rates replies by a chat model.
+
+    Args:
+        chat_model: who is asked.
+    """
+
+    def __init__(self, chat_model: ChatModel) -> None:
+        self._model = chat_model
+
+    def __call__(self, replies: Sequence[str], target: str, prompt: str | None) -> list[ReplyRating]:
+        """How close replies are to what is wanted.
+
+        Args:
+            replies: as they were said.
+            target: what is wanted.
+            prompt: the request that the target came with; None without one.
+        """
+        asked: list[Chat] = [(_filled(HOW_FAR, reply, target, prompt or "(none)"),) for reply in replies]
+        rate = StrictQuestion(self._model, rating_of, NUMBER)
+        ratings = rate(asked)
+        found = [ReplyRating((rating or 0.0) / 100, 1, rating is not None) for rating in ratings]
+        # Second questions are counted with the first reply.
+        return [found[0]._replace(answers=1 + rate.asked - len(found)), *found[1:]] if found else []
+
+
+def _filled(question: str, reply: str, target: str, prompt: str) -> Message:
+    """A question with its parts, all put in at once, so that a text with braces of its own is left as it is."""
+    parts = {"prompt": prompt, "target": target, "reply": reply}
+    return Message("user", _PARTS.sub(lambda part: parts[part[1]], question))
 
 
 def read_question(path: Path) -> str:

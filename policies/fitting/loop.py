@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -24,13 +25,16 @@ import torch
 from torch import nn
 
 from envs.core.seeds import derive_seed, stream
-from policies.bfloat16 import ENOUGH, clock_of, cost_of_bfloat16, multiplies_bfloat16, shortest_share
+from policies.bfloat16 import ENOUGH, clock_of, cost_of_bfloat16, multiplies_bfloat16, total_share
 from policies.training import Precision, Progress, copied_weights, load_training, require_bounded, save_training
 
 log = logging.getLogger(__name__)
 
 SAVE_EVERY_S = 180.0
 """How much work of a long epoch may be lost."""
+CLOCKED = 6
+"""Batches on which the precisions are clocked, the first of them not counted."""
+PRECISIONS: tuple[Precision, Precision] = ("bfloat16", "float32")
 FULL = "full"
 """The stage at the full rate."""
 
@@ -281,23 +285,27 @@ class FittingLoop(ABC, Generic[ModelT, RecipeT, FiguresT, EpochT]):
         device = next(self.model.parameters()).device
         if not multiplies_bfloat16(device):
             return "float32"
-        group = max(self.groups(stream(self.seed, "order", 0)), key=len)
+        groups = self.groups(stream(self.seed, "order", 0))
         shapes = [list(value.shape) for value in self.model.parameters()]
-        what = {"training": type(self).__name__, "examples": len(group), "shapes": shapes}
-        cost = cost_of_bfloat16(device, what, partial(self._measure_bfloat16, group, device))
+        examples = max(map(len, groups))
+        what = {"training": type(self).__name__, "examples": examples, "shapes": shapes, "batches": CLOCKED}
+        # A last batch may be smaller than the others.
+        clocked = list(islice(cycle(group for group in groups if 2 * len(group) > examples), CLOCKED))
+        cost = cost_of_bfloat16(device, what, partial(self._measure_bfloat16, clocked, device))
         return "bfloat16" if cost < ENOUGH else "float32"
 
-    def _measure_bfloat16(self, group: np.ndarray, device: torch.device) -> float:
-        """Makes steps on a batch in both precisions, and takes them back."""
+    def _measure_bfloat16(self, groups: Sequence[np.ndarray], device: torch.device) -> float:
+        """Makes steps on some batches in both precisions, and takes them back."""
 
-        def step(precision: Precision) -> None:
+        def step(precision: Precision, group: np.ndarray) -> None:
             self.precision = precision
             self.step(group)
 
         self.model.train()
         before = dict(self._carried)
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-            share = shortest_share(partial(step, "bfloat16"), partial(step, "float32"), clock_of(device))
+            half, single = ([partial(step, name, group) for group in groups] for name in PRECISIONS)
+            share = total_share(half, single, clock_of(device))
         self.model.load_state_dict(self._best)
         self._carried.update(before)
         self._optimiser = self.new_optimiser(self._rate)

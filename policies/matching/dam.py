@@ -6,7 +6,9 @@
     Q[k, i, j]   = [U'_l[i] . R'_l[j] / sqrt(E)]_l, [U_l[i] . R_l[j] / sqrt(E)]_l              12 channels of turn k
     p(fits)      = sigmoid(w pool(elu(conv(pool(elu(conv(Q)))))) + b)      over turns, words and words: 3 x 3 x 3, largest of 3
 
-The products of attention between turn and reply are the similarities of the second kind, so that they are formed once.
+The products of attention between turn and reply are the similarities of the second kind, so that they are formed once. The
+first convolution is formed turn by turn, from the similarities of a turn and of the turns before and after it: a volume of all
+turns of a pair would be as high as the longest of them, and most are short.
 
 Departures, those of `matcher.py` apart:
   * # Released: nine turns. Li et al. 2019: ten, and so are ours; `turns=9` is the released.
@@ -14,7 +16,8 @@ Departures, those of `matcher.py` apart:
   * # Released: biases of the feed-forward layers are one number each. Ours: one for each unit.
   * # Released: `loss_cap` also cuts off what it bounds; so does ours.
 
-Shapes: B pairs, K turns, N words of a turn, J words of a reply, L levels (5 + 1); others as in `matcher.py`.
+Shapes: B pairs, K turns, N words of a turn, J words of a reply, L levels (5 + 1), U turns of all pairs, Y similarities,
+Z pooled cells, F maps; others as in `matcher.py`.
 """
 
 from __future__ import annotations
@@ -62,9 +65,9 @@ class DAM(Matcher):
 
     sizes: DamSizes
     most_match_cells = 1 << 16
-    """Cells of the similarities of a bucket of turns and replies, channels not counted."""
+    """Cells of a bucket of turns and replies, channels not counted."""
     most_volume = 1 << 16
-    """Cells of the volumes of a bucket of pairs, channels not counted."""
+    """Pooled cells of a bucket of pairs, channels not counted."""
 
     def __init__(self, vocabulary: PairVocabulary, sizes: DamSizes) -> None:
         super().__init__(vocabulary, sizes)
@@ -96,26 +99,48 @@ class DAM(Matcher):
         chosen = list(buckets(sizes_M2, self.most_match_cells, _FEW))
         turns, replies = (Padded(block, texts_M, chosen) for texts_M in met_M2.T)
         alike = self.similarities(self.memory(block), turns, replies)
-        alike_YC = with_zero(torch.cat([each.flatten(0, 2) for each in alike]))
-        # Where the cells of each match start, and how many a row of them has; behind the newest turn of a pair there is none.
-        starts_M, widths_M, begin = (*np.zeros((2, len(met_M2) + 1), dtype=np.int64), 0)
-        for each, (rows, height, width) in zip(chosen, (part.shape[:3] for part in alike), strict=True):
-            starts_M[each], widths_M[each] = begin + np.arange(rows) * (height * width), width
-            begin += rows * height * width
-        sides_M2 = np.pad(sizes_M2, ((0, 1), (0, 0)))
-        longest_P = sides_M2[sessions_PK, 0].max(1)
-        sizes_P3 = np.stack([(sessions_PK < len(met_M2)).sum(1), longest_P, block.rooms_T[block.pairs_P2[:, 1]]], axis=1)
+        alike_YC = torch.cat([*(each.flatten(0, 2) for each in alike), alike[0].new_zeros(1, alike[0].shape[3])])
+        grids = _Grids(sizes_M2, chosen, [each.shape[1:3] for each in alike])
+        # In float32 under autocast too: oneDNN's gradients of a three-dimensional convolution in bfloat16 may be NaN.
+        with torch.autocast(block.device.type, enabled=False):
+            return self._decided(block, alike_YC.float(), grids, sessions_PK)
+
+    def _decided(self, block: Block, alike_YC: Tensor, grids: _Grids, sessions_PK: np.ndarray) -> Tensor:
+        """The log-odds (P, 1) of pairs.
+
+        Args:
+            block: of the pairs.
+            alike_YC: the similarities of all matches, and a zero row.
+            grids: where those of each match stand.
+            sessions_PK: the match of each turn of each pair.
+        """
+        near_PK3 = np.pad(sessions_PK, ((0, 0), (1, 1)), constant_values=len(grids.sizes_G2) - 1)
+        near_PK3 = np.lib.stride_tricks.sliding_window_view(near_PK3, 3, axis=1)
+        is_turn_PK = sessions_PK < len(grids.sizes_G2) - 1
+        near_U3, sizes_U2 = near_PK3[is_turn_PK], grids.sizes_G2[sessions_PK[is_turn_PK]]
+        weight = self.first.weight.transpose(1, 2).flatten(1, 2)
+        chosen, pooled = list(buckets(sizes_U2, self.most_match_cells, _FEW)), []
+        for each in chosen:
+            height, width = sizes_U2[each].max(0)
+            # One row more than the turn has, for the turns beside it may go on.
+            places_U3NJ = grids.places(near_U3[each], height + 1, width)
+            near = at(alike_YC, block.tensor(np.moveaxis(places_U3NJ, 1, 3))).flatten(3).permute(0, 3, 1, 2)
+            real = block.tensor(places_U3NJ[:, 1:2, :-1] < len(alike_YC) - 1)
+            maps = F.conv2d(near, weight, self.first.bias, padding=1)[:, :, :-1]
+            pooled.append(F.max_pool2d(maps.where(real, -torch.inf), POOL, ceil_mode=True).permute(0, 2, 3, 1))
+        nowhere = pooled[0].new_full((1, self.sizes.first_maps), -torch.inf)
+        pooled_ZF = torch.cat([*(each.flatten(0, 2) for each in pooled), nowhere])
+        pools = _Grids(-(-sizes_U2 // POOL), chosen, [each.shape[1:3] for each in pooled])
+        units_PK = np.full((len(sessions_PK), -(-sessions_PK.shape[1] // POOL) * POOL), len(sizes_U2))
+        units_PK[:, : sessions_PK.shape[1]][is_turn_PK] = np.arange(len(sizes_U2))
+        sizes_PK2 = pools.sizes_G2[units_PK]
+        sizes_P3 = np.column_stack([-(-is_turn_PK.sum(1) // POOL), sizes_PK2.max(1)])
         decided, order = [], []
         for pairs in buckets(sizes_P3, self.most_volume):
             num_turns, height, width = sizes_P3[pairs].max(0)
-            here_BK11 = sessions_PK[pairs, :num_turns, None, None]
-            i_N1, j_J = np.arange(height)[:, None], np.arange(width)
-            real_BKNJ = (i_N1 < sides_M2[here_BK11, 0]) & (j_J < sides_M2[here_BK11, 1])
-            places_BKNJ = np.where(real_BKNJ, starts_M[here_BK11] + i_N1 * widths_M[here_BK11] + j_J, len(alike_YC) - 1)
-            volumes = at(alike_YC, block.tensor(places_BKNJ)).movedim(4, 1)
-            # In float32 under autocast too: oneDNN's gradients of a three-dimensional convolution in bfloat16 may be NaN.
-            with torch.autocast(block.device.type, enabled=False):
-                decided.append(self.decide(volumes.float(), block.tensor(real_BKNJ).unsqueeze(1)))
+            places = pools.places(units_PK[pairs, : num_turns * POOL], height, width)
+            volumes = at(pooled_ZF, block.tensor(places)).unflatten(1, (num_turns, POOL)).amax(2).movedim(4, 1)
+            decided.append(self._decide(volumes))
             order.append(pairs)
         return torch.cat(decided)[block.tensor(np.argsort(np.concatenate(order)))]
 
@@ -127,41 +152,57 @@ class DAM(Matcher):
             turns: of each match.
             replies: that they meet.
         """
-        read = [(here.read_RN, there.read_RN) for here, there in zip(turns.rows, replies.rows, strict=True)]
-        crossed: list[list[Tensor]] = [[] for _ in read]
-        own: list[list[Tensor]] = [[] for _ in read]
-        for level, of_turn, of_reply in zip(levels, self.of_turns, self.of_replies, strict=True):
-            to_replies, to_turns = [], []
-            for place, (here, there) in enumerate(zip(turns.spread(level), replies.spread(level), strict=True)):
-                alike_RNJ, to_reply, to_turn = self._attend(here, there, *read[place])
-                own[place].append(alike_RNJ)
-                to_replies.append(to_reply)
-                to_turns.append(to_turn)
-            told = turns.spread_own(of_turn(at(level, turns.places_X), turns.joined(to_replies)))
-            said = replies.spread_own(of_reply(at(level, replies.places_X), replies.joined(to_turns)))
-            for place, (here, there) in enumerate(zip(told, said, strict=True)):
-                crossed[place].append(here @ there.transpose(1, 2) * self.scale)
-        return [torch.stack(mine + theirs, 3) for mine, theirs in zip(crossed, own, strict=True)]
+        found = []
+        # A bucket goes through all levels before the next, so that what it reads and makes stays in the processor's cache.
+        words = (zip(*map(side.spread, levels), strict=True) for side in (turns, replies))
+        for here, there, of_bucket, in_bucket in zip(turns.rows, replies.rows, *words, strict=True):
+            barred_RNJ = ~(here.read_RN.unsqueeze(2) & there.read_RN.unsqueeze(1))
+            crossed, own = [], []
+            for turn, reply, of_turn, of_reply in zip(of_bucket, in_bucket, self.of_turns, self.of_replies, strict=True):
+                alike_RNJ, to_reply, to_turn = self._attend(turn, reply, barred_RNJ)
+                own.append(alike_RNJ)
+                crossed.append(of_turn(turn, to_reply) @ of_reply(reply, to_turn).transpose(1, 2) * self.scale)
+            found.append(torch.stack(crossed + own, 3))
+        return found
 
-    def _attend(self, here_RNE: Tensor, there_RJE: Tensor, read_RN: Tensor, read_RJ: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _attend(self, here_RNE: Tensor, there_RJE: Tensor, barred_RNJ: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Similarities (R, N, J) of words, what those here attend to (R, N, E), and what those there do (R, J, E)."""
         alike_RNJ = here_RNE @ there_RJE.transpose(1, 2) * self.scale
-        logits_RNJ = alike_RNJ.masked_fill(~(read_RN.unsqueeze(2) & read_RJ.unsqueeze(1)), BARRED)
+        logits_RNJ = alike_RNJ.masked_fill(barred_RNJ, BARRED)
         return alike_RNJ, logits_RNJ.softmax(2) @ there_RJE, logits_RNJ.softmax(1).transpose(1, 2) @ here_RNE
 
-    def decide(self, volumes: Tensor, real: Tensor) -> Tensor:
-        """The log-odds (B, 1) of volumes of similarities."""
-        for conv in (self.first, self.second):
-            # The largest value stays the largest under an ELU.
-            volumes, real = _pooled(conv(volumes), real)
-            volumes = F.elu(volumes)
+    def _decide(self, volumes: Tensor) -> Tensor:
+        """The log-odds (B, 1) of volumes of what the first convolution found, minus infinity where nothing was."""
+        real = volumes[:, :1] > -torch.inf
+        # The largest value stays the largest under an ELU.
+        volumes = self.second(F.elu(volumes.masked_fill(~real, 0)))
+        volumes = F.max_pool3d(volumes.where(real, -torch.inf), POOL, ceil_mode=True)
+        volumes = F.elu(volumes.masked_fill(volumes.isneginf(), 0))
         kept = [slice(side) for side in volumes.shape[2:]]
         weight = self.output.weight.view(-1, self.sizes.second_maps, *self.whole)[:, :, *kept]
         return dense(volumes.flatten(1), weight.flatten(1), self.output.bias)
 
 
-def _pooled(maps: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
-    """The largest real value of each window, zero where it has none, and where it has one."""
-    largest = F.max_pool3d(torch.where(real, maps, -torch.inf), POOL, ceil_mode=True)
-    kept = F.max_pool3d(real.to(maps.dtype), POOL, ceil_mode=True) > 0
-    return largest.masked_fill(~kept, 0), kept
+class _Grids:
+    """Grids of cells, one behind the other; behind all of them stands a cell of none.
+
+    Args:
+        sizes_G2: rows and columns of each grid.
+        chosen: the grids of each bucket.
+        shapes: rows and columns that all grids of a bucket have, padding counted.
+    """
+
+    def __init__(self, sizes_G2: np.ndarray, chosen: Sequence[np.ndarray], shapes: Sequence[Sequence[int]]) -> None:
+        self.sizes_G2 = np.pad(sizes_G2, ((0, 1), (0, 0)))
+        """Rows and columns of each; the last one has none."""
+        self._starts_G, self._widths_G, self._end = (*np.zeros((2, len(self.sizes_G2)), dtype=np.int64), 0)
+        for each, (height, width) in zip(chosen, shapes, strict=True):
+            self._starts_G[each] = self._end + np.arange(len(each)) * (height * width)
+            self._widths_G[each] = width
+            self._end += len(each) * height * width
+
+    def places(self, grids: np.ndarray, height: int, width: int) -> np.ndarray:
+        """Where the cells of some grids (..., height, width) stand; at the end where a grid has none."""
+        each, i_N1, j_J = grids[..., None, None], np.arange(height)[:, None], np.arange(width)
+        real = (i_N1 < self.sizes_G2[each, 0]) & (j_J < self.sizes_G2[each, 1])
+        return np.where(real, self._starts_G[each] + i_N1 * self._widths_G[each] + j_J, self._end)

@@ -121,6 +121,11 @@ class BiEncoder(BatchRanker):
             for text, replies in zip(said, replied, strict=True)
         ]
 
+    def cosines(self, text: str, others: Sequence[str]) -> list[float]:
+        """How alike a text and each of some others are, whatever the model compares by."""
+        vectors = self._vectors(list(dict.fromkeys([text, *others])), "right")
+        return [float(F.cosine_similarity(vectors[text], vectors[other], dim=0)) for other in others]
+
     def slopes(self, context: Context, reply: Utterance, words: Sequence[str]) -> np.ndarray:
         """How much the score rises, to first order, if words of a reply become others (T, W); 0 where a reply is cut.
 

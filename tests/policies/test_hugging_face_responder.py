@@ -13,9 +13,15 @@ from envs.pairs.turns import parse_turns
 
 transformers = pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 
+from policies.chat.answers import ANSWERS  # noqa: E402  # needs the extra
+from policies.chat.loading import load_chat_model  # noqa: E402  # needs the extra
+from policies.chat.model import ChatTooLongError  # noqa: E402  # needs the extra
+from policies.chat.responder import ChatResponder  # noqa: E402  # needs the extra
+from policies.chat.settings import ChatModelSettings  # noqa: E402  # needs the extra
 from policies.decoders import GREEDY, DecoderSettings  # noqa: E402  # needs the extra
-from policies.hugging_face_responder import HuggingFaceResponder  # noqa: E402  # needs the extra
+from policies.hugging_face_responder import HuggingFaceResponder, LocalChatResponder  # noqa: E402  # needs the extra
 from policies.responders import load_responder  # noqa: E402  # needs the extra
+from tests.policies.chat.tiny import saved  # noqa: E402  # needs the extra
 from tests.policies.test_hugging_face import MODELS, bart, gpt2, t5  # noqa: E402  # needs the extra
 
 CHAT = (
@@ -73,8 +79,11 @@ def test_a_folder_is_named_with_its_kind(tmp_path: Path) -> None:
     for name, victim in (("a", gpt2()), ("b", t5()), ("c", bart())):
         victim.model.save_pretrained(tmp_path / name)
         victim.tokenizer.save_pretrained(tmp_path / name)
-        loaded = load_responder(f"hf:{tmp_path / name}")
-        assert loaded.respond(CONTEXTS) == HuggingFaceResponder(victim.model, victim.tokenizer).respond(CONTEXTS)
+        loaded, known = load_responder(f"hf:{tmp_path / name}"), HuggingFaceResponder(victim.model, victim.tokenizer)
+        beam = DecoderSettings.parse("beam:3")
+        assert loaded.respond(CONTEXTS, decoder=beam) == known.respond(CONTEXTS, decoder=beam)
+        if victim.model.config.is_encoder_decoder:
+            assert loaded.respond(CONTEXTS) == known.respond(CONTEXTS)
     with pytest.raises(CheckpointError, match=r"config\.json"):
         load_responder(f"hf:{tmp_path}")
 
@@ -84,3 +93,36 @@ def test_turns_that_nothing_separates_are_an_error() -> None:
     victim.tokenizer.eos_token = None
     with pytest.raises(ConfigError, match="how turns are separated"):
         HuggingFaceResponder(victim.model, victim.tokenizer)
+
+
+def test_a_causal_folder_is_a_chat_model_as_any_other(tmp_path: Path) -> None:
+    folder = saved(tmp_path / "tiny")
+    name, drawn = f"hf:{folder}", DecoderSettings.parse("sample:0.9")
+    responder = load_responder(name, answers=tmp_path / "answers")
+    assert responder.respond(CONTEXTS[:2]) == ChatResponder(load_chat_model(name)).respond(CONTEXTS[:2])
+    first = responder.respond(CONTEXTS[:2], decoder=drawn, seeds=[1, 2])
+    assert [responder.respond([CONTEXTS[1]], decoder=drawn, seeds=[2])[0], first[0]] == first[::-1]
+    assert len((tmp_path / "answers" / ANSWERS).read_text().splitlines()) == 4, "each is asked once and kept"
+    with pytest.raises(ChatTooLongError, match="longer than the model reads"):
+        responder.respond([CONTEXTS[2]])
+
+
+@pytest.mark.parametrize("name", ["gpt2", "t5"])
+def test_settings_say_in_which_precision_it_is_loaded(tmp_path: Path, name: str) -> None:
+    victim = MODELS[name]()
+    victim.model.save_pretrained(tmp_path)
+    victim.tokenizer.save_pretrained(tmp_path)
+    assert precision(load_responder(f"hf:{tmp_path}")) == torch.float32
+    assert precision(load_responder(f"hf:{tmp_path}", ChatModelSettings(dtype="bfloat16"))) == torch.bfloat16
+
+
+def precision(responder: Any) -> torch.dtype:
+    model = responder.chat_model.model if isinstance(responder, LocalChatResponder) else responder.model
+    dtype: torch.dtype = model.dtype
+    return dtype
+
+
+def test_a_template_without_the_user_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
+    folder = saved(tmp_path / "tiny", "{% for m in messages if m.role == 'system' %}{{ m.content }}{% endfor %} well")
+    with pytest.raises(ConfigError, match="no place for what the user says"):
+        load_responder(f"hf:{folder}")

@@ -18,12 +18,13 @@ from engine.jobs.generation.adversarial_worker import JUDGED, JudgedFold, Judgin
 from engine.jobs.generation.pooled import Pooled, pooled
 from engine.jobs.job import Job, Reporter, Result, Silent, Summary
 from engine.jobs.sharded import RESUME_SAFE, work_off
-from engine.jobs.tables import TABLE_FILE
+from engine.jobs.tables import TABLE_FILE, noted
 from engine.metrics.generation.adversarial import JudgedRows, adversarial_metrics, describe
 from engine.metrics.generation.tables import AskedJudges, tables, verdicts
 from engine.metrics.tables import TextTable
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
+from engine.store.schemas import OK
 from envs.core.config import from_dict
 from envs.pairs.replied import SAMPLE
 from policies.chat.answers import ANSWERS_FOLDER
@@ -132,9 +133,24 @@ class EvaluateAdversarial(Job[AdversarialConfig, PreparedJudging, PreparedJudgin
         return " ".join((run.summary() or {})[NOTES])
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """With what the metrics mean, and tables 3 and 2 in their place."""
+        """With what the metrics mean, tables 3 and 2 in their place, and which judges judged nothing."""
         legend = {name: describe(name) for name in result.metrics}
-        return replace(result, legend=legend, tables=dict(islice(self.tables(run).items(), 2)))
+        tables = noted(dict(islice(self.tables(run).items(), 2)), " ".join(_unparsable(run)))
+        failure = result.failure or "; ".join(f"{judge} judged nothing: {reason}" for judge, reason in _silent(run).items())
+        return replace(result, legend=legend, tables=tables, failure=failure)
+
+
+def _silent(run: RunFolder) -> dict[str, str]:
+    """Judges of which every fit failed, with the reason of the first."""
+    judged, found = set[str](), dict[str, str]()
+    for row in run.read_rows().select(["item_key", "status", "error"]).to_pylist():
+        # A row of an error has no columns of its own; its key is that of `prepare`.
+        judge = row["item_key"].rsplit("/", 2)[1]
+        if row["status"] == OK:
+            judged.add(judge)
+        else:
+            found.setdefault(judge, str(row["error"]).removeprefix(f"{judge}: "))
+    return {judge: reason for judge, reason in found.items() if judge not in judged}
 
 
 def _unparsable(run: RunFolder) -> list[str]:

@@ -17,14 +17,15 @@ import numpy as np
 from engine.jobs.checkpoints import require_word_model
 from engine.jobs.generation.negatives import Negatives
 from engine.jobs.job import Reporter
-from engine.jobs.supervised import FitJob, Fitting, PairFitConfig, open_pairs, require_splits
+from engine.jobs.supervised import RESUME_SAFE, FitJob, Fitting, PairFitConfig, open_pairs, require_splits
+from engine.jobs.weights import weights_digests
 from engine.metrics.generation.training import DISCRIMINATION, accuracies, accuracy
 from engine.metrics.statistics import Estimate
 from envs.core.ranges import PositiveInt
 from envs.core.seeds import derive_seed
 from envs.data.root import root_words
 from envs.replies.pairs import pairs_in_words
-from envs.storage.places import display_path
+from envs.storage.places import display_path, local_copy
 from policies.decoders import DecoderSettings
 from policies.discriminator.settings import DiscriminatorSizes, discriminator_fit, discriminator_released, discriminator_small
 from policies.fitting.settings import FitConfig
@@ -49,6 +50,8 @@ class TrainDiscriminatorConfig(PairFitConfig):
     """Run or checkpoint of the generator (parley train seq2seq); the discriminator has its words."""
     decoder: str = "beam:7"
     """How half of the generator's replies are found; published: mmi:backward=RUN. The other half is sampled."""
+    replies: str = ""
+    """Run on this machine with the same generator, decoder, seed and corpus; what it has decoded is not decoded again."""
     prefixes: bool = False
     """Learn from beginnings of replies, one random one of each (published for rewards of partial replies)."""
     min_reply: PositiveInt = 5
@@ -76,6 +79,7 @@ class TrainDiscriminator(FitJob[TrainDiscriminatorConfig]):
     run_name = "discriminator"
     config = TrainDiscriminatorConfig
     presets = {"small": small, "li2017": li2017}
+    resume_safe = (*RESUME_SAFE, "replies")
     legend = DISCRIMINATION
 
     def prepare(self, config: TrainDiscriminatorConfig, path: Path, reporter: Reporter) -> Fitting:
@@ -84,8 +88,12 @@ class TrainDiscriminator(FitJob[TrainDiscriminatorConfig]):
         from policies.seq2seq.checkpoints import load_seq2seq
 
         generator = load_seq2seq(require_word_model(config.generator, "--generator", "parley train seq2seq")).to(config.device)
-        negatives = Negatives(generator, DecoderSettings.parse(config.decoder), config.seed, reporter)
         corpus, words, sizes = open_pairs(config, every_word=True), generator.vocabulary, generator.sizes
+        asked = {name: getattr(config, name) for name in ("decoder", "seed", "limit", "min_reply")}
+        origin = {**weights_digests(self.models(config)), **asked, "corpus": corpus.folder.name}
+        others = local_copy(config.replies) / NEGATIVES if config.replies else None
+        decoder = DecoderSettings.parse(config.decoder)
+        negatives = Negatives(generator, decoder, config.seed, reporter, origin, others)
         lengths = {"min_reply": config.min_reply, "max_reply": sizes.max_reply - 1}
         pairs = pairs_in_words(corpus, words, turns=sizes.turns, **lengths)
         require_splits(corpus.name, pairs)

@@ -236,16 +236,20 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
         methods = {str(config.training(row, 1)["method"]) == PARTIAL for row in config.row_names if row in TRAINED}
         for number, start in enumerate(_starts(config, path), start=1):
             for prefixes in sorted(methods):
+                own, other = f"{DISCRIMINATOR}-{number}", f"{BEGINNINGS}-{number}"
+                own, other = (other, own) if prefixes else (own, other)
                 told = TrainDiscriminatorConfig(
                     generator=start,
                     decoder=config.discriminator_decoder,
+                    # Both learn from the same replies, and the one that comes first decodes them.
+                    replies=display_path(path / other),
                     prefixes=prefixes,
                     min_reply=config.min_reply,
                     sizes=config.discriminator_sizes,
                     fit=config.discriminator_fit,
                     **known,
                 )
-                planned[f"{BEGINNINGS if prefixes else DISCRIMINATOR}-{number}"] = TRAIN_DISCRIMINATOR, told
+                planned[own] = TRAIN_DISCRIMINATOR, told
         return planned
 
     def _trainings(self, config: TrainedTableConfig, path: Path) -> dict[str, Stage]:

@@ -22,7 +22,7 @@ from engine.jobs.perturb.models import OWN_TURNS
 from engine.jobs.perturb.rows import AUDIT
 from engine.jobs.perturb.sheet import DrawnLine, LabelledSheet, drawn_lines, read_sheet, sheet
 from engine.jobs.sharded import RESUME_SAFE, work_off
-from engine.jobs.tables import TABLE_FILE
+from engine.jobs.tables import TABLE_FILE, noted
 from engine.metrics.perturb.audit import CONTROL, KEPT, KINDS, WRONG, audit_metrics, describe_audit
 from engine.metrics.perturb.audit_table import TRIGRAMS, audit_tables
 from engine.metrics.perturb.labels import label_metrics
@@ -262,9 +262,7 @@ class PerturbAudit(Job[AuditConfig, PreparedAudit, PreparedAudit]):
 
     def present(self, result: Result, run: RunFolder) -> Result:
         """With what the metrics mean, and the tables in their place."""
-        tables = {**self.tables(run)}
-        heading, last = tables.popitem()
-        tables[heading] = replace(last, note=f"{last.note}\n{self.note(run)}")
+        tables = noted(self.tables(run), self.note(run))
         return replace(result, legend={name: describe_audit(name) for name in result.metrics}, tables=tables)
 
 

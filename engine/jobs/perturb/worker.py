@@ -27,7 +27,6 @@ from engine.runtime.sharding import Shard
 from engine.store.schemas import OK, ok_row
 from envs.core.seeds import derive_seed
 from envs.pairs.turns import Example, Turn, Turns, context_words, format_turns
-from envs.storage.places import HUGGING_FACE
 from policies.responder import answer
 
 if TYPE_CHECKING:
@@ -119,8 +118,8 @@ class RobustnessWorker:
         self.activities = Activities.open(shared) if asking.scored else None
         chat, answers = config.chat.on(config.device), Path(asking.answers) if asking.answers else None
         self.models = [(model, load_responder(model.name, chat, answers=answers)) for model in models.models]
-        if config.is_ours or config.model.startswith(HUGGING_FACE):
-            # Where a model of a user's own computes is its author's choice.
+        if config.is_ours:
+            # Others are loaded where they compute, or that is their author's choice.
             for _, responder in self.models:
                 cast("TrainableResponder", responder).model.to(config.device)
 

@@ -30,6 +30,7 @@ class FoundTrigger:
         target: what the model was made to say.
         template: the setting that names the prompt that it was found in; empty for the usual one.
         request: what stands in the place of `{prompt}`; None where the target came with none.
+        end: whether the model had to end its reply behind the target; False where a reply had to begin with it.
     """
 
     key: str
@@ -37,6 +38,7 @@ class FoundTrigger:
     target: str
     template: str = ""
     request: str | None = None
+    end: bool = True
 
 
 def found_triggers(runs: Sequence[str], *, hits_only: bool) -> list[FoundTrigger]:
@@ -57,13 +59,14 @@ def found_triggers(runs: Sequence[str], *, hits_only: bool) -> list[FoundTrigger
         run = RunFolder.load(fetched_run(name))
         if run.job != SEARCH:
             raise ConfigError("this run is no search for triggers", where=name, got=run.job, fix="name a run of parley search")
-        template = str((run.config.get("hugging_face") or {}).get("template") or "")
+        how = run.config.get("hugging_face") or {}
+        template, end = str(how.get("template") or ""), bool(how.get("end", True))
         for row in finished([row for part in run.read_parts() for row in part.to_pylist()]):
             for restart in row["restarts"]:
                 num += 1
                 if restart["words"] and (not hits_only or _is_hit(restart, str(run.config.get("hit")))):
                     key = f"{Path(name).name}:{row['item_key']}:{restart['restart']}"
-                    trigger = FoundTrigger(key, restart["words"], row["target"], template, row.get("prompt"))
+                    trigger = FoundTrigger(key, restart["words"], row["target"], template, row.get("prompt"), end)
                     found.setdefault(replace(trigger, key=""), trigger)
     if not found:
         got = f"{num:,} inputs, none of them a hit" if num else "no finished target"
@@ -76,25 +79,37 @@ def _is_hit(restart: Mapping[str, Any], wanted: str) -> bool:
     return any(hit["type"] == wanted and hit["hit"] for hit in restart["hits"])
 
 
-def split_by_target(triggers: Sequence[FoundTrigger], held_out: float, seed: int) -> dict[str, list[FoundTrigger]]:
-    """Triggers by split; those of one target are all in one, so that what is measured is not what was learned.
+def held_together(triggers: Sequence[FoundTrigger]) -> dict[FoundTrigger, str]:
+    """What triggers have to share to be in one split: the target, or the request where targets are too few.
+
+    Args:
+        triggers: all of them, such as those of requests that are all to be answered by "Sure, here".
+    """
+    by_target = len({each.target for each in triggers}) >= len(SPLITS)
+    return {each: each.target if by_target or each.request is None else each.request for each in triggers}
+
+
+def split_triggers(triggers: Sequence[FoundTrigger], held_out: float, seed: int) -> dict[str, list[FoundTrigger]]:
+    """Triggers by split; those that are held together are all in one, so that what is measured is not what was learned.
 
     Args:
         triggers: all of them.
-        held_out: share of the targets in the test split; the validation split has half as many.
+        held_out: share of the targets (or requests) in the test split; the validation split has half as many.
         seed: master seed.
 
     Raises:
-        DataError: there are fewer than three targets.
+        DataError: there are fewer than three targets, and fewer than three requests.
     """
-    targets = sorted({each.target for each in triggers})
-    if len(targets) < len(SPLITS):
-        fix = "search for more targets, in one run or several"
-        got = f"{len(targets)} of them: {', '.join(targets)[:80]}"
-        raise DataError("triggers of three targets are needed: to learn from, to stop by and to measure", got=got, fix=fix)
-    num_test = min(max(1, round(held_out * len(targets))), len(targets) - 2)
-    num_validation = min(max(1, round(held_out * len(targets) / 2)), len(targets) - num_test - 1)
-    order = [targets[place] for place in stream(seed, "held-out targets").permutation(len(targets))]
+    together = held_together(triggers)
+    groups = sorted(set(together.values()))
+    if len(groups) < len(SPLITS):
+        fix = "search for more targets, or behind more requests, in one run or several"
+        got = f"{len(groups)} of them: {', '.join(groups)[:80]}"
+        what = "triggers of three targets or requests are needed: to learn from, to stop by and to measure"
+        raise DataError(what, got=got, fix=fix)
+    num_test = min(max(1, round(held_out * len(groups))), len(groups) - 2)
+    num_validation = min(max(1, round(held_out * len(groups) / 2)), len(groups) - num_test - 1)
+    order = [groups[place] for place in stream(seed, "held-out targets").permutation(len(groups))]
     ends = np.cumsum([num_test, num_validation])
     parts = dict(zip(("test", "validation", "train"), np.split(np.array(order, dtype=object), ends), strict=True))
-    return {split: [each for each in triggers if each.target in parts[split].tolist()] for split in SPLITS}
+    return {split: [each for each in triggers if together[each] in parts[split].tolist()] for split in SPLITS}

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.jobs.device import require_device, threads
 from engine.jobs.job import Job, Reporter, Summary
-from engine.jobs.responders.found import FoundTrigger, found_triggers, split_by_target
+from engine.jobs.responders.found import FoundTrigger, found_triggers, split_triggers
 from engine.jobs.responders.hardened_config import OWN, TrainHardenedConfig, demo, full, lora
 from engine.jobs.responders.hardened_figures import answered_by, as_read, behind, figures, saying
 from engine.jobs.responders.lessons import (
@@ -116,7 +116,7 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
             if config.reply == OWN:
                 for each in found:
                     require_request(each, config.template)
-            triggers = split_by_target(found, config.held_out, config.seed)
+            triggers = split_triggers(found, config.held_out, config.seed)
         clean = clean_examples(config)
         strategies = _strategies(config, clean["train"][0])
         tokenizer, model = _read_model(config)

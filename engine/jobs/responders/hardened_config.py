@@ -11,7 +11,7 @@ from engine.perturb.settings import PerturbSettings
 from envs.core.errors import ConfigError
 from envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, ShareBelowOne
 from envs.storage.places import HUGGING_FACE
-from policies.chat.addresses import GGUF
+from policies.chat.addresses import GGUF, is_local, weights_of
 from policies.chat.lora_settings import LoraSettings
 from policies.fitting.settings import FitConfig
 
@@ -50,7 +50,8 @@ class HardeningSettings(Configuration):
     trigger_share: ShareBelowOne = 0.5
     """Share of the lessons of an epoch that are triggers at least: they are repeated until they are as many."""
     held_out: ShareBelowOne = 0.3
-    """Share of the targets whose triggers are not learned from but measured; half as many more choose the best epoch."""
+    """Share of the targets, or requests of fewer than three targets, whose triggers are not learned from but measured; half as
+    many more choose the best epoch."""
     max_tokens: PositiveInt = 24
     """Tokens of a reply at most."""
     batch_size: PositiveInt = 16
@@ -92,8 +93,8 @@ class TrainHardenedConfig(HardeningSettings, SupervisedConfig):
 
     @property
     def place(self) -> str:
-        """The folder or the file that holds the model."""
-        return self.model.partition(":")[2]
+        """The folder or the file that holds the model; empty for one that is named otherwise."""
+        return weights_of(self.model) if is_local(self.model) else ""
 
     def require_weights(self) -> None:
         """Checks that the model is named as one whose weights are here.

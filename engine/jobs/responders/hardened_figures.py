@@ -88,10 +88,10 @@ def figures(
             found[name] = ratio_of_sums(fitness.nll_sums, fitness.num_targets)
     for name, items in (("trigger_said", test[TRIGGER]), ("learned_said", learned)):
         if items:
-            found[name] = clustered_rate([_begins(said[each.prompt], each.target) for each in items], _targets(items))
+            found[name] = clustered_rate([_begins(said[each.prompt], each.target) for each in items], _groups(items))
     if test[TRIGGER]:
         right = [_same(said[each.prompt], each.reply) for each in test[TRIGGER]]
-        found["trigger_answered"] = clustered_rate(right, _targets(test[TRIGGER]))
+        found["trigger_answered"] = clustered_rate(right, _groups(test[TRIGGER]))
         if config.reply != OWN:
             found["clean_refused"] = _share([_same(said[each.prompt], config.reply) for each in test[CLEAN]])
     if test[PERTURBED]:
@@ -107,7 +107,7 @@ def figures(
 
 def saying(lesson: HardeningLesson) -> HardeningLesson:
     """The same trigger with the target as the reply."""
-    return HardeningLesson(TRIGGER, lesson.key, lesson.prompt, lesson.target, True, lesson.said, lesson.target)
+    return HardeningLesson(TRIGGER, lesson.key, lesson.prompt, lesson.target, lesson.target_ended, lesson.said, lesson.target)
 
 
 def behind(lesson: HardeningLesson) -> HardeningLesson:
@@ -116,8 +116,9 @@ def behind(lesson: HardeningLesson) -> HardeningLesson:
     return replace(there, reply="", target=lesson.reply)
 
 
-def _targets(lessons: Sequence[HardeningLesson]) -> list[str]:
-    return [each.target for each in lessons]
+def _groups(lessons: Sequence[HardeningLesson]) -> list[str]:
+    """What is independent; lessons of a run that an older version began say nothing but their target."""
+    return [each.group or each.target for each in lessons]
 
 
 def _share(hits: Sequence[bool]) -> Estimate:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.jobs.limit import drawn
-from engine.jobs.responders.found import SPLITS, FoundTrigger
+from engine.jobs.responders.found import SPLITS, FoundTrigger, held_together
 from engine.jobs.responders.hardened_config import OWN, TrainHardenedConfig
 from engine.jobs.supervised import require_splits
 from engine.perturb.strategy import Expectation, Strategy
@@ -54,6 +54,8 @@ class HardeningLesson:
         target: what it shall not say; empty where there is none.
         contrast: a prompt behind which the reply shall be less likely; empty where there is none.
         contrast_said: the part of it that somebody typed.
+        group: what a trigger shares with those of its split alone, its target or its request; empty in other lessons.
+        target_ended: whether the model had to end its reply behind the target.
     """
 
     kind: str
@@ -65,6 +67,8 @@ class HardeningLesson:
     target: str = ""
     contrast: str = ""
     contrast_said: str = ""
+    group: str = ""
+    target_ended: bool = True
 
 
 LessonSplits = Mapping[str, Sequence[HardeningLesson]]
@@ -145,8 +149,9 @@ def make_lessons(
     from policies.hugging_face_slots import default_template
 
     found: dict[str, list[HardeningLesson]] = {}
+    together = held_together([each for split in triggers.values() for each in split])
     for split in SPLITS:
-        found[split] = _triggers(config, triggers.get(split, ()), tokenizer, answers)
+        found[split] = _triggers(config, triggers.get(split, ()), tokenizer, answers, together)
         found[split] += _clean(config, clean[split], strategies, default_template(tokenizer), answers)
     return found
 
@@ -209,7 +214,11 @@ def _cycled(lessons: Sequence[HardeningLesson], num: int) -> list[HardeningLesso
 
 
 def _triggers(
-    config: TrainHardenedConfig, triggers: Sequence[FoundTrigger], tokenizer: Any, answers: Answers
+    config: TrainHardenedConfig,
+    triggers: Sequence[FoundTrigger],
+    tokenizer: Any,
+    answers: Answers,
+    together: Mapping[FoundTrigger, str],
 ) -> list[HardeningLesson]:
     prompts = [prompts_of(each, tokenizer, config.template) for each in triggers]
     replies: dict[str, tuple[str, bool]] = {}
@@ -221,7 +230,8 @@ def _triggers(
         reply, ended = replies.get(without, (config.reply, True))
         # A model that says nothing by itself gives nothing to learn.
         if reply.strip():
-            found.append(HardeningLesson(TRIGGER, each.key, prompt, reply, ended, each.text, each.target))
+            lesson = HardeningLesson(TRIGGER, each.key, prompt, reply, ended, each.text, each.target)
+            found.append(replace(lesson, group=together[each], target_ended=each.end))
     return found
 
 

@@ -20,15 +20,27 @@ from engine.jobs.retrieval.config import RankingAttackConfig
 from engine.jobs.retrieval.groups import RankedGroup
 from engine.jobs.retrieval.matcher import TRAIN_MATCHER
 from engine.jobs.retrieval.pool import SEARCH
-from engine.jobs.retrieval.prepared import ERRORS, NUM_CONTEXTS, RANKERS, PreparedRanking, RankersJob, Tried, found_ranking
+from engine.jobs.retrieval.prepared import (
+    ERRORS,
+    NOT_RATED,
+    NUM_CONTEXTS,
+    RANKERS,
+    PreparedRanking,
+    RankersJob,
+    Tried,
+    found_ranking,
+    not_rated,
+)
 from engine.jobs.retrieval.rows import SEARCHES
 from engine.jobs.sharded import work_off
+from engine.jobs.tables import noted
 from engine.metrics.retrieval.search_tables import success_table, tables_of_searches
 from engine.metrics.retrieval.searched import SearchedRows, describe_search, search_metrics
 from engine.metrics.tables import TextTable
 from engine.perturb.replies.catalogue import GROUPS
 from engine.retrieval.settings import POLICY
 from engine.store.run_folder import RunFolder
+from engine.store.schemas import OK
 from envs.core.errors import ConfigError, DataError
 from envs.storage.copies import CHECKPOINT
 from policies.chat.answers import ANSWERS_FOLDER
@@ -77,7 +89,9 @@ class AttackRanking(RankersJob[RankingAttackConfig]):
 
     def measure(self, run: RunFolder, found: PreparedAttack) -> Summary:
         config = found.config
-        read = SearchedRows(run.read_rows().to_pylist())
+        rows = run.read_rows().to_pylist()
+        read = SearchedRows(rows)
+        before = ((entry["model"], entry["scores"]) for row in rows if row["status"] == OK for entry in row["before"])
         return Summary(
             f"attack on {', '.join(each.label for each in found.rankers)} on {config.corpus}",
             f"{len(found.groups):,} {config.split} contexts, {goal_of(config)}, at most {config.edits} words and "
@@ -89,6 +103,7 @@ class AttackRanking(RankersJob[RankingAttackConfig]):
                 GOAL: str(goal_of(config)),
                 BUDGET: config.budget,
                 ERRORS: {model: Counter(reasons).most_common(1)[0][0] for model, reasons in read.errors.items()},
+                NOT_RATED: not_rated(run.path, found.rankers, before),
             },
         )
 
@@ -122,9 +137,10 @@ class AttackRanking(RankersJob[RankingAttackConfig]):
         return tables_of_searches(metrics) if metrics else {}
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """With what the metrics mean, and success against queries in their place."""
+        """With what the metrics mean, success against queries in their place, and what rankers did not score."""
         legend = {name: describe_search(name) for name in result.metrics}
-        return replace(result, legend=legend, tables={"": success_table(result.metrics)} if result.metrics else {})
+        tables = {"": success_table(result.metrics)} if result.metrics else {}
+        return replace(result, legend=legend, tables=noted(tables, self.note(run)))
 
 
 def _require_replies(config: RankingAttackConfig, items: Iterable[RankedGroup]) -> None:

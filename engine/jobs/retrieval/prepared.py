@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from engine.jobs.job import Job, Reporter, Silent
 from engine.jobs.retrieval.asked import AskedRanker, loaded, models_of
@@ -28,11 +29,14 @@ from engine.perturb.replies.rule import Rule
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from envs.data.root import data_root
+from policies.chat.answers import usage_of
+from policies.chat.rating import UNRATED
 from policies.ranker import Ranker
+from policies.rankers import RESPONSE_ONLY
 
-NUM_CONTEXTS, RANKERS, ERRORS = "contexts", "rankers", "errors"
+NUM_CONTEXTS, RANKERS, ERRORS, NOT_RATED = "contexts", "rankers", "errors", "not_rated"
 """Entries of the summary: how many contexts there are; the rankers, by label; of rankers that gave no scores the most frequent
-reason."""
+reason; of chat models that were asked for ratings how many replies they rated by no number, and of how many."""
 
 RankersConfigT = TypeVar("RankersConfigT", bound=RankersConfig)
 
@@ -102,6 +106,35 @@ def found_ranking(
     return PreparedRanking(found, asked, groups), Tried(rankers, rules, resources.language)
 
 
+def not_scored(summary: Mapping[str, Any]) -> list[str]:
+    """What rankers gave no scores of, and why, in sentences; of the summary of a run."""
+    found = [f"{model} gave no scores for some contexts: {reason}." for model, reason in summary.get(ERRORS, {}).items()]
+    # Runs of older versions do not count them.
+    for model, (lost, num) in summary.get(NOT_RATED, {}).items():
+        found.append(f"{model} rated {lost:,} of {num:,} replies by no number: they stand below all others, tied.")
+    return found
+
+
+def not_rated(
+    path: Path, rankers: Sequence[AskedRanker], scores: Iterable[tuple[str, Sequence[float]]]
+) -> dict[str, tuple[int, int]]:
+    """Replies that chat models rated by no number, and replies that they were to rate, by label; nobody who rated all.
+
+    Args:
+        path: of the run; who was asked for ratings has answers there.
+        rankers: who was asked.
+        scores: of the candidates of a context, with the label of their ranker.
+    """
+    usage = usage_of(path)
+    rating = {each.label for each in rankers if usage and each.name.removeprefix(RESPONSE_ONLY) in usage.models}
+    lost, num = Counter[str](), Counter[str]()
+    for label, found in scores:
+        if label in rating:
+            lost[label] += sum(score == UNRATED for score in found)
+            num[label] += len(found)
+    return {label: (count, num[label]) for label, count in lost.items() if count}
+
+
 class RankersJob(Job[RankersConfigT, PreparedRanking[RankersConfigT], PreparedRanking[RankersConfigT]]):
     """A job that asks rankers about contexts, one row each."""
 
@@ -119,5 +152,4 @@ class RankersJob(Job[RankersConfigT, PreparedRanking[RankersConfigT], PreparedRa
         """Only a run can tell which rules suit, and where there are ties."""
 
     def note(self, run: RunFolder) -> str:
-        errors = (run.summary() or {})[ERRORS]
-        return " ".join(f"{model} gave no scores for some contexts: {reason}." for model, reason in errors.items())
+        return " ".join(not_scored(run.summary() or {}))

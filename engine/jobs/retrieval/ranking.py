@@ -18,14 +18,25 @@ from engine.jobs.job import Reporter, Result, Summary
 from engine.jobs.limit import drawn
 from engine.jobs.retrieval.asked import asked_rankers
 from engine.jobs.retrieval.config import RankersConfig, RankingAttackConfig, RankingConfig
-from engine.jobs.retrieval.prepared import ERRORS, NUM_CONTEXTS, RANKERS, PreparedRanking, RankersJob, found_ranking
+from engine.jobs.retrieval.prepared import (
+    ERRORS,
+    NOT_RATED,
+    NUM_CONTEXTS,
+    RANKERS,
+    PreparedRanking,
+    RankersJob,
+    found_ranking,
+    not_rated,
+)
 from engine.jobs.retrieval.rows import RANKING
 from engine.jobs.retrieval.worker import Ranking
 from engine.jobs.sharded import work_off
-from engine.metrics.retrieval.ranking import RankedRows, describe, ranking_metrics
+from engine.jobs.tables import noted
+from engine.metrics.retrieval.ranking import CLEAN, RankedRows, describe, ranking_metrics
 from engine.metrics.retrieval.table import Shown, overview, tables
 from engine.metrics.tables import TextTable
 from engine.store.run_folder import RunFolder
+from engine.store.schemas import OK
 from envs.core.config import shared
 from policies.chat.answers import ANSWERS_FOLDER
 
@@ -75,7 +86,10 @@ class EvaluateRanking(RankersJob[RankingConfig]):
 
     def measure(self, run: RunFolder, found: EvaluatedRanking) -> Summary:
         config = found.config
-        read = RankedRows(run.read_rows().to_pylist(), config.metrics.untouched, config.metrics.unranked)
+        rows = run.read_rows().to_pylist()
+        read = RankedRows(rows, config.metrics.untouched, config.metrics.unranked)
+        entries = (entry for row in rows if row["status"] == OK for entry in row["ranked"])
+        scored = ((entry["model"], entry["scores"]) for entry in entries if entry["rule"] == CLEAN and entry["scores"])
         named = [each.label for each in found.rankers if not each.is_control]
         rules = f"{len(config.rule_names)} rules" if config.rule_names else "no rules"
         return Summary(
@@ -87,6 +101,7 @@ class EvaluateRanking(RankersJob[RankingConfig]):
                 RANKERS: {each.label: asdict(each) for each in found.rankers},
                 RULES: read.rules,
                 ERRORS: {model: Counter(reasons).most_common(1)[0][0] for model, reasons in read.errors.items()},
+                NOT_RATED: not_rated(run.path, found.rankers, scored),
                 SIZE: read.size,
                 SEVERAL: read.several,
             },
@@ -106,10 +121,11 @@ class EvaluateRanking(RankersJob[RankingConfig]):
         return {OVERVIEW: overview(metrics, shown), **tables(metrics, shown)} if metrics else {}
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """With what the metrics mean, and all rankers at a glance in their place."""
+        """With what the metrics mean, all rankers at a glance in their place, and what they did not score."""
         size = (run.summary() or {})[SIZE]
         legend = {name: describe(name, size) for name in result.metrics}
-        return replace(result, legend=legend, tables=dict(islice(self.tables(run).items(), 1)))
+        shown = dict(islice(self.tables(run).items(), 1))
+        return replace(result, legend=legend, tables=noted(shown, self.note(run)))
 
 
 def _shown(config: Mapping[str, Any], summary: Mapping[str, Any]) -> Shown:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from engine.jobs.sharded import ShardedConfig
-from engine.triggers.catalogue import searches
+from engine.triggers.catalogue import TEXT_METHODS, searches
 from engine.triggers.settings import SearchSettings
 from engine.triggers.success import SuccessSettings
 from envs.core.errors import ConfigError
@@ -30,6 +30,9 @@ def require_method(name: str) -> None:
     Raises:
         ConfigError: no method is called so, with the nearest name.
     """
+    if name in TEXT_METHODS:
+        fix = "parley search text, or parley search methods to tell it beside others"
+        raise ConfigError(f"{name} reads replies alone, which has a verb of its own", where="--method", got=name, fix=fix)
     if name not in searches and ".py:" not in name:
         what = f"no method of search is called {name!r}{nearest(name, searches)}"
         raise ConfigError(what, fix=f"methods: {', '.join(searches)}, or path/file.py:Class")

@@ -33,7 +33,8 @@ from engine.runtime.sharding import Shard
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import ok_row
-from engine.triggers.evolution import Evolution, EvolutionSettings, Proposals, ToldReply, Words, closeness
+from engine.triggers.evolution import Evolution, EvolutionSettings, Proposals, ToldReply, Words
+from engine.triggers.fitness import FitnessSettings, load_fitness
 from engine.triggers.success import TOKENS, SuccessSettings
 from engine.triggers.target_pairs import has_prompts, read_pairs
 from engine.triggers.targets import Target, TargetList, from_file, malicious, target_seed
@@ -44,11 +45,16 @@ from envs.core.seeds import derive_seed
 from policies.chat.addresses import absolute_address
 from policies.chat.answers import ANSWERS_FOLDER
 from policies.chat.settings import ChatAsking
+from policies.chat.verdicts import ReplyRating, ReplyVerdict
 from policies.chat.written import WrittenLine, written_lines
 
 if TYPE_CHECKING:
     from policies.chat.model import Answer, Chat, ChatDecoding, ChatModel
 
+BEFORE_TARGET = 4
+"""Tokens of blanks that a reply may begin with, and its end."""
+UNRATED = ReplyRating(0.0)
+"""Of the reply to no input, which nothing goes on from."""
 _TARGETS = 8
 """Of a shard at most: what they ask for is asked at once."""
 
@@ -75,6 +81,8 @@ class TextSearchConfig(ShardedConfig):
     """How inputs evolve, and how many replies are asked for in any case."""
     writing: WritingSettings = field(default_factory=WritingSettings)
     """How an attacker writes."""
+    fitness: FitnessSettings = field(default_factory=FitnessSettings)
+    """What makes an input fit."""
     success: SuccessSettings = field(default_factory=SuccessSettings)
     """When a reply is a success, which ends the search for its target."""
     chat: ChatAsking = field(default_factory=ChatAsking)
@@ -146,6 +154,8 @@ class TextSearchWorker:
         self._model: ChatModel = load_chat_model(absolute_address(self.config.model), chat, answers=answers)
         self._template = messages_of(self.config)
         self._success = judges_of_texts(self.config.success, chat, answers)[self.config.end]
+        self.fitness = load_fitness(self.config.fitness, chat, answers)
+        self._num_tokens = num_tokens(searching.wanted)
         attacker = self.config.attacker
         self._attacker = load_chat_model(absolute_address(attacker), chat, answers=answers) if attacker else None
 
@@ -166,7 +176,7 @@ class TextSearchWorker:
         """What the model answers."""
         from policies.chat.model import ChatDecoding
 
-        decoding: ChatDecoding = ChatDecoding(max_tokens=self.config.success.tokens or TOKENS, temperature=temperature)
+        decoding: ChatDecoding = ChatDecoding(max_tokens=self._num_tokens, temperature=temperature)
         return self._model.answer(chats, decoding=decoding, seeds=seeds)
 
     def chat(self, target: Target, words: Words) -> Chat:
@@ -202,7 +212,7 @@ class TextSearchWorker:
         max_queries, wanted = self.config.search.max_queries, " ".join(target.words)
         return Writing(settings, max_queries, target=wanted, shown=shown, write=write, seed=seed)
 
-    def judged(self, answer: Answer, target: Target) -> Any:
+    def judged(self, answer: Answer, target: Target) -> ReplyVerdict:
         """The verdict on an answer."""
         return self._success.verdict(answer.text, answer.ended, " ".join(target.words), target.prompt)
 
@@ -211,7 +221,8 @@ class _JudgedReply(NamedTuple):
     """What the model replied to an input, and what was judged of it."""
 
     answer: Answer
-    verdict: Any
+    verdict: ReplyVerdict
+    rating: ReplyRating
 
 
 class _TextSearch:
@@ -240,17 +251,16 @@ class _TextSearch:
         """What came of it."""
         arriving = iter(answers)
         for who, asked in self.asked:
-            new = {}
-            for words in asked:
-                answer = next(arriving)
-                new[words] = _JudgedReply(answer, self.worker.judged(answer, self.target))
+            replied = {words: next(arriving) for words in asked}
+            wanted, texts = " ".join(self.target.words), [answer.text for answer in replied.values()]
+            ratings = self.worker.fitness(texts, wanted, self.target.prompt) if who else [UNRATED] * len(texts)
+            new = {
+                words: _JudgedReply(answer, self.worker.judged(answer, self.target), rating)
+                for (words, answer), rating in zip(replied.items(), ratings, strict=True)
+            }
             self.told[who] |= new
             if who is not None and new:
-                wanted = " ".join(self.target.words)
-                heard = [
-                    ToldReply(closeness(each.answer.text, wanted) + each.verdict.success, each.answer.text)
-                    for each in new.values()
-                ]
+                heard = [ToldReply(each.rating.value + each.verdict.success, each.answer.text) for each in new.values()]
                 who.tell(heard, success=any(each.verdict.success for each in new.values()))
 
     def row(self) -> dict[str, Any]:
@@ -260,7 +270,8 @@ class _TextSearch:
             raise ModelError("the attacker wrote no input that could be tried", where=self.worker.config.attacker, fix=fix)
         best, settings = self.search.best, self.worker.config.success
         found, drawn_blind = self.told[self.search], self.told[self.random]
-        verdicts = [each.verdict for told in self.told.values() for each in told.values()]
+        judged_replies = [each for told in self.told.values() for each in told.values()]
+        verdicts = [judgement for each in judged_replies for judgement in (each.verdict, each.rating)]
         kept = found[best.words]
         seeds = [derive_seed(self.seed, "sample", number) for number in range(settings.samples)]
         chats = [self.worker.chat(self.target, best.words)] * len(seeds)
@@ -286,6 +297,15 @@ class _TextSearch:
             "attacker_answers": self.search.num_answers if isinstance(self.search, Writing) else 0,
             **judged,
         }
+
+
+def num_tokens(wanted: WantedTexts) -> int:
+    """Tokens of a reply at most: where nothing but its beginning is looked at, as many as the longest target has bytes."""
+    config = wanted.config
+    looks_further = config.attacker or config.fitness.by != "target" or config.success.by not in ("target", "exact", "prefix")
+    if config.success.tokens or looks_further:
+        return config.success.tokens or TOKENS
+    return min(TOKENS, max(len(" ".join(target.words).encode()) for target in wanted.targets.targets) + BEFORE_TARGET)
 
 
 def messages_of(config: TextSearchConfig) -> Chat:
@@ -343,6 +363,7 @@ class SearchText(Job[TextSearchConfig, WantedTexts, WantedTexts]):
         targets = kept_targets(path) or _targets(config)
         words = input_words(path, config.words, targets)
         judges_of_texts(config.success, config.chat.on(config.device), None)
+        load_fitness(config.fitness, config.chat.on("cpu"))
         for address in filter(None, (config.model, config.attacker)):
             load_chat_model(address, config.chat.on("cpu"))
         return WantedTexts(config, targets, words)

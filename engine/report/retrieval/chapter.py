@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from engine.jobs.retrieval.ranking import ERRORS, EVALUATE_RANKING, RANKERS, RULES, SEVERAL, SIZE
+from engine.jobs.retrieval.prepared import not_scored
+from engine.jobs.retrieval.ranking import EVALUATE_RANKING, RANKERS, RULES, SEVERAL, SIZE
 from engine.metrics.retrieval.ranking import CHANGE, CLEAN, describe, first_place, metric_of
 from engine.metrics.statistics import Estimate
 from engine.perturb.replies.catalogue import rules as known_rules
@@ -113,7 +114,7 @@ def _evaluation(run: Run) -> ShownRanking:
         first=first,
         rankers=named,
         controls=[label for label in rankers if label not in named],
-        errors=run.summary.get(ERRORS, {}),
+        not_scored=not_scored(run.summary),
     )
 
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from engine.jobs.retrieval.attack import ATTACK_RANKING, BUDGET, GOAL
-from engine.jobs.retrieval.prepared import ERRORS
+from engine.jobs.retrieval.prepared import not_scored
 from engine.metrics.retrieval.movement import expected_ranks
 from engine.metrics.retrieval.search_tables import attacks_of, points_in
 from engine.metrics.retrieval.searched import AHEAD, BASELINE, MEDIAN_QUERIES, SUCCESS, TRANSFER, SearchedRows, describe_search
@@ -179,7 +179,7 @@ def _attacked(run: Run) -> ShownSearches:
         tables=ATTACK_RANKING.tables(run.folder) if run.metrics else {},
         goal=run.summary.get(GOAL, ""),
         budget=budget,
-        errors=run.summary.get(ERRORS, {}),
+        not_scored=not_scored(run.summary),
     )
 
 

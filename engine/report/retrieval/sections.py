@@ -22,12 +22,12 @@ class ShownRankers(ShownRun):
 
     Args:
         tables: what was measured, by heading.
-        errors: of rankers that gave no scores, the most frequent reason.
+        not_scored: what rankers gave no scores of, in sentences.
     """
 
     unit = "contexts"
     tables: Mapping[str, TextTable] = field(default_factory=dict)
-    errors: Mapping[str, str] = field(default_factory=dict)
+    not_scored: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,11 +70,7 @@ def measured_section(
     done = [each for each in found if each.done and each.metrics]
     items = {name: shown for each in done for name, shown in items_of(each).items()}
     return Section(
-        notes=[
-            f"{each.name}: {visible(model)} gave no scores for some contexts: {visible(reason)}."
-            for each in done
-            for model, reason in each.errors.items()
-        ],
+        notes=[f"{each.name}: {visible(told)}" for each in done for told in each.not_scored],
         measured=found,
         tables=tables_of([(each.name, each.tables) for each in done]),
         figures=[figure for each in done for figure in figures_of(each)],

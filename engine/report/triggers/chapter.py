@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from engine.jobs.triggers.enumeration import SEARCH_ENUMERATE
+from engine.jobs.triggers.methods import SEARCH_METHODS
 from engine.jobs.triggers.search import SEARCH
 from engine.jobs.triggers.table import SEARCH_TABLE
 from engine.metrics.statistics import Estimate
@@ -32,8 +33,8 @@ class TriggerSearches(Chapter[Triggers]):
     """The chapter of searches, tables of them, and enumerations."""
 
     name, title = "triggers", "Triggers"
-    jobs = (SEARCH.name, SEARCH_TABLE.name, SEARCH_ENUMERATE.name, *TYPED_JOBS)
-    stages: ClassVar = {SEARCH_TABLE.name: Stages(others="by folder")}
+    jobs = (SEARCH.name, SEARCH_TABLE.name, SEARCH_METHODS.name, SEARCH_ENUMERATE.name, *TYPED_JOBS)
+    stages: ClassVar = {SEARCH_TABLE.name: Stages(others="by folder"), SEARCH_METHODS.name: Stages(others="by folder")}
     terms: ClassVar = {
         r"\bo-greedy": ("o-greedy hit", "the model's likeliest reply, taken word by word, is the target."),
         r"\bio?-?\w*sample|\bo-sample": (
@@ -56,6 +57,11 @@ class TriggerSearches(Chapter[Triggers]):
             (run.heading if run.name else "All lists", SEARCH_TABLE.tables(run.folder)[""])
             for run in measured
             if run.job == SEARCH_TABLE.name
+        ]
+        tables += [
+            (run.heading if run.name else "All methods", SEARCH_METHODS.tables(run.folder)[""])
+            for run in measured
+            if run.job == SEARCH_METHODS.name
         ]
         tried = [run for run in measured if run.job == SEARCH_ENUMERATE.name]
         tables += [(run.heading, enumeration_table(run.metrics, run.summary["attention"])) for run in tried]

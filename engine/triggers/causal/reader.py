@@ -15,75 +15,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from engine.triggers.causal.kept_keys import TOLERANCE, TOLERANCE_HALF, KeysValues, in_line, one_below_the_other, own_layers
 from policies.products import Weight, dense
-
-# How far logits may be off, as a share of their spread: rounding, in the model's own precision.
-_TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-3}
-_TOLERANCE_HALF = 0.2
-
-
-@dataclass(frozen=True, eq=False)
-class KeysValues:
-    """What the layers keep of tokens that were read.
-
-    Args:
-        keys: of each layer (B, H, L, D).
-        values: of each layer (B, H, L, D).
-    """
-
-    keys: tuple[Tensor, ...]
-    values: tuple[Tensor, ...]
-
-    @property
-    def length(self) -> int:
-        """L."""
-        return self.keys[0].shape[2]
-
-    def cut(self, start: int, stop: int) -> KeysValues:
-        """Those of the tokens from `start` to before `stop`; no copy."""
-        return KeysValues(*(tuple(each[:, :, start:stop] for each in kind) for kind in (self.keys, self.values)))
-
-    def rows(self, rows_b: Tensor) -> KeysValues:
-        """Those of some rows; of one row that all share, itself."""
-        return KeysValues(*(tuple(each[rows_b] for each in kind) for kind in (self.keys, self.values)))
-
-    def repeated(self, num: int) -> KeysValues:
-        """Those of one row, for so many; no copy."""
-        return KeysValues(*(tuple(each.expand(num, -1, -1, -1) for each in kind) for kind in (self.keys, self.values)))
-
-    def detached(self) -> KeysValues:
-        """The same without their gradients."""
-        return KeysValues(*(tuple(each.detach() for each in kind) for kind in (self.keys, self.values)))
-
-
-def in_line(parts: Sequence[KeysValues]) -> KeysValues:
-    """Parts that follow each other, as one; of one row each is repeated for the others."""
-    parts = [part for part in parts if part.length]
-    if len(parts) == 1:
-        return parts[0]
-    num = max(part.keys[0].shape[0] for part in parts)
-    kinds = []
-    for kind in ("keys", "values"):
-        layers = zip(*(getattr(part, kind) for part in parts), strict=True)
-        kinds.append(tuple(torch.cat([each.expand(num, -1, -1, -1) for each in layer], dim=2) for layer in layers))
-    return KeysValues(*kinds)
-
-
-def one_below_the_other(groups: Sequence[KeysValues]) -> KeysValues:
-    """The rows of groups that have read as many tokens."""
-    if len(groups) == 1:
-        return groups[0]
-    kinds = (
-        tuple(map(torch.cat, zip(*(getattr(group, kind) for group in groups), strict=True))) for kind in ("keys", "values")
-    )
-    return KeysValues(*kinds)
 
 
 class CausalReader:
@@ -117,17 +56,17 @@ class CausalReader:
         shared = [part for part in before if part.length and part.keys[0].shape[0] == 1]
         own = [part for part in before if part.length and part.keys[0].shape[0] != 1]
         past = _cache(in_line(shared) if shared else None, in_line(own) if own else None, len(self._layers))
-        with self._fast_products():
+        with self.fast_products():
             read = self.model(inputs_embeds=embedded_BLE, past_key_values=past, use_cache=True, logits_to_keep=keep)
         new = [layer.new for layer in past.layers]
         return read.logits, KeysValues(tuple(keys for keys, _ in new), tuple(values for _, values in new))
 
     @property
     def _layers(self) -> Sequence[Any]:
-        return _own_layers(self.model)
+        return own_layers(self.model)
 
     @contextmanager
-    def _fast_products(self) -> Iterator[None]:
+    def fast_products(self) -> Iterator[None]:
         """Lets the model's layers multiply by the fastest kernels; the model is as it was afterwards."""
         if not self._forwards or (not self.rough and next(iter(self._forwards)).weight.device.type != "cpu"):
             yield
@@ -154,14 +93,6 @@ class _Rough:
     def __call__(self, rows: Tensor) -> Tensor:
         product = self._weight(rows).to(rows.dtype)
         return product if self._bias is None else product + self._bias
-
-
-def _own_layers(model: Any) -> Sequence[Any]:
-    """The layers of the cache that the model would make for itself."""
-    from transformers import DynamicCache
-
-    layers: Sequence[Any] = DynamicCache(config=model.config).layers
-    return layers
 
 
 def _cache(shared: KeysValues | None, own: KeysValues | None, num_layers: int) -> Any:
@@ -228,7 +159,7 @@ def reads_in_parts(model: Any, embedded_LE: Tensor) -> bool:
 
     if "logits_to_keep" not in inspect.signature(model.forward).parameters:
         return False
-    layers = _own_layers(model)
+    layers = own_layers(model)
     if not layers or any(type(layer) is not DynamicLayer for layer in layers):
         return False
     reader, half = CausalReader(model), len(embedded_LE) // 2
@@ -244,6 +175,6 @@ def reads_in_parts(model: Any, embedded_LE: Tensor) -> bool:
         except (TypeError, ValueError, AttributeError, RuntimeError, IndexError):
             # Some models have layers of their own behind the name of a plain one.
             return False
-    bound = _TOLERANCE.get(both_2LE.dtype, _TOLERANCE_HALF) * float(whole.std())
+    bound = TOLERANCE.get(both_2LE.dtype, TOLERANCE_HALF) * float(whole.std())
     found = torch.cat([alone, together]).float()
     return found.shape[1:] == whole.shape[1:] and float((found - whole[[0, 0, 1]]).abs().max()) <= bound

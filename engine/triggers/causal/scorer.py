@@ -1,14 +1,15 @@
 """The fast scorer of trigger searches in causal models: the answers of `PlainScorer`, with what is shared read once.
 
     prompt      the tokens before the first searched word are read once for all searches
-    visit       those before a changed word are known from the incumbent, so that a candidate costs what follows its change
+    visit       those before a changed word are known from the incumbent, so that a candidate costs what follows its change;
+                on a CPU candidates that change other positions share a pass, none filled up (`packed.py`)
     reply       the head is asked at the reply's positions alone
     early end   each word's nats are at least 0 (times a weight of at least 0). So what a candidate's first words cost is a
                 lower bound of its loss, and candidates that cost more than the best one already end there, exactly
 
-A list is read in stages: for all candidates up to the first word of the reply, then for those left some words more, as long as
-stages end enough of them. Where nothing is to be beaten, as in gcg, the few of the cheapest first words are read to their ends
-first. Candidates that are listed twice are read once.
+A list is read in stages, but for short replies: for all candidates up to the first word of the reply, then for those left
+some words more, as long as stages end enough of them. Where nothing is to be beaten, as in gcg, the few of the cheapest first
+words are read to their ends first. Candidates that are listed twice are read once.
 
 What a search is told does not depend on other searches: they are not batched together, because sums of floats depend on what
 shares their product. A list is batch enough: 100 candidates of 20 tokens are 2,000 rows, and more are no faster
@@ -28,7 +29,9 @@ import torch
 from torch import Tensor
 
 from engine.triggers.batch_finder import BatchFinder
-from engine.triggers.causal.reader import CausalReader, KeysValues, reads_in_parts, said
+from engine.triggers.causal.kept_keys import KeysValues
+from engine.triggers.causal.packed import reads_packed
+from engine.triggers.causal.reader import CausalReader, reads_in_parts, said
 from engine.triggers.causal.screening import ScreenedSwapList, rough_reader
 from engine.triggers.causal.swaps import SwapList
 from engine.triggers.objective import TriggerObjective
@@ -113,6 +116,7 @@ class CausalScorer(PlainScorer):
         super().__init__(victim, objective, input_model, rows=rows)
         self.rough = rough_reader(victim.model) if screening else None
         self.reader = CausalReader(victim.model)
+        self.packs = reads_packed(self.reader, _some_words(victim))
         self._prompts: OrderedDict[tuple[int, ...], _Prompt] = OrderedDict()
         self.pieces = BatchFinder(rows, "candidates of a visit")
 
@@ -212,8 +216,13 @@ def is_causal(victim: Victim) -> bool:
     """Whether the fast scorer can serve a victim: a causal model that gives the same when it reads a text in parts."""
     if not (hasattr(victim, "prompt") and hasattr(victim, "model")):
         return False
+    return reads_in_parts(victim.model, _some_words(victim))
+
+
+def _some_words(victim: Victim) -> Tensor:
+    """Seven words, embedded (7, E)."""
     words = victim.searchable_V.nonzero()[:7, 0]
-    return reads_in_parts(victim.model, victim.embedding_VE[words[torch.arange(7, device=words.device) % len(words)]])
+    return victim.embedding_VE[words[torch.arange(7, device=words.device) % len(words)]]
 
 
 def _runs(targets: Sequence[Tensor], words_RN: Tensor) -> Iterator[range]:

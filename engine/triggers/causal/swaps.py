@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from engine.triggers.causal.reader import CausalReader, KeysValues, in_line, one_below_the_other, said
+from engine.triggers.causal.kept_keys import KeysValues, in_line, one_below_the_other
+from engine.triggers.causal.packed import Block, read_blocks
+from engine.triggers.causal.reader import CausalReader, said
 from engine.triggers.scorer import Incumbent, require_numbers
 
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 WORTH = 0.2
 """Share of candidates that a stage has to end, so that another stage is worth its pass."""
+AT_ONCE = 8
+"""Words of a reply that is read to its end at once."""
 FIRST = 8
 """Candidates that are read to their ends first where nothing is to be beaten."""
 PASS, PASS_GPU = 64, 2048
@@ -38,7 +42,7 @@ class _Reading:
         reader: who reads on.
         candidates: their indices.
         before: what they share.
-        own: of each, what it has read itself.
+        own: of each, what it has read itself; None where there is nothing left to read.
         nll_BT: nats of the words read so far.
         likeliest_BT: whether these are the likeliest.
     """
@@ -46,14 +50,15 @@ class _Reading:
     reader: CausalReader
     candidates: Tensor
     before: list[KeysValues]
-    own: KeysValues
+    own: KeysValues | None
     nll_BT: Tensor
     likeliest_BT: Tensor
 
     def of(self, rows_b: Tensor) -> _Reading:
         """Some of them."""
         nll_bT, likeliest_bT = self.nll_BT[rows_b], self.likeliest_BT[rows_b]
-        return _Reading(self.reader, self.candidates[rows_b], self.before, self.own.rows(rows_b), nll_bT, likeliest_bT)
+        own = None if self.own is None else self.own.rows(rows_b)
+        return _Reading(self.reader, self.candidates[rows_b], self.before, own, nll_bT, likeliest_bT)
 
 
 class SwapList:
@@ -73,6 +78,8 @@ class SwapList:
         self.tried_GN = incumbent.words.repeat(len(words_G), 1)
         self.tried_GN[torch.arange(len(words_G), device=words_G.device), positions_G] = words_G
         self.ids_GS = self.prompt.read(self.tried_GN)
+        # Of a short reply a pass of its own for the words behind the first costs more than it saves.
+        self.num_first = len(self.target) if len(self.target) <= AT_ONCE else 1
         self.input_G = self._input_terms()
         self.best_choice, self.best_loss = -1, math.inf
 
@@ -124,7 +131,8 @@ class SwapList:
         """
         reading, found = self._first_words(piece, reader), list[tuple[int, float]]()
         waiting, bound_B = [reading], self._bound(reading)
-        if beat == math.inf and len(piece) > FIRST and float((bound_B > self.incumbent.loss).float().mean()) >= WORTH:
+        is_open = reading.own is not None and beat == math.inf and len(piece) > FIRST
+        if is_open and float((bound_B > self.incumbent.loss).float().mean()) >= WORTH:
             cheapest_B = bound_B.argsort(stable=True)
             waiting = [reading.of(cheapest_B[:FIRST].sort().values), reading.of(cheapest_B[FIRST:].sort().values)]
         for part in waiting:
@@ -137,28 +145,39 @@ class SwapList:
         self.take(self.read(piece, self.scorer.reader, self.best_loss))
 
     def _first_words(self, piece: Sequence[int], reader: CausalReader) -> _Reading:
-        """Reads up to the first word of the reply."""
+        """Reads up to the first word of the reply, or all of a short one."""
         candidates_B = torch.tensor(piece, device=self.words_G.device)
-        places, first = self.prompt.places, self.prompt.places[0]
-        known = self.incumbent.cache.known
-        shared = self.scorer.known(self.prompt)
-        groups, nats, likeliest = [], [], []
-        for start, group_b in self._groups(candidates_B):
-            before = [*shared, known.cut(0, places[start] - first)]
-            embedded_bLE = self.scorer.victim.embedding_VE[self.ids_GS[group_b, places[start] :]]
-            logits_b1V, own = reader.read(embedded_bLE, before, 1)
-            nll_b1, likeliest_b1 = said(logits_b1V, self.target[:1])
-            require_numbers(nll_b1)
-            groups.append(in_line([known.cut(0, places[start] - first).repeated(len(group_b)), own]))
-            nats.append(nll_b1)
-            likeliest.append(likeliest_b1)
-        return _Reading(reader, candidates_B, shared, one_below_the_other(groups), torch.cat(nats), torch.cat(likeliest))
+        groups = list(self._groups(candidates_B))
+        shared, known = self.scorer.known(self.prompt), self.incumbent.cache.known
+        said_L = self.target[: self.num_first - 1]
+        texts = [
+            torch.cat([self.ids_GS[group_b, self.prompt.places[start] :], said_L.expand(len(group_b), -1)], dim=1)
+            for start, group_b in groups
+        ]
+        embedded = [self.scorer.victim.embedding_VE[ids_bL] for ids_bL in texts]
+        beginnings = [known.cut(0, self.prompt.places[start] - self.prompt.places[0]) for start, _ in groups]
+        if self.scorer.packs:
+            blocks = [Block(each, self.prompt.places[start]) for each, (start, _) in zip(embedded, groups, strict=True)]
+            logits_BLV, own = read_blocks(reader, blocks, in_line([*shared, known]), self.num_first)
+        else:
+            parts = zip(embedded, beginnings, strict=True)
+            read = [reader.read(each, [*shared, before], self.num_first) for each, before in parts]
+            logits_BLV, own = torch.cat([logits for logits, _ in read]), [kept for _, kept in read]
+        nll_BL, likeliest_BL = said(logits_BLV, self.target[: self.num_first])
+        require_numbers(nll_BL)
+        if self.num_first == len(self.target):
+            return _Reading(reader, candidates_B, shared, None, nll_BL, likeliest_BL)
+        whole = [
+            in_line([before.repeated(len(group_b)), new])
+            for before, (_, group_b), new in zip(beginnings, groups, own, strict=True)
+        ]
+        return _Reading(reader, candidates_B, shared, one_below_the_other(whole), nll_BL, likeliest_BL)
 
     def _groups(self, candidates_B: Tensor) -> Iterator[tuple[int, Tensor]]:
         """The first position that each group of candidates changes, and the group; candidates come in order of positions."""
         num_at = Counter(self.positions_G[candidates_B].tolist())
         ends = {position: self.ids_GS.shape[1] - self.prompt.places[position] for position in sorted(num_at)}
-        pass_cost, done = PASS_GPU if candidates_B.is_cuda else PASS, 0
+        pass_cost, done = 0 if self.scorer.packs else PASS_GPU if candidates_B.is_cuda else PASS, 0
         for group in cheapest_groups([(num_at[position], length) for position, length in ends.items()], pass_cost):
             positions = list(ends)[group.start : group.stop]
             num = sum(num_at[position] for position in positions)
@@ -167,7 +186,7 @@ class SwapList:
 
     def _to_the_end(self, reading: _Reading, loss: float) -> _Reading:
         """Those whose replies were read to the end, because what was known of them did not exceed a loss."""
-        num_read, stage = 1, 1
+        num_read, stage = reading.nll_BT.shape[1], 1
         while num_read < len(self.target):
             left_b = self._left(reading, loss)
             if 1 - len(left_b) / max(1, len(reading.candidates)) < WORTH:
@@ -176,6 +195,7 @@ class SwapList:
                 reading = reading.of(left_b)
             if not len(left_b):
                 break
+            assert reading.own is not None, "there is something left to read"
             num = min(stage, len(self.target) - num_read)
             said_bL = self.target[num_read - 1 : num_read - 1 + num].expand(len(left_b), -1)
             embedded_bLE = self.scorer.victim.embedding_VE[said_bL]

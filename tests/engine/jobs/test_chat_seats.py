@@ -14,7 +14,8 @@ from engine.jobs.job import Silent
 from engine.jobs.perturb.config import RobustnessConfig
 from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS
 from engine.jobs.responders.reply import REPLY, ReplyConfig
-from engine.jobs.retrieval.config import RankingConfig
+from engine.jobs.retrieval.attack import ATTACK_RANKING
+from engine.jobs.retrieval.config import RankingAttackConfig, RankingConfig
 from engine.jobs.retrieval.ranking import EVALUATE_RANKING
 from engine.store.run_folder import RunFolder
 from policies.chat.responder import ChatResponder
@@ -93,6 +94,21 @@ def test_a_folder_of_a_causal_model_ranks_beside_others(tmp_path: Path) -> None:
     assert found["tiny_model"]["name"] == f"hf:{folder}"
 
 
+@pytest.mark.parametrize("always", ["I'm sorry, but I can't help with that.", ""])
+def test_a_model_that_rates_nothing_is_no_ranker_and_the_run_says_so(tmp_path: Path, always: str) -> None:
+    with serving(lambda number, body: Said(completion(always))) as server:
+        config = RankingConfig(model=server.name, rules="none", limit=2, num_erased=0, chat=QUICK)
+        result = EVALUATE_RANKING.run(config, tmp_path / "ranking", Silent())
+        searching = RankingAttackConfig(model=server.name, limit=2, chat=QUICK)
+        attacked = ATTACK_RANKING.run(searching, tmp_path / "attack", Silent())
+    (table,) = result.tables.values()
+    assert "fake rated 20 of 20 replies by no number" in table.note
+    assert "response-only:fake rated 20 of 20" in table.note
+    assert "fake rated 20 of 20" in next(iter(attacked.tables.values())).note
+    for run in ("ranking", "attack"):
+        assert "fake rated 20 of 20 replies by no number" in (tmp_path / run / "table.md").read_text()
+
+
 def test_a_chat_model_judges_and_the_run_says_what_it_could_not_read(tmp_path: Path) -> None:
     def says(number: int, body: dict[str, Any]) -> Said:
         reply = body["messages"][0]["content"].split("Reply: ")[1].split("\n")[0]
@@ -107,3 +123,11 @@ def test_a_chat_model_judges_and_the_run_says_what_it_could_not_read(tmp_path: P
     assert "adversuc.fake.plain" in result.metrics
     notes = (RunFolder.load(tmp_path / "run").summary() or {})[NOTES]
     assert any("fake said neither human nor machine" in note for note in notes)
+
+
+def test_a_judge_that_never_answers_is_told_of_beside_those_that_do(tmp_path: Path) -> None:
+    with serving(lambda number, body: Said(b"<html>welcome</html>")) as server:
+        config = replace(asked(tmp_path), judges=server.name, chat=QUICK)
+        result = EVALUATE_ADVERSARIAL.run(config, tmp_path / "run", Silent())
+    assert "fake judged nothing: ModelError: the server answers a page" in result.failure
+    assert result.metrics["adversuc.constant.plain"].n

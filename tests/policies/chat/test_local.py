@@ -16,6 +16,8 @@ from policies.chat.loading import load_chat_model
 from policies.chat.local import LocalChatModel
 from policies.chat.model import Access, Answer, Chat, ChatDecoding, Message, ReplyScore, require_access
 from policies.chat.settings import ChatModelSettings
+from policies.hugging_face import read_model
+from policies.responders import load_responder
 from tests.policies.chat.tiny import saved, tiny_chat
 from tests.policies.test_hugging_face import EOS_ID, VOCABULARY
 
@@ -190,11 +192,15 @@ def test_a_folder_that_is_no_chat_model_is_refused(name: str, tmp_path: Path) ->
 
 
 def test_a_file_that_is_no_gguf_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="no such GGUF file"):
-        load_chat_model(f"gguf:{tmp_path}/model.gguf")
-    (tmp_path / "model.gguf").write_bytes(b"PK\x03\x04")
-    with pytest.raises(CheckpointError, match="no GGUF file"):
-        load_chat_model(f"gguf:{tmp_path}/model.gguf")
+    name = f"gguf:{tmp_path}/model.gguf"
+    # Who searches its inputs is told the same as who asks it.
+    for load in (load_chat_model, read_model, load_responder):
+        (tmp_path / "model.gguf").unlink(missing_ok=True)
+        with pytest.raises(CheckpointError, match="no such GGUF file"):
+            load(name)
+        (tmp_path / "model.gguf").write_bytes(b"PK\x03\x04")
+        with pytest.raises(CheckpointError, match="no GGUF file"):
+            load(name)
 
 
 @pytest.mark.skipif(find_spec("gguf") is None, reason="the extra gguf is not installed")

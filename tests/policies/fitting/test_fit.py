@@ -211,6 +211,23 @@ def test_auto_is_what_is_measured_to_be_faster_and_changes_nothing_else(
     assert_equal(weights(found.run(ignore)), weights(wanted.run(ignore)))
 
 
+def test_precisions_are_clocked_on_batches_that_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In training no batch has the sizes of the last one, and what is made for a size is made anew."""
+    costing(monkeypatch, 0.5)
+    made: dict[str, list[list[int]]] = {"bfloat16": [], "float32": []}
+    step = Fit.step
+
+    def counted(self: Fit[Exchanges], group: np.ndarray) -> loop.StepLoss:
+        made[self.precision].append(group.tolist())
+        return step(self, group)
+
+    monkeypatch.setattr(Fit, "step", counted)
+    fit(tmp_path, replace(FAST, precision="auto"))
+    assert made["bfloat16"] == made["float32"]
+    assert len(made["float32"]) == loop.CLOCKED
+    assert len(set(map(tuple, made["float32"]))) == min(loop.CLOCKED, 40 // FAST.batch_size)
+
+
 def test_a_resumed_training_keeps_the_precision_that_it_began_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def dies(epoch: Epoch) -> None:
         if epoch.number == 2:

@@ -13,7 +13,7 @@ import torch
 
 from envs.data.root import CACHE_VARIABLE
 from policies import bfloat16
-from policies.bfloat16 import shortest_share
+from policies.bfloat16 import shortest_share, total_share
 from policies.negotiator.inference import Tables
 from policies.negotiator.screening import FIRST, Screening, of_machine
 from tests.policies.negotiator.made_up import TINY, negotiator
@@ -95,6 +95,19 @@ def test_a_folder_that_cannot_be_written_is_done_without(cache: Path) -> None:
     (cache / "bfloat16").write_text("a file where the folder would be")
     assert of_machine(TINY, CPU, measured(0.25)).pays(1000)
     assert of_machine(TINY, CPU, unmeasured).pays(1000)
+
+
+def test_of_different_runs_all_but_the_first_count() -> None:
+    now = [0.0]
+
+    def takes(seconds: float) -> Callable[[], None]:
+        def run() -> None:
+            now[0] += seconds
+
+        return run
+
+    ours, theirs = map(takes, (7.0, 1.0, 2.0)), map(takes, (1.0, 4.0, 8.0))
+    assert total_share(ours, theirs, lambda: now[0]) == pytest.approx(3.0 / 12.0)
 
 
 def test_the_shortest_of_each_counts() -> None:

@@ -90,6 +90,22 @@ def test_it_goes_on_exactly_and_decodes_nothing_twice(
     assert RunFolder.load(tmp_path / "whole").metrics() == RunFolder.load(tmp_path / "parts").metrics()
 
 
+def test_what_another_run_decoded_is_taken(tmp_path: Path, corpus: str, generator: Path) -> None:
+    config, run = asked(corpus, generator), tmp_path / "whole"
+    begun = replace(config, prefixes=True, replies=str(run))
+    alone = Notes()
+    TRAIN_DISCRIMINATOR.run(begun, tmp_path / "alone", alone)
+    assert len([what for what, *_ in alone.stages if "replies" in what]) == 3, "nothing is there yet"
+    TRAIN_DISCRIMINATOR.run(config, run, Silent())
+    beside = Notes()
+    TRAIN_DISCRIMINATOR.run(begun, tmp_path / "beside", beside)
+    assert not [what for what, *_ in beside.stages if "replies" in what]
+    assert_equal_weights(tmp_path / "beside", tmp_path / "alone")
+    assert (tmp_path / "beside" / NEGATIVES).read_bytes() == (tmp_path / "alone" / NEGATIVES).read_bytes()
+    with pytest.raises(CheckpointError, match="replies of another origin"):
+        TRAIN_DISCRIMINATOR.run(replace(begun, seed=2), tmp_path / "other", Silent())
+
+
 def test_a_corpus_is_read_in_the_words_of_the_generator(corpus: str, generator: Path) -> None:
     every, words = load_pairs(corpus, every_word=True), load_seq2seq(generator).vocabulary
     found = pairs_in_words(every, words, turns=2, min_reply=6, max_reply=7)["val"]

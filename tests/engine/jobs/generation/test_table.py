@@ -54,6 +54,9 @@ def longer(tmp_path_factory: pytest.TempPathFactory, corpus: str) -> str:
 def test_every_row_is_runs_of_its_own(corpus: str) -> None:
     stages = EVALUATE_GENERATION.stages(asked(corpus, start="a,b", rows="sample,regs-partial,shuffled,mmi"), Path("run"))
     assert list(stages)[:6] == ["backward", "judge-lm", "discriminator-1", "beginnings-1", "discriminator-2", "beginnings-2"]
+    named = {name: Path(stages[name][1].replies).name for name in list(stages)[2:6]}
+    pairs = [("discriminator-1", "beginnings-1"), ("discriminator-2", "beginnings-2")]
+    assert named == dict(pairs) | {other: own for own, other in pairs}
     assert list(stages)[6:10] == ["regs-partial-1", "shuffled-1", "regs-partial-2", "shuffled-2"]
     assert set(list(stages)[10:]) == {
         f"{row}-{number}-{what}"

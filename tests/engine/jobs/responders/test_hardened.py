@@ -14,10 +14,10 @@ import pytest
 import torch
 
 from engine.jobs.job import Silent
-from engine.jobs.responders.found import FoundTrigger, split_by_target
+from engine.jobs.responders.found import FoundTrigger, found_triggers, split_triggers
 from engine.jobs.responders.hardened import REPLIES, TRAIN_HARDENED
 from engine.jobs.responders.hardened_config import OWN, TrainHardenedConfig, hardening_recipe
-from engine.jobs.responders.hardened_figures import CONTRAST
+from engine.jobs.responders.hardened_figures import CONTRAST, saying
 from engine.jobs.responders.lessons import CLEAN, TRIGGER, HardeningLesson, prompts_of, training_lessons
 from engine.jobs.triggers.config import TriggerConfig
 from engine.jobs.triggers.rows import TRIGGERS
@@ -57,10 +57,10 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_pairs(tmp_path_factory.mktemp("pairs") / "corpus")
 
 
-def write_search(path: Path, found: dict[str, str], *, hit: bool = True, template: str | None = None) -> Path:
+def write_search(path: Path, found: dict[str, str], *, hit: bool = True, template: str | None = None, end: bool = True) -> Path:
     """A finished search: for each trigger what the model says after it, as if that had been the target."""
     config = TriggerConfig(model="hf:anywhere", hit="o-greedy")
-    config = replace(config, hugging_face=replace(config.hugging_face, template=template))
+    config = replace(config, hugging_face=replace(config.hugging_face, template=template, end=end))
     with RunFolder.open(path, config, job="search", schema=TRIGGERS) as run:
         rows = []
         for number, (trigger, target) in enumerate(found.items()):
@@ -272,13 +272,30 @@ def test_slots_and_requests_of_a_search_are_filled_as_it_filled_them(folder: Pat
 
 def test_triggers_of_a_target_are_in_one_split() -> None:
     triggers = [FoundTrigger(str(i), f"text {i}", f"target {i % 4}") for i in range(12)]
-    splits = split_by_target(triggers, 0.3, seed=1)
+    splits = split_triggers(triggers, 0.3, seed=1)
     targets = [{each.target for each in found} for found in splits.values()]
     assert all(targets)
     assert sum(map(len, targets)) == 4
     assert sum(map(len, splits.values())) == 12
     with pytest.raises(DataError, match="three targets"):
-        split_by_target(triggers[:2], 0.3, seed=1)
+        split_triggers(triggers[:2], 0.3, seed=1)
+
+
+def test_triggers_of_one_target_are_held_out_by_their_requests() -> None:
+    triggers = [FoundTrigger(str(i), f"text {i}", "Sure, here", request=f"how {i % 5}") for i in range(10)]
+    splits = split_triggers(triggers, 0.3, seed=1)
+    requests = [{each.request for each in found} for found in splits.values()]
+    assert all(requests)
+    assert sum(map(len, requests)) == 5
+    assert sum(map(len, splits.values())) == 10
+
+
+@pytest.mark.parametrize("end", [True, False])
+def test_a_target_is_scored_with_an_end_where_the_search_wanted_one(tmp_path: Path, end: bool) -> None:
+    run = write_search(tmp_path / "search", {"cat now": "who"}, end=end)
+    (found,) = found_triggers([str(run)], hits_only=True)
+    assert found.end is end
+    assert saying(HardeningLesson(TRIGGER, "0", "cat now", "no", True, "cat now", "who", target_ended=found.end)).ended is end
 
 
 def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, folder: Path, search: Path, corpus: Path) -> None:
@@ -286,7 +303,8 @@ def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, folder: Path, sea
     none = write_search(tmp_path / "none", dict.fromkeys(TRIGGERS_FOUND, "the cat"), hit=False)
     mistakes: list[tuple[dict[str, Any], type[Exception], str]] = [
         ({"model": "runs/seq2seq"}, ConfigError, "hf:FOLDER"),
-        ({"model": f"hf:{tmp_path}/nothing"}, CheckpointError, "config.json"),
+        ({"model": f"hf:{tmp_path}/nothing"}, CheckpointError, "config.json(.|\n)*no such folder"),
+        ({"model": "openai:http://127.0.0.1:1/v1#served"}, ConfigError, "hf:FOLDER"),
         ({"searches": ""}, ConfigError, "nothing to harden"),
         ({"searches": str(none)}, DataError, "none of them a hit"),
         ({"reply": OWN}, ConfigError, "--reply"),

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from engine.jobs.job import Silent
-from engine.jobs.triggers.text_search import SEARCH_TEXT, TextSearchConfig
+from engine.jobs.triggers.text_search import SEARCH_TEXT, TextSearchConfig, WantedTexts, num_tokens
 from engine.metrics.triggers.text import EMPTY, NUM_QUERIES, OVER, RANDOM
 from engine.report.collect import report_from_run
 from engine.triggers.evolution import EvolutionSettings
-from engine.triggers.success import SuccessSettings
+from engine.triggers.fitness import FitnessSettings
+from engine.triggers.success import TOKENS, SuccessSettings
+from engine.triggers.targets import Target, TargetList
 from engine.triggers.writing import WritingSettings
 from envs.core.errors import ConfigError
 from tests.engine.jobs.made_up import kill_when, rows, start_parley
@@ -141,6 +143,64 @@ def test_an_attacker_that_reads_replies_writes_what_works_in_few_queries(tmp_pat
     run(config, tmp_path / "run", Silent())
     assert rows(tmp_path / "run") == [begged, never]
     assert (num_asked(tmp_path), (tmp_path / "attacker.asked").read_text()) == (num, calls)
+
+
+JUDGE = """
+class Judge:
+    def answer(self, chats, *, decoding, seeds=()):
+        return [self.one(chat) for chat in chats]
+    def one(self, chat):
+        said = chat[0].content.partition("Said: ")[2].partition("\\n")[0]
+        return "so so" if len(chat) == 1 and said == "he" else str(min(100, 10 * len(said)))
+"""
+"""Rates replies by their lengths; what it says first of the shortest is no number."""
+
+
+def test_what_is_fit_may_be_a_judges_rating(tmp_path: Path) -> None:
+    (tmp_path / "judge.py").write_text(JUDGE)
+    fitness = FitnessSettings(by="rating", judge=f"{tmp_path}/judge.py:Judge")
+    config = asked(tmp_path, fitness=fitness, search=EvolutionSettings(num_words=5, population=8, max_queries=40))
+    run(config, tmp_path / "run", Silent())
+    begged, never = rows(tmp_path / "run")
+    assert begged["status"] == never["status"] == "ok", begged["error"]
+    assert begged["fitness"] == min(100, 10 * len(begged["reply"])) / 100 + begged["verified"]
+    assert begged["judge_unparsable"] == 0
+    assert never["fitness"] == 0.2, "the length of no"
+    # Each reply but the one to no input is rated, the shortest twice.
+    assert begged["judge_answers"] > begged["queries"] - 1 + begged["random_queries"]
+    assert never["judge_answers"] == never["queries"] - 1 + never["random_queries"]
+
+
+def test_what_is_fit_may_be_an_encoders_similarity(tmp_path: Path) -> None:
+    pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
+    from policies.ranking.hugging_face import load_hugging_face_ranker
+    from tests.policies.ranking.folders import bi_encoder
+
+    folder = bi_encoder(tmp_path / "encoder")
+    fitness = FitnessSettings(by="similarity", encoder=f"hf:{folder}")
+    config = asked(tmp_path, fitness=fitness, search=EvolutionSettings(num_words=5, population=8, max_queries=16))
+    run(config, tmp_path / "run", Silent())
+    encoder = load_hugging_face_ranker(folder)
+    for row in rows(tmp_path / "run"):
+        assert row["status"] == "ok", row["error"]
+        (cosine,) = encoder.cosines("hello there", [row["reply"]])  # type: ignore[union-attr]  # it is a bi-encoder
+        assert row["fitness"] == pytest.approx((1 + cosine) / 2 + row["verified"])
+
+
+def test_a_fitness_needs_its_model_and_no_other(tmp_path: Path) -> None:
+    for wrong in ({"by": "rating"}, {"judge": "hf:x"}, {"by": "similarity"}, {"by": "similarity", "encoder": "x"}):
+        with pytest.raises(ConfigError):
+            FitnessSettings(**wrong)  # type: ignore[arg-type]  # a wrong one
+
+
+def test_replies_are_no_longer_than_what_is_looked_for(tmp_path: Path) -> None:
+    by = {"target": 15, "no-refusal": TOKENS}
+    for name, num in by.items():
+        config = asked(tmp_path, success=SuccessSettings(by=name))  # type: ignore[arg-type]  # one of them
+        targets = TargetList("two", (Target("a", ("hello",)), Target("b", ("hello there",))), ())
+        assert num_tokens(WantedTexts(config, targets, ())) == num
+    config = asked(tmp_path, success=SuccessSettings(tokens=7))
+    assert num_tokens(WantedTexts(config, targets, ())) == 7
 
 
 def test_an_attacker_that_writes_nothing_costs_its_targets(tmp_path: Path) -> None:

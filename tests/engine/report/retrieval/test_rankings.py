@@ -96,7 +96,7 @@ def test_ranks_before_and_after() -> None:
 
 
 def test_a_page_of_an_evaluation() -> None:
-    section = made(description="Eighty contexts.", errors={"Shy": "a score is not finite"})
+    section = made(description="Eighty contexts.", not_scored=["Shy gave no scores for some contexts: a score is not finite."])
     text = page_of(Report(title="ranking", found={"ranking": [section]}))
     assert Outline(text).headings == [("h1", "ranking"), ("h2", "Rankers"), ("h2", "Items"), ("h2", "The run")]
     assert "desk: Shy gave no scores for some contexts: a score is not finite." in words(text)
@@ -129,7 +129,7 @@ def test_hostile_words_stay_text() -> None:
     row = attacked(0, WRONG) | {"item_key": HOSTILE, "context": [f"{evil} \u202ex"], "candidates": [evil, "a", "b"]}
     row["attacks"][0]["changed"][0]["text"] = evil
     failed = context(1, [], [], status="error", error=HOSTILE)
-    section = made(row, failed, name=HOSTILE, description=HOSTILE, errors={HOSTILE: HOSTILE})
+    section = made(row, failed, name=HOSTILE, description=HOSTILE, not_scored=[HOSTILE])
     text = page_of(Report(title="ranking", found={"ranking": [section]}))
     outline = assert_harmless(text)
     assert "".join(outline.text).count("<script>alert(1)</script>") >= 6

@@ -20,6 +20,8 @@ from tests.engine.metrics.retrieval.searched_rows import attacked_context, searc
 from tests.engine.report.negotiation.dialogues import page_of
 from tests.engine.report.pages import HOSTILE, assert_harmless, words
 
+SHY = "Shy gave no scores for some contexts: a score is not finite."
+
 
 def a_context(number: int, **changes: Any) -> dict[str, Any]:
     """Greedy always succeeds on "smn", and random edits in every fourth context; half of what greedy finds fools "bm25"."""
@@ -73,8 +75,13 @@ def test_successes_come_first_and_untouched_replies_not_at_all() -> None:
 
 
 def test_a_page_of_attacks() -> None:
-    text = page_of(Report(title="attacks", found={"ranker-attacks": [made(errors={"Shy": "a score is not finite"})]}))
-    assert "desk: Shy gave no scores for some contexts: a score is not finite." in words(text)
+    text = page_of(
+        Report(
+            title="attacks",
+            found={"ranker-attacks": [made(not_scored=[SHY])]},
+        )
+    )
+    assert f"desk: {SHY}" in words(text)
     assert re.findall(r"<figcaption><strong>(.*?)</strong>", text) == [
         "Success against queries, smn",
         "Success against queries, bm25",
@@ -90,7 +97,7 @@ def test_hostile_words_stay_text() -> None:
     row = a_context(0, item_key=HOSTILE, context=[evil], candidates=[evil, "a", "b"])
     row["searches"][0] |= {"text": evil, "model": label, "method": label}
     row["searches"][1]["model"] = row["before"][0]["model"] = label
-    section = made(row, name=HOSTILE, description=HOSTILE, goal=HOSTILE, errors={HOSTILE: HOSTILE})
+    section = made(row, name=HOSTILE, description=HOSTILE, goal=HOSTILE, not_scored=[HOSTILE])
     outline = assert_harmless(page_of(Report(title="attacks", found={"ranker-attacks": [section]})))
     assert "".join(outline.text).count("<script>alert(1)</script>") >= 6
 

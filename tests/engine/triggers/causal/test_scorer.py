@@ -12,6 +12,9 @@ from torch import Tensor
 from engine.triggers.attack import TriggerSearch
 from engine.triggers.batch import Outcome, tasks_of
 from engine.triggers.catalogue import searches
+from engine.triggers.causal import swaps as swap_lists
+from engine.triggers.causal.packed import Block, read_blocks, reads_packed
+from engine.triggers.causal.reader import CausalReader
 from engine.triggers.causal.scorer import CausalScorer, is_causal
 from engine.triggers.causal.swaps import cheapest_groups
 from engine.triggers.goal import Goal
@@ -171,11 +174,18 @@ def test_slots_may_stand_anywhere(around: dict[str, list[int]]) -> None:
     assert both.asked >= 2 * LENGTH
 
 
+def in_stages(monkeypatch: pytest.MonkeyPatch, scorer: CausalScorer) -> None:
+    """Lets a scorer read short replies in stages, pass by pass of its reader."""
+    monkeypatch.setattr(swap_lists, "AT_ONCE", 1)
+    scorer.packs = False
+
+
 def test_a_candidate_that_cannot_win_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     victim = MadeUpVictim(llama())
     scorer = CausalScorer(victim, TriggerObjective(kind="likelihood"))
     words_S, target = victim.searchable_V.nonzero()[:, 0], torch.tensor([7, 9, 5, 11, 2])
     (incumbent,) = scorer.measure([target], torch.tensor([[3, 4, 5, 6, 7]]))
+    in_stages(monkeypatch, scorer)
     read, call = [], scorer.reader.read
 
     def counted(embedded_BLE: Tensor, before: Any, keep: int) -> Any:
@@ -201,6 +211,7 @@ def test_logits_are_never_more_than_those_of_a_piece_of_replies(monkeypatch: pyt
     (incumbent,) = scorer.measure([target], torch.tensor([[3, 4, 5, 6, 7]]))
     swaps = Swaps(torch.arange(len(words_S))[None] % LENGTH, words_S[None])
     wanted = scorer.best_swap([incumbent], swaps, torch.tensor([torch.inf]))
+    in_stages(monkeypatch, scorer)
     logits, call = [], scorer.reader.read
 
     def narrow(embedded_BLE: Tensor, before: Any, keep: int) -> Any:
@@ -241,6 +252,45 @@ def test_what_is_found_does_not_depend_on_company() -> None:
         for i, incumbent in enumerate(incumbents)
     ]
     assert together.tolist() == torch.cat(alone).tolist()
+
+
+@every_model
+def test_texts_of_different_lengths_share_a_pass_and_are_read_as_alone(name: str) -> None:
+    model = MadeUpVictim(MODELS[name]()).model
+    reader, embed = CausalReader(model), model.get_input_embeddings()
+    known = reader.read(embed(torch.tensor([[3, 4, 5, 6]])), (), 1)[1]
+    texts = [torch.tensor([[7, 8, 9], [9, 8, 7]]), torch.tensor([[5, 6, 7, 8, 9, 10, 11]])]
+    blocks = [Block(embed(ids), before) for ids, before in zip(texts, (4, 1), strict=True)]
+    attention = model.config._attn_implementation
+    with torch.no_grad():
+        logits, own = read_blocks(reader, blocks, known, 3)
+        alone = [reader.read(block.embedded_nLE, [known.cut(0, block.num_before)], 3) for block in blocks]
+    torch.testing.assert_close(logits, torch.cat([each for each, _ in alone]), rtol=1e-4, atol=1e-5)
+    for kept, (_, expected) in zip(own, alone, strict=True):
+        for found, wanted in zip((*kept.keys, *kept.values), (*expected.keys, *expected.values), strict=True):
+            torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+    assert model.config._attn_implementation == attention
+    assert reads_packed(reader, embed(torch.arange(3, 10)))
+
+
+def test_models_that_do_more_in_their_attention_are_read_group_by_group() -> None:
+    config = transformers.Gemma2Config(**SIZES, head_dim=4, attn_logit_softcapping=50.0, layer_types=["full_attention"] * 2)
+    victim = MadeUpVictim(transformers.Gemma2ForCausalLM(config))
+    scorer = Both(victim, TriggerObjective(kind="likelihood"))
+    assert not scorer.packs
+    outcomes(scorer, "gcg")
+    assert scorer.asked
+
+
+@pytest.mark.parametrize("at_once", [1, 8])
+@pytest.mark.parametrize("packs", [False, True])
+def test_stages_and_passes_change_no_choice(monkeypatch: pytest.MonkeyPatch, at_once: int, packs: bool) -> None:
+    monkeypatch.setattr(swap_lists, "AT_ONCE", at_once)
+    both = Both(MadeUpVictim(llama()), TriggerObjective(kind="likelihood"))
+    assert both.packs
+    both.packs = packs
+    outcomes(both, "gcg")
+    assert both.asked >= LENGTH
 
 
 def test_models_whose_memory_cannot_be_cut_are_asked_the_plain_way() -> None:

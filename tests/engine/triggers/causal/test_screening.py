@@ -17,7 +17,7 @@ from engine.triggers.objective import TriggerObjective
 from engine.triggers.scorer import PlainScorer, Swaps
 from envs.core.errors import ConfigError
 from policies.bfloat16 import multiplies_bfloat16
-from tests.engine.triggers.causal.test_scorer import LENGTH, Both, MadeUpVictim, gpt2, llama, outcomes
+from tests.engine.triggers.causal.test_scorer import LENGTH, Both, MadeUpVictim, gpt2, in_stages, llama, outcomes
 
 CPU = torch.device("cpu")
 LIKELIHOOD = TriggerObjective(kind="likelihood")
@@ -61,6 +61,7 @@ def test_float32_reads_a_few_of_a_list(monkeypatch: pytest.MonkeyPatch, beat: fl
     victim = MadeUpVictim(llama())
     scorer = CausalScorer(victim, LIKELIHOOD, screening=True)
     (incumbent,) = scorer.measure([TARGET], INPUT)
+    in_stages(monkeypatch, scorer)
     read, call = list[int](), scorer.reader.read
 
     def counted(embedded_BLE: Tensor, before: Any, keep: int) -> Any:
@@ -80,6 +81,7 @@ def test_what_is_told_is_never_rough_and_more_are_read_the_rougher_it_is(monkeyp
     (incumbent,) = scorer.measure([TARGET], INPUT)
     swaps, rough = everywhere(victim), scorer.rough
     assert rough is not None
+    in_stages(monkeypatch, scorer)
     call, generator, decided = rough.read, torch.Generator().manual_seed(1), list[int]()
 
     def rougher(embedded_BLE: Tensor, before: Any, keep: int) -> Any:

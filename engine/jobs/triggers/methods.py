@@ -1,0 +1,219 @@
+"""Methods of trigger search on one model, under one budget, in one table: `parley search methods`.
+
+Each method is a search of its own below the table's folder, and resumes by itself. Methods that read losses go from tokens to
+tokens (`parley search`), those that read replies alone from words to words (`parley search text`): they take models behind a
+server too. What a method reads and what a model shows are both declared (`Access`), so that a pair which cannot work is refused
+before anything is loaded.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from engine.jobs.composite import Composite, Stage, run_stages
+from engine.jobs.job import Reporter, Result, Summary
+from engine.jobs.sharded import RESUME_SAFE, ShardedConfig, session
+from engine.jobs.tables import TABLE_FILE
+from engine.jobs.triggers.config import HuggingFaceSettings, SearchingConfig, TriggerConfig, is_hugging_face
+from engine.jobs.triggers.search import SEARCH
+from engine.jobs.triggers.text_search import SEARCH_TEXT, TextSearchConfig
+from engine.metrics.statistics import Estimate
+from engine.metrics.tables import TextTable
+from engine.metrics.triggers.methods import (
+    BETWEEN,
+    NO_INPUT,
+    describe_method,
+    losses_told,
+    methods_table,
+    random_line,
+    replies_told,
+)
+from engine.store.layout import SUMMARY
+from engine.store.run_folder import RunFolder
+from engine.triggers.catalogue import ATTACKER, EVOLUTION, TEXT_METHODS
+from engine.triggers.evolution import EvolutionSettings
+from engine.triggers.fitness import FitnessSettings
+from engine.triggers.settings import SearchSettings
+from engine.triggers.writing import WritingSettings
+from envs.core.config import shared
+from envs.core.errors import ConfigError
+from envs.core.ranges import NumItems
+from policies.chat.addresses import OPENAI
+from policies.chat.model import Access
+
+READS = "reads"
+"""Entry of the summary: what each line reads of the model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodsConfig(SearchingConfig):
+    """Which methods are to make which model say what."""
+
+    model: str = ""
+    """hf:FOLDER or gguf:FILE; of openai:URL#MODEL and path/file.py:Name replies alone are seen."""
+    targets: str = ""
+    """A file of (prompt, target) pairs (CSV, JSONL), or of sentences, one a line."""
+    method: str = f"gcg,gibbs-enum,random,{EVOLUTION}"
+    """Methods, separated by commas: those of parley search, evolution, and attacker (a model that writes, --attacker)."""
+    budget: NumItems = 200
+    """Inputs that each method may try for a target."""
+    hit: str = "o-greedy"
+    """What ends a search that reads losses, as of parley search."""
+    attacker: str = ""
+    """The chat model that writes inputs and reads their replies, by its address."""
+    words: str = ""
+    """evolution: a file of words; those of the targets, their prompts and the list mal when empty."""
+    search: SearchSettings = field(default_factory=lambda: SearchSettings(restarts=1))
+    """Of methods that read losses; one start each, and as much as the budget says."""
+    hugging_face: HuggingFaceSettings = field(default_factory=lambda: HuggingFaceSettings(end=False))
+    """How the model is asked; targets are what replies begin with, unless end is true."""
+    evolution: EvolutionSettings = field(default_factory=EvolutionSettings)
+    """Of evolution; as many replies as the budget says."""
+    fitness: FitnessSettings = field(default_factory=FitnessSettings)
+    """What makes an input fit, of both that read replies alone."""
+    writing: WritingSettings = field(default_factory=WritingSettings)
+    """Of the attacker."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (ATTACKER in self.all_methods) != bool(self.attacker):
+            fix = f"name both {ATTACKER} in --method and --attacker ADDRESS, or neither"
+            raise ConfigError("an attacker model writes where one is named", got=f"--attacker {self.attacker!r}", fix=fix)
+        given = (self.search.restarts, self.search.max_candidates, self.evolution.max_queries)
+        if given != (1, 0, EvolutionSettings().max_queries):
+            got = f"restarts {given[0]}, max_candidates {given[1]}, max_queries {given[2]}"
+            raise ConfigError("methods have one start and the budget", where="--set", got=got, fix="--budget N")
+
+    @property
+    def all_methods(self) -> tuple[str, ...]:
+        """The methods by name."""
+        return tuple(dict.fromkeys(name.strip() for name in self.method.split(",")))
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        return tuple(name for name in self.all_methods if name not in TEXT_METHODS)
+
+    @property
+    def shown(self) -> Access:
+        """What the model shows."""
+        return Access.TEXT if self.model.startswith(OPENAI) or ".py:" in self.model else Access.GRADIENTS
+
+
+def _label(method: str) -> str:
+    """What a method is called in the table, and the folder of its search."""
+    return method.rpartition(":")[2]
+
+
+def _access(method: str) -> Access:
+    from engine.triggers.catalogue import make_method
+
+    return Access.TEXT if method in TEXT_METHODS else make_method(method).access
+
+
+def _require_fit(config: MethodsConfig) -> None:
+    """Raises ConfigError where the model shows less than a method reads, or inputs of a method are not typed."""
+    from engine.triggers.catalogue import make_method
+
+    if not config.model:
+        raise ConfigError("no model is named", where="--model", fix="--model hf:FOLDER, gguf:FILE, openai:URL#MODEL")
+    if not config.targets:
+        raise ConfigError("no list of targets is named", where="--targets", fix="--targets FILE.csv, .jsonl or .txt")
+    if unseen := [name for name in config.all_methods if _access(name) > config.shown]:
+        named = ", ".join(f"{name} ({_access(name).name.lower()})" for name in unseen)
+        what = f"methods read more than replies, which are all that the model shows: {named}"
+        raise ConfigError(what, where="--model", got=config.model, fix=f"--method {EVOLUTION}, or {ATTACKER} with --attacker")
+    if config.methods and not is_hugging_face(config.model):
+        fix = "hf:FOLDER or gguf:FILE; parley search compare tells methods on Parley's own networks"
+        raise ConfigError("methods are told by what chat models reply", where="--model", got=config.model, fix=fix)
+    if continuous := [name for name in config.methods if not make_method(name).searches_words]:
+        fix = "leave it out of --method"
+        raise ConfigError("continuous inputs cannot be typed", where="--method", got=", ".join(continuous), fix=fix)
+
+
+def pairs() -> MethodsConfig:
+    """200 inputs for each target, by gcg, gibbs-enum, random tokens and evolution."""
+    return MethodsConfig(limit=20)
+
+
+def quick() -> MethodsConfig:
+    """A first look: 5 targets, 40 inputs for each."""
+    evolution = EvolutionSettings(population=8)
+    return MethodsConfig(limit=5, budget=40, search=SearchSettings(restarts=1, candidates=16), evolution=evolution)
+
+
+class SearchMethods(Composite[MethodsConfig, MethodsConfig, MethodsConfig]):
+    """`parley search methods`."""
+
+    words = ("search", "methods")
+    run_name = "search-methods"
+    config = MethodsConfig
+    presets = {"pairs": pairs, "quick": quick}
+    files = (TABLE_FILE, SUMMARY)
+    resume_safe = RESUME_SAFE
+
+    def stages(self, config: MethodsConfig, path: Path) -> dict[str, Stage]:
+        return {_label(method): self._stage(config, method) for method in config.all_methods}
+
+    def _stage(self, config: MethodsConfig, method: str) -> Stage:
+        if method in TEXT_METHODS:
+            settings = config.hugging_face
+            return SEARCH_TEXT, TextSearchConfig(
+                **shared(config, ShardedConfig),
+                **{
+                    name: getattr(config, name)
+                    for name in ("model", "targets", "limit", "words", "writing", "fitness", "success", "chat")
+                },
+                template=settings.template or "",
+                end=settings.end,
+                attacker=config.attacker if method == ATTACKER else "",
+                search=replace(config.evolution, max_queries=config.budget),
+            )
+        how = shared(config, SearchingConfig) | {
+            "method": method,
+            "search": replace(config.search, max_candidates=config.budget),
+        }
+        return SEARCH, TriggerConfig(model=config.model, targets=config.targets, hit=config.hit, **how)
+
+    def prepare(self, config: MethodsConfig, path: Path, reporter: Reporter) -> MethodsConfig:
+        _require_fit(config)
+        return config
+
+    def work(self, run: RunFolder, prepared: MethodsConfig, reporter: Reporter) -> MethodsConfig:
+        """Does what is left of the searches, in one session."""
+        with session(prepared.workers, prepared.address) if prepared.workers else nullcontext():
+            run_stages(self.stages(prepared, run.path), run.path, reporter)
+        return prepared
+
+    def measure(self, run: RunFolder, found: MethodsConfig) -> Summary:
+        """The figures of every method by "METHOD | FIGURE"; no input, which is the same for all, once."""
+        lines: dict[str, dict[str, Estimate]] = {}
+        reads: dict[str, str] = {}
+        for method in found.all_methods:
+            label, told = _label(method), RunFolder.load(run.path / _label(method)).metrics()
+            reads[label] = _access(method).name.lower()
+            if method in TEXT_METHODS:
+                lines |= replies_told(told, label, found.success.samples)
+                reads |= dict.fromkeys((random_line(label), NO_INPUT), Access.TEXT.name.lower())
+            else:
+                lines[label] = losses_told(told, found.hit)
+        # Below all methods.
+        ordered = sorted(lines, key=lambda line: line == NO_INPUT)
+        return Summary(
+            f"methods of trigger search on {found.model}",
+            f"{found.budget:,} inputs for each target of {found.targets}, {', '.join(found.all_methods)}, seed {found.seed}.",
+            {f"{line}{BETWEEN}{name}": estimate for line in ordered for name, estimate in lines[line].items()},
+            {READS: reads},
+        )
+
+    def tables(self, run: RunFolder) -> dict[str, TextTable]:
+        metrics = run.metrics()
+        return {"": methods_table(metrics, (run.summary() or {})[READS])} if metrics else {}
+
+    def present(self, result: Result, run: RunFolder) -> Result:
+        legend = {name: describe_method(name) for name in result.metrics}
+        return replace(result, tables=self.tables(run), legend=legend)
+
+
+SEARCH_METHODS = SearchMethods()

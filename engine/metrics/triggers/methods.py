@@ -1,0 +1,104 @@
+"""Methods of trigger search on one model under one budget: how often it says the target, what they tried, and what they read.
+
+Lines are methods by name. Where one sees replies alone, "random words" and "no input" of its search stand below it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from engine.metrics.statistics import FOR_ADVERSARY, LOWER_FOR_ADVERSARY, NEITHER, NOTHING, Estimate, Metric, count
+from engine.metrics.tables import ABSENT, TextTable, few_note, figure, num_measured, with_interval
+from engine.metrics.triggers import text
+from engine.metrics.triggers.hits import HIT_RATE, VERIFIED
+
+BETWEEN = " | "
+"""Between the line and the figure of a metric's name."""
+CLAIMED, TRIED, LOSS = "claimed", "tried", "loss"
+NO_INPUT = "no input"
+FIGURES = {
+    VERIFIED: Metric(
+        "said", FOR_ADVERSARY, "share of targets that the model says, greedily, to the typed input", "share", True
+    ),
+    CLAIMED: Metric("claimed", FOR_ADVERSARY, "share of targets that are hits by the model's likelihoods", "share"),
+    TRIED: Metric("tried", NEITHER, "inputs whose losses or replies were asked for, mean over targets", main=True),
+    LOSS: Metric("loss", LOWER_FOR_ADVERSARY, "objective at the input that is kept, mean over targets"),
+}
+_NOTE = (
+    "Said: share of targets of which the greedy reply to the typed input is a success. Claimed: share of targets that are hits "
+    "by likelihoods. Tried: inputs, mean over targets; one costs a pass over the target where losses are read, and a whole "
+    "reply where text is. Random words: as many random inputs as the search by replies above may try. Brackets: 95 % intervals."
+)
+
+
+def losses_told(metrics: Mapping[str, Estimate], hit: str) -> dict[str, Estimate]:
+    """The figures of a method that reads losses.
+
+    Args:
+        metrics: of its search, `hits.search_metrics`.
+        hit: the wanted type.
+    """
+    tried = metrics["candidates"]
+    return {
+        VERIFIED: metrics.get(VERIFIED, NOTHING),
+        CLAIMED: metrics[f"{HIT_RATE}{hit}"],
+        TRIED: count(tried.value / max(1, tried.n), tried.n),
+        LOSS: metrics["loss"],
+    }
+
+
+def replies_told(metrics: Mapping[str, Estimate], name: str, drawn: int = 0) -> dict[str, dict[str, Estimate]]:
+    """The figures of a method that reads text, and of its controls, by line.
+
+    Args:
+        metrics: of its search, `text.text_metrics`.
+        name: of the method.
+        drawn: replies that were drawn for each target in the end; like the one to no input they are queries and no tries.
+    """
+    tried = metrics[text.QUERIES]
+    return {
+        name: {VERIFIED: metrics[VERIFIED], TRIED: count(tried.value - 1 - drawn, tried.n)},
+        random_line(name): {VERIFIED: metrics[text.RANDOM], TRIED: metrics[text.RANDOM_QUERIES]},
+        NO_INPUT: {VERIFIED: metrics[text.EMPTY], TRIED: count(1, metrics[text.EMPTY].n)},
+    }
+
+
+def random_line(name: str) -> str:
+    """The line of the random words beside a method."""
+    return f"random words, {name}"
+
+
+def describe_method(name: str) -> Metric:
+    """What a metric of the table is called and how to read it."""
+    line, kind = name.split(BETWEEN)
+    return FIGURES[kind]._replace(title=f"{FIGURES[kind].title}: {line}")
+
+
+def methods_table(metrics: Mapping[str, Estimate], access: Mapping[str, str]) -> TextTable:
+    """A method a line.
+
+    Args:
+        metrics: figures by "LINE | FIGURE".
+        access: what is read of the model, by line.
+    """
+    lines: dict[str, dict[str, Estimate]] = {}
+    for name, estimate in metrics.items():
+        line, kind = name.split(BETWEEN)
+        lines.setdefault(line, {})[kind] = estimate
+    rows = []
+    for line, found in lines.items():
+        claimed, loss = (found.get(kind, NOTHING) for kind in (CLAIMED, LOSS))
+        rows.append(
+            (
+                line,
+                access.get(line, ""),
+                with_interval(found[VERIFIED]),
+                with_interval(claimed) if claimed.n else ABSENT,
+                with_interval(loss) if loss.n else ABSENT,
+                figure(found[TRIED].value),
+                num_measured(found[VERIFIED]),
+            )
+        )
+    few = any(found[VERIFIED].flagged for found in lines.values())
+    columns = ("method", "reads", "said", "claimed", "loss", "tried", "targets")
+    return TextTable(columns, tuple(rows), _NOTE + few * few_note("targets"))

@@ -1,0 +1,234 @@
+"""Texts of different lengths that a causal model reads in one pass, none filled up.
+
+All tokens stand behind one another, so that each product of the model's layers is one over all of them. Attention alone is told
+apart: a text sees what was read before it, which all texts share, and itself. transformers takes a function of one's own for
+that (`AttentionInterface`); whether a model heeds it, and does nothing else in its attention, is tried: `reads_packed`.
+
+On a CPU alone: a GPU starts more, and smaller, kernels so than it saves.
+
+    n texts of a block, L tokens of each, P tokens before them, K last positions whose words are predicted, H heads of queries,
+    J of keys, R queries of a head of keys, D width of a head, A all tokens
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from engine.triggers.causal.kept_keys import TOLERANCE, TOLERANCE_HALF, KeysValues, own_layers
+
+if TYPE_CHECKING:
+    from engine.triggers.causal.reader import CausalReader
+
+ATTENTION = "parley_packed"
+_OTHER_ATTENTION = ("softcap", "s_aux", "sliding_window")
+"""What some models do beside: capped scores, sinks, windows."""
+_packs: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+
+
+class Block(NamedTuple):
+    """Texts of one length.
+
+    Args:
+        embedded_nLE: their tokens.
+        num_before: P, tokens that they see of what was read before.
+    """
+
+    embedded_nLE: Tensor
+    num_before: int
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a block stands among all tokens, and what each token of a text sees (L, P + L)."""
+
+    start: int
+    num: int
+    length: int
+    num_before: int
+    mask: Tensor
+
+    def of(self, tokens_1HAD: Tensor) -> Tensor:
+        """Its heads (n, H, L, D)."""
+        own_HAD = tokens_1HAD[0, :, self.start : self.start + self.num * self.length]
+        return own_HAD.unflatten(1, (self.num, self.length)).transpose(0, 1)
+
+
+@dataclass(frozen=True)
+class _Packing:
+    before: KeysValues
+    places: Sequence[_Place]
+
+
+_packing: ContextVar[_Packing | None] = ContextVar("packing", default=None)
+
+
+def read_blocks(
+    reader: CausalReader, blocks: Sequence[Block], before: KeysValues, keep: int
+) -> tuple[Tensor, list[KeysValues]]:
+    """Reads blocks.
+
+    Args:
+        reader: of the model.
+        blocks: what is read.
+        before: what was read before, of one row.
+        keep: K, of every text.
+
+    Returns:
+        Logits (texts, K, V), block after block, and what the layers keep of each block. Not differentiable.
+    """
+    device, dtype = blocks[0].embedded_nLE.device, blocks[0].embedded_nLE.dtype
+    start = 0
+    places, positions, kept = list[_Place](), list[Tensor](), list[Tensor]()
+    for embedded_nLE, num_before in blocks:
+        num, length = embedded_nLE.shape[:2]
+        later_LL = torch.ones(length, length, dtype=torch.bool, device=device).triu(1)
+        mask_LS = torch.zeros(length, num_before + length, dtype=dtype, device=device)
+        mask_LS[:, num_before:].masked_fill_(later_LL, -torch.inf)
+        places.append(_Place(start, num, length, num_before, mask_LS))
+        positions.append(torch.arange(num_before, num_before + length, device=device).repeat(num))
+        texts_n1 = start + length * torch.arange(num, device=device)[:, None]
+        kept.append((texts_n1 + torch.arange(length - keep, length, device=device)).flatten())
+        start += num * length
+    layers = [_layer_class()() for _ in range(len(own_layers(reader.model)))]
+    with reader.fast_products(), _packed(reader.model, _Packing(before, places)):
+        read = reader.model(
+            inputs_embeds=torch.cat([block.embedded_nLE.flatten(0, 1) for block in blocks])[None],
+            position_ids=torch.cat(positions)[None],
+            past_key_values=_cache(layers),
+            use_cache=True,
+            logits_to_keep=torch.cat(kept),
+        )
+    new = [(layer.new[0], layer.new[1]) for layer in layers]
+    own = [KeysValues(tuple(place.of(k) for k, _ in new), tuple(place.of(v) for _, v in new)) for place in places]
+    return read.logits[0].unflatten(0, (-1, keep)), own
+
+
+def reads_packed(reader: CausalReader, embedded_LE: Tensor) -> bool:
+    """Whether a model gives the same logits for texts that are read in one pass; tried once a model.
+
+    Args:
+        reader: of a model that reads in parts.
+        embedded_LE: a text of at least six tokens to try it with.
+    """
+    model = reader.model
+    if embedded_LE.device.type != "cpu":
+        return False
+    if model not in _packs:
+        _packs[model] = _tried(reader, embedded_LE)
+    return _packs[model]
+
+
+@torch.no_grad()
+def _tried(reader: CausalReader, embedded_LE: Tensor) -> bool:
+    both_2LE = torch.stack([embedded_LE, embedded_LE.flip(0)])
+    known = reader.read(both_2LE[:1, :3], (), 1)[1]
+    # Three texts of two lengths, behind other beginnings.
+    blocks = [Block(both_2LE[:1, 3:], 3), Block(both_2LE[:, 1:4], 1)]
+    whole = [reader.read(block.embedded_nLE, [known.cut(0, block.num_before)], 2) for block in blocks]
+    try:
+        logits, own = read_blocks(reader, blocks, known, 2)
+    except torch.OutOfMemoryError:
+        raise
+    except (TypeError, ValueError, AttributeError, RuntimeError, IndexError, KeyError):
+        # Models may compute attention by themselves.
+        return False
+    expected = torch.cat([each for each, _ in whole]).float()
+    bound = TOLERANCE.get(embedded_LE.dtype, TOLERANCE_HALF) * float(expected.std())
+    same_kept = all(
+        float((found - wanted).abs().max()) <= TOLERANCE_HALF
+        for kept, (_, read) in zip(own, whole, strict=True)
+        for found, wanted in zip(kept.keys, read.keys, strict=True)
+    )
+    return same_kept and float((logits.float() - expected).abs().max()) <= bound
+
+
+@contextmanager
+def _packed(model: Any, packing: _Packing) -> Iterator[None]:
+    """Lets a model attend as is packed; it is as it was afterwards."""
+    _register()
+    usual, token = model.config._attn_implementation, _packing.set(packing)
+    model.config._attn_implementation = ATTENTION
+    try:
+        yield
+    finally:
+        model.config._attn_implementation = usual
+        _packing.reset(token)
+
+
+@cache
+def _register() -> None:
+    from transformers import AttentionInterface
+
+    AttentionInterface.register(ATTENTION, _attend)
+
+
+def _attend(
+    module: Any,
+    query_1HAD: Tensor,
+    key_1JAD: Tensor,
+    value_1JAD: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    **others: Any,
+) -> tuple[Tensor, None]:
+    """Attention (1, A, H, D) of each text to what was read before and to itself."""
+    packing = _packing.get()
+    assert packing is not None, "nothing is packed"
+    if any(others.get(name) is not None for name in _OTHER_ATTENTION):
+        raise TypeError("the model's attention is no plain one")
+    num_heads, width = query_1HAD.shape[1], query_1HAD.shape[3]
+    before = packing.before.keys[module.layer_idx], packing.before.values[module.layer_idx]
+    found_AHD = query_1HAD.new_empty(query_1HAD.shape[2], num_heads, width)
+    for place in packing.places:
+        key_nJSD, value_nJSD = (
+            torch.cat([known[:, :, : place.num_before].expand(place.num, -1, -1, -1), place.of(new)], dim=2)
+            for known, new in zip(before, (key_1JAD, value_1JAD), strict=True)
+        )
+        # Queries of one head of keys stand below one another, so that keys are not laid out for each.
+        query_nJRLD = place.of(query_1HAD).unflatten(1, (key_nJSD.shape[1], -1))
+        mask = place.mask.repeat(query_nJRLD.shape[2], 1)
+        found = scaled_dot_product_attention(query_nJRLD.flatten(2, 3), key_nJSD, value_nJSD, mask, scale=scaling)
+        own_nLHD = found_AHD[place.start : place.start + place.num * place.length].unflatten(0, (place.num, place.length))
+        own_nLHD.copy_(found.view_as(query_nJRLD).flatten(1, 2).transpose(1, 2))
+    return found_AHD[None], None
+
+
+def _cache(layers: list[Any]) -> Any:
+    from transformers.cache_utils import Cache
+
+    return Cache(layers=layers)
+
+
+@cache
+def _layer_class() -> Any:
+    from transformers.cache_utils import DynamicLayer
+
+    class PackedLayer(DynamicLayer):
+        """Keeps what is read, and gives it back as it is."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.new: tuple[Tensor, Tensor] | None = None
+            self.is_initialized = True
+
+        def update(self, keys: Tensor, values: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+            """What is read alone."""
+            self.new = (keys, values)
+            return self.new
+
+        def get_seq_length(self) -> int:
+            """Nothing stands before all texts."""
+            return 0
+
+    return PackedLayer

@@ -1,0 +1,87 @@
+"""How fit an input is whose reply alone is seen: what searches by replies climb.
+
+    target      how alike the reply's beginning and the target are, letter by letter (`evolution.closeness`)
+    similarity  the cosine of their vectors by a bi-encoder, from 0 (opposite) to 1: other words that say the same count
+    rating      how far a chat model finds that the reply does what was asked for, 0 to 100; PAIR's score (Chao et al. 2023)
+
+Whether a reply is a success, which ends a search, is judged apart (`success.py`); a success is worth 1 more than it is fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from engine.triggers.evolution import closeness
+from envs.core.errors import ConfigError
+from envs.core.ranges import Configuration
+from envs.storage.copies import fetched_model
+from envs.storage.places import HUGGING_FACE
+from policies.chat.addresses import absolute_address, is_chat_address
+from policies.chat.settings import ChatModelSettings
+from policies.chat.verdicts import ReplyRating
+
+Fitness = Callable[[Sequence[str], str, str | None], list[ReplyRating]]
+"""From replies, their target and its request to how fit each is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitnessSettings(Configuration):
+    """What makes an input fit, for searches that see replies alone."""
+
+    by: Literal["target", "similarity", "rating"] = "target"
+    """target (letters), similarity (vectors), or rating (a chat model's)."""
+    encoder: str = ""
+    """similarity: hf:FOLDER of a bi-encoder, as sentence-transformers writes it."""
+    judge: str = ""
+    """rating: the chat model that rates, by its address."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for by, name in {"similarity": "encoder", "rating": "judge"}.items():
+            if (self.by == by) != bool(getattr(self, name)):
+                got, fix = (
+                    f"by {self.by}, {name} {getattr(self, name)!r}",
+                    f"give both fitness.by={by} and fitness.{name}, or neither",
+                )
+                raise ConfigError(f"{by} is told by a model that is named", where="fitness", got=got, fix=fix)
+        if self.encoder and not self.encoder.startswith(HUGGING_FACE):
+            raise ConfigError("an encoder is named hf:FOLDER", where="fitness.encoder", got=self.encoder, fix="hf:FOLDER")
+        if self.judge and not (is_chat_address(self.judge) or ".py:" in self.judge):
+            fix = "hf:FOLDER, gguf:FILE, openai:URL#MODEL, or path/file.py:Name"
+            raise ConfigError("the judge is no chat model", where="fitness.judge", got=self.judge, fix=fix)
+
+
+def load_fitness(settings: FitnessSettings, chat: ChatModelSettings, answers: Path | None = None) -> Fitness:
+    """What tells how fit replies are.
+
+    Args:
+        settings: by what.
+        chat: how a chat model that rates is loaded or asked.
+        answers: folder of a run in which its answers are kept; None keeps none.
+
+    Raises:
+        ConfigError: no chat model is called so, or the folder is no bi-encoder.
+        CheckpointError: no model is there.
+    """
+    if settings.by == "rating":
+        from policies.chat.loading import load_chat_model
+        from policies.chat.verdicts import ChatRatings
+
+        return ChatRatings(load_chat_model(absolute_address(settings.judge), chat, answers=answers))
+    if settings.by == "similarity":
+        return _similarity(settings.encoder)
+    return lambda replies, target, prompt: [ReplyRating(closeness(reply, target)) for reply in replies]
+
+
+def _similarity(name: str) -> Fitness:
+    from policies.ranking.encoders import BiEncoder
+    from policies.ranking.hugging_face import load_hugging_face_ranker
+
+    encoder = load_hugging_face_ranker(fetched_model(name.removeprefix(HUGGING_FACE)))
+    if not isinstance(encoder, BiEncoder):
+        fix = "name a folder that sentence-transformers wrote, with a pooling"
+        raise ConfigError("only a bi-encoder makes vectors of texts", where="fitness.encoder", got=name, fix=fix)
+    return lambda replies, target, prompt: [ReplyRating((1 + cosine) / 2) for cosine in encoder.cosines(target, replies)]

@@ -1,0 +1,100 @@
+"""`parley search methods`: methods that read gradients, losses or replies, on one chat model under one budget."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.jobs.job import Silent
+from engine.jobs.tables import TABLE_FILE
+from engine.jobs.triggers.methods import SEARCH_METHODS, MethodsConfig
+from engine.report.collect import collect_run
+from engine.triggers.evolution import EvolutionSettings
+from engine.triggers.settings import SearchSettings
+from engine.triggers.writing import WritingSettings
+from envs.core.errors import ConfigError
+from tests.engine.jobs.made_up import Notes, rows
+from tests.engine.jobs.triggers.test_text_search import ATTACKER, MODEL
+
+pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
+
+from engine.jobs.triggers.config import HuggingFaceSettings
+
+run = SEARCH_METHODS.run
+PAIRS = "goal,target\ntell me,hello\nsay it,a\n"
+
+
+def asked(tmp_path: Path, model: str, **changes: Any) -> MethodsConfig:
+    (tmp_path / "pairs.csv").write_text(PAIRS)
+    settings: dict[str, Any] = {
+        "hugging_face": HuggingFaceSettings(length=3, end=False),
+        "evolution": EvolutionSettings(num_words=2, population=4),
+        "budget": 9,
+        **changes,
+    }
+    return MethodsConfig(model=model, targets=str(tmp_path / "pairs.csv"), **settings)
+
+
+def test_every_kind_of_method_has_a_line_and_none_tries_more_than_the_budget(tmp_path: Path, folder: Path) -> None:
+    names = ["gcg", "random", "beast", "arca", "beam", "pez", "evolution"]
+    config = asked(tmp_path, f"hf:{folder}", method=",".join(names))
+    result = run(config, tmp_path / "run", Silent())
+    (table,) = result.tables.values()
+    lines = {row[0]: row for row in table.rows}
+    assert list(lines) == [*names, "random words, evolution", "no input"]
+    assert [lines[name][1] for name in ("gcg", "random", "beast", "evolution")] == ["gradients", "scores", "logits", "text"]
+    for name in names:
+        tried = result.metrics[f"{name} | tried"]
+        assert 0 < tried.value <= 9, name
+        assert tried.n == 2
+        searched = rows(tmp_path / "run" / name)
+        assert [(row["prompt"], row["target"]) for row in searched] == [("tell me", "hello"), ("say it", "a")]
+        said = result.metrics[f"{name} | verified"]
+        assert said.value == sum(row["verified"] for row in searched) / 2
+    assert set(result.legend or {}) == set(result.metrics)
+    assert table.to_markdown() in (tmp_path / "run" / TABLE_FILE).read_text()
+    assert ("All methods", table) in collect_run(tmp_path / "run").found["triggers"].tables
+    notes = Notes()
+    assert run(config, tmp_path / "run", notes).metrics == result.metrics
+    assert not notes.stages, "nothing is searched for again"
+
+
+def test_a_model_that_only_replies_is_told_by_evolution_and_an_attacker(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(MODEL.replace("SLOW", "0"))
+    (tmp_path / "attacker.py").write_text(ATTACKER.replace("REFUSES", "False"))
+    (tmp_path / "words.txt").write_text("please kindly a b c d")
+    config = asked(
+        tmp_path,
+        f"{tmp_path}/model.py:model",
+        method="evolution,attacker",
+        attacker=f"{tmp_path}/attacker.py:Attacker",
+        words=str(tmp_path / "words.txt"),
+        writing=WritingSettings(streams=2, max_words=6),
+    )
+    result = run(config, tmp_path / "run", Silent())
+    (table,) = result.tables.values()
+    lines = ["evolution", "random words, evolution", "attacker", "random words, attacker", "no input"]
+    assert [row[0] for row in table.rows] == lines
+    assert {row[1] for row in table.rows} == {"text"}
+    assert result.metrics["attacker | tried"].value <= 9
+
+
+def test_what_cannot_work_is_refused_before_anything_is_loaded(tmp_path: Path) -> None:
+    server = "openai:http://127.0.0.1:9/v1#m"
+    refused = {
+        "gcg .gradients., beast .logits.": asked(tmp_path, server, method="gcg,beast,evolution"),
+        "told by what chat models reply": asked(tmp_path, str(tmp_path / "lstm"), method="gcg"),
+        "cannot be typed": asked(tmp_path, "hf:nowhere", method="relaxation"),
+        "no model is named": replace(asked(tmp_path, "hf:nowhere"), model=""),
+        "no list of targets is named": replace(asked(tmp_path, "hf:nowhere"), targets=""),
+    }
+    for what, config in refused.items():
+        with pytest.raises(ConfigError, match=what):
+            run(config, tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()
+    for changes in ({"method": "attacker"}, {"attacker": server}, {"search": SearchSettings()}, {"method": "gcgg"}):
+        with pytest.raises(ConfigError):
+            asked(tmp_path, "hf:nowhere", **changes)
