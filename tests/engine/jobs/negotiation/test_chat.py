@@ -14,7 +14,8 @@ from engine.jobs.negotiation.attack import ATTACK_TRANSFER, TransferConfig, Tran
 from engine.jobs.negotiation.exploitability import EVALUATE_EXPLOITABILITY, ExploitabilityConfig
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
 from engine.jobs.negotiation.minmax import MINMAX
-from engine.jobs.negotiation.table import ATTACK_TABLE, TableConfig
+from engine.jobs.negotiation.table import ATTACK_TABLE
+from engine.jobs.negotiation.table_config import TableConfig
 from engine.jobs.negotiation.trigger import SMALL
 from engine.jobs.weights import checkpoint_folder
 from engine.metrics.negotiation.chat import CHAT_METRICS
