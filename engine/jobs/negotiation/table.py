@@ -67,7 +67,7 @@ from engine.metrics.statistics import Estimate, count
 from engine.metrics.tables import TextTable
 from engine.negotiation.settings import ReinforceConfig
 from engine.negotiation.tactics import REFINED
-from engine.negotiation.transfer import PAPER_SENTENCE
+from engine.negotiation.transfer import PAPER_SENTENCE, encode_sentence
 from engine.store.layout import SUMMARY
 from engine.store.mirror import fetched_run
 from engine.store.run_folder import RunFolder
@@ -274,7 +274,7 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
             words = require_learner(speaker, "--speaker" if config.speaker else "--target", config.judge)
         else:
             require_partner(speaker, "--speaker")
-            words = words_of([spec for spec in (config.target, speaker) if spec])
+            words = words_of([speaker, config.target])
         if config.adversary:
             require_partner(config.adversary, "--adversary")
         require_one_game({f"--{name}": getattr(config, name) for name in ("target", "speaker", "adversary", "judge")})
@@ -290,6 +290,8 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
         elif not set(config.row_names()) <= PLAYED:
             named = {"--target": config.target, "--speaker": speaker, "--judge": config.judge}
             shared_vocabulary({option: spec for option, spec in named.items() if spec})
+        if config.transfer.sentence and {"transfer", whitebox.RA_PA_TA} & ({*config.row_names()} - {*left_out}):
+            encode_sentence(config.transfer.sentence, words)
         baseline = _baseline_metrics(config)
         untrained = ADVERSARY in self.stages(config, path) and checkpoint_folder(display_path(path / ADVERSARY)) is None
         if untrained and config.reinforce.supervised_weight > 0:

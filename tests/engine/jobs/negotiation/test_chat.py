@@ -181,6 +181,19 @@ def test_a_table_counts_what_each_attack_asked_and_brings_tactics_along(tmp_path
     assert again.metrics == result.metrics
 
 
+def test_a_sentence_that_cannot_be_said_is_told_before_anything_is_played(tmp_path: Path) -> None:
+    asked = TableConfig(
+        target=talker(tmp_path),
+        speaker="scripted",
+        rows="none,transfer",
+        transfer=TransferSettings(sentence="zyzzyva"),
+        dialogues=2,
+    )
+    with pytest.raises(ConfigError, match="zyzzyva"):
+        ATTACK_TABLE.run(asked, tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_row_of_tactics_needs_who_writes_them() -> None:
     with pytest.raises(ConfigError, match="--attacker"):
         TableConfig(target="scripted", rows="none,tactic")
