@@ -19,8 +19,9 @@ from envs.storage.copies import fetched_file, fetched_model
 from envs.storage.places import HUGGING_FACE
 from policies.chat.addresses import GGUF
 from policies.chat.model import Chat
+from policies.chat.settings import WeightSettings
 from policies.hugging_face_seq2seq import HuggingFaceSeq2Seq
-from policies.hugging_face_tokens import ANY, InputRules
+from policies.hugging_face_tokens import ANY, InputRules, require_finite
 from policies.hugging_face_tokens import longest_input as longest_input
 from policies.hugging_face_victims import HuggingFaceCausal
 from policies.stored import model_inside
@@ -29,6 +30,8 @@ EXTRA = "hugging-face"
 """The optional extra of this package."""
 GGUF_EXTRA = "gguf"
 """The optional extra that reads files of llama.cpp and spreads models over GPUs."""
+WEIGHTS = WeightSettings()
+"""In float32, on one device."""
 _MAGIC = b"GGUF"
 
 
@@ -40,6 +43,7 @@ def load_hugging_face(
     prompt: str | None = None,
     end: bool = True,
     rules: InputRules = ANY,
+    weights: WeightSettings = WEIGHTS,
     device: str = "cpu",
 ) -> HuggingFaceSeq2Seq | HuggingFaceCausal:
     """The adapter of a model; see `read_model`.
@@ -51,46 +55,69 @@ def load_hugging_face(
         prompt: of a causal model, see there.
         end: whether a reply ends behind a target.
         rules: which inputs are searched among.
-        device: torch device.
+        weights: their precision, and over which devices they are spread.
+        device: torch device, where they are not spread.
 
     Raises:
-        ConfigError: transformers is not installed, or a template is given for an encoder and decoder.
-        CheckpointError: the folder holds no model that it can read, or weights are not finite.
+        ConfigError: as of `read_model`, or a template is given for an encoder and decoder.
+        CheckpointError: as of `read_model`.
     """
-    tokenizer, model = read_model(name)
+    tokenizer, model = read_model(name, weights, device)
     if not model.config.is_encoder_decoder:
-        return HuggingFaceCausal(model.to(device), tokenizer, length, template, prompt=prompt, end=end, rules=rules)
+        return HuggingFaceCausal(model, tokenizer, length, template, prompt=prompt, end=end, rules=rules)
     if template is not None or prompt is not None:
         fix = "leave the template out, and take targets without prompts"
         raise ConfigError("only a causal model takes a template", where=name, fix=fix)
-    return HuggingFaceSeq2Seq(model.to(device), tokenizer, length, end=end, rules=rules)
+    return HuggingFaceSeq2Seq(model, tokenizer, length, end=end, rules=rules)
 
 
-def read_model(name: str | Path) -> tuple[Any, Any]:
-    """The tokenizer and the model of a folder as `save_pretrained` wrote it, or of a file of llama.cpp.
+def read_model(name: str | Path, weights: WeightSettings = WEIGHTS, device: str = "cpu") -> tuple[Any, Any]:
+    """The tokenizer and the model with a head of words, causal or of an encoder and decoder; see `read_placed`.
 
     Args:
         name: "hf:FOLDER", "gguf:FILE", or a folder; each may be a URI.
-
-    Raises:
-        ConfigError: transformers is not installed.
-        CheckpointError: there is no model that it can read, or not all of its weights.
+        weights: their precision, and over which devices they are spread.
+        device: torch device, where they are not spread.
     """
-    folder, file = files_of(name)
-    return read_pretrained(
-        folder, lambda config: "AutoModelForSeq2SeqLM" if config.is_encoder_decoder else "AutoModelForCausalLM", gguf_file=file
+    return read_placed(
+        name, lambda config: "AutoModelForSeq2SeqLM" if config.is_encoder_decoder else "AutoModelForCausalLM", weights, device
     )
 
 
+def read_placed(name: str | Path, kind: Callable[[Any], str], weights: WeightSettings, device: str) -> tuple[Any, Any]:
+    """The tokenizer and the model of a folder as `save_pretrained` wrote it, or of a file of llama.cpp, where it computes.
+
+    Args:
+        name: "hf:FOLDER", "gguf:FILE", or a folder; each may be a URI.
+        kind: as of `read_pretrained`.
+        weights: their precision, and over which devices they are spread.
+        device: torch device, where they are not spread.
+
+    Raises:
+        ConfigError: a package is missing, or there is no such device.
+        CheckpointError: there is no model that it can read, not all of its weights, or some are no finite numbers.
+    """
+    import torch
+
+    options: dict[str, Any] = {"dtype": weights.dtype if weights.dtype == "auto" else getattr(torch, weights.dtype)}
+    if weights.device_map:
+        require_package("accelerate", str(name))
+        options["device_map"] = weights.device_map
+    folder, file = files_of(name)
+    tokenizer, model = read_pretrained(folder, kind, gguf_file=file, **options)
+    require_finite(model, name)
+    return tokenizer, model if weights.device_map else _moved(model, device, name)
+
+
 def read_tokenizer(name: str | Path) -> Any:
-    """The tokenizer alone; see `read_model`."""
+    """The tokenizer alone; see `read_placed`."""
     transformers, folder, source = _source(*files_of(name))
     with _readable(folder), without_progress_bars():
         return transformers.AutoTokenizer.from_pretrained(folder, **source)
 
 
 def is_encoder_decoder(name: str | Path) -> bool:
-    """Whether a model has an encoder, by its configuration alone; see `read_model`."""
+    """Whether a model has an encoder, by its configuration alone; see `read_placed`."""
     transformers, folder, source = _source(*files_of(name))
     with _readable(folder), without_progress_bars():
         return bool(transformers.AutoConfig.from_pretrained(folder, **source).is_encoder_decoder)
@@ -162,6 +189,14 @@ def read_pretrained(
             fix="save the whole model there with save_pretrained",
         )
     return tokenizer, model
+
+
+def _moved(model: Any, device: str, name: str | Path) -> Any:
+    try:
+        return model.to(device)
+    except (RuntimeError, AssertionError) as error:
+        got, fix = (str(error).splitlines() or [""])[0][:200], "device=cpu, or cuda where there is a GPU with room"
+        raise ConfigError("the model cannot be moved to the device", where=f"{name} on {device}", got=got, fix=fix) from None
 
 
 def _source(folder: Path, gguf_file: str | None) -> tuple[Any, Path, dict[str, Any]]:
