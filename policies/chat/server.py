@@ -27,6 +27,7 @@ from policies.chat.addresses import OPENAI
 from policies.chat.completions import answer_of, excerpt, is_too_long, request_of
 from policies.chat.model import Access, Answer, Chat, ChatDecoding, ChatTooLongError
 from policies.chat.settings import ChatModelSettings
+from policies.chat.timed_http import TimedHTTPHandler, TimedHTTPSHandler
 from policies.chat.usage import ChatUsage
 
 KEYS = ("PARLEY_API_KEY", "OPENAI_API_KEY")
@@ -75,7 +76,7 @@ class ServedChatModel:
     def __init__(self, name: str, settings: ChatModelSettings) -> None:
         self._url, self._model = _parts(name)
         self.name, self._settings, self.usage = name, settings, ChatUsage()
-        self._opener = build_opener(_NoRedirects)
+        self._opener = build_opener(_NoRedirects, TimedHTTPHandler, TimedHTTPSHandler)
         self._limit, self._lock = _LIMITS[0], threading.Lock()
         self._num_failed, self._failed_at = 0, -math.inf
 
