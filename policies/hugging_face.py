@@ -8,7 +8,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from envs.storage.places import HUGGING_FACE
 from policies.chat.addresses import GGUF
 from policies.chat.model import Chat
 from policies.chat.settings import WeightSettings
+from policies.gguf import plain_folder
 from policies.hugging_face_seq2seq import HuggingFaceSeq2Seq
 from policies.hugging_face_tokens import ANY, InputRules, require_finite
 from policies.hugging_face_tokens import longest_input as longest_input
@@ -103,42 +103,43 @@ def read_placed(name: str | Path, kind: Callable[[Any], str], weights: WeightSet
     if weights.device_map:
         require_package("accelerate", str(name))
         options["device_map"] = weights.device_map
-    folder, file = files_of(name)
-    tokenizer, model = read_pretrained(folder, kind, gguf_file=file, **options)
+    tokenizer, model = read_pretrained(folder_of(name), kind, **options)
     require_finite(model, name)
     return tokenizer, model if weights.device_map else _moved(model, device, name)
 
 
 def read_tokenizer(name: str | Path) -> Any:
     """The tokenizer alone; see `read_placed`."""
-    transformers, folder, source = _source(*files_of(name))
+    transformers, folder, source = _source(folder_of(name))
     with _readable(folder), without_progress_bars():
         return transformers.AutoTokenizer.from_pretrained(folder, **source)
 
 
 def is_encoder_decoder(name: str | Path) -> bool:
     """Whether a model has an encoder, by its configuration alone; see `read_placed`."""
-    return bool(read_config(*files_of(name)).is_encoder_decoder)
+    return bool(read_config(folder_of(name)).is_encoder_decoder)
 
 
-def read_config(folder: Path, gguf_file: str | None = None) -> Any:
+def read_config(folder: Path) -> Any:
     """The configuration alone; arguments and errors as of `read_pretrained`."""
-    transformers, folder, source = _source(folder, gguf_file)
+    transformers, folder, source = _source(folder)
     with _readable(folder), without_progress_bars():
         return transformers.AutoConfig.from_pretrained(folder, **source)
 
 
-def files_of(name: str | Path) -> tuple[Path, str | None]:
-    """The folder of a model, and its file there if it is one of llama.cpp.
+def folder_of(name: str | Path) -> Path:
+    """The folder of a model; of a file of llama.cpp that of its numbers in the cache (`policies/gguf.py`).
 
     Raises:
-        CheckpointError: there is no such file of llama.cpp, or it is another one.
+        CheckpointError: there is no such file of llama.cpp, or transformers cannot read it.
         ConfigError: a package that reads it is not installed.
+        StorageError: the cache has no room for its numbers.
     """
-    if str(name).startswith(GGUF):
-        file = _gguf(str(name))
-        return file.parent, file.name
-    return fetched_model(name if isinstance(name, Path) else name.removeprefix(HUGGING_FACE)), None
+    if not str(name).startswith(GGUF):
+        return fetched_model(name if isinstance(name, Path) else name.removeprefix(HUGGING_FACE))
+    file = _gguf(str(name))
+    with _readable(file, "name a file of a causal model that transformers knows"), without_progress_bars():
+        return plain_folder(file)
 
 
 def require_package(package: str, name: str) -> None:
@@ -164,22 +165,19 @@ def require_config(folder: Path) -> None:
         raise CheckpointError("a Hugging Face model needs a config.json and there is none", where=folder, got=got, fix=fix)
 
 
-def read_pretrained(
-    folder: Path, kind: Callable[[Any], str], *, gguf_file: str | None = None, **options: Any
-) -> tuple[Any, Any]:
+def read_pretrained(folder: Path, kind: Callable[[Any], str], **options: Any) -> tuple[Any, Any]:
     """The tokenizer and the model of a folder as `save_pretrained` wrote it; nothing is downloaded, no code in it is run.
 
     Args:
         folder: model and tokenizer, weights as safetensors, or a run that holds them as its checkpoint.
         kind: the name of the automatic class of transformers that the model is read by, from its configuration.
-        gguf_file: a file of the folder that holds all of them, in the place of what `save_pretrained` writes.
         options: of the reader of the model, such as `dtype`.
 
     Raises:
         ConfigError: transformers is not installed.
         CheckpointError: the folder holds no model that it can read, or not all of its weights.
     """
-    transformers, folder, source = _source(folder, gguf_file)
+    transformers, folder, source = _source(folder)
     with _readable(folder), without_progress_bars():
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **source)
         config = transformers.AutoConfig.from_pretrained(folder, **source)
@@ -204,24 +202,22 @@ def _moved(model: Any, device: str, name: str | Path) -> Any:
         raise ConfigError("the model cannot be moved to the device", where=f"{name} on {device}", got=got, fix=fix) from None
 
 
-def _source(folder: Path, gguf_file: str | None) -> tuple[Any, Path, dict[str, Any]]:
+def _source(folder: Path) -> tuple[Any, Path, dict[str, Any]]:
     """The library, where it reads, and how: nothing is downloaded, and no code is run."""
     try:
         import transformers
     except ImportError:
         fix = how_to_install(EXTRA)
         raise ConfigError("Hugging Face models need the package transformers, which is not installed", fix=fix) from None
-    folder = folder if gguf_file is not None else model_inside(folder)
-    if gguf_file is None:
-        require_config(folder)
+    folder = model_inside(folder)
+    require_config(folder)
     # Said in so many words, or transformers asks whoever sits at the terminal whether it may.
-    source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-    # Other formats than safetensors and GGUF are pickles, which can run anything.
-    return transformers, folder, source | ({"use_safetensors": True} if gguf_file is None else {"gguf_file": gguf_file})
+    # Other formats than safetensors are pickles, which can run anything.
+    return transformers, folder, {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
 
 
 def _gguf(name: str) -> Path:
-    """The file of llama.cpp of an address, looked at before transformers reads it; raises as `files_of`."""
+    """The file of llama.cpp of an address, looked at before transformers reads it; raises as `folder_of`."""
     file = fetched_file(name.removeprefix(GGUF)).expanduser()
     if not file.is_file():
         raise CheckpointError("there is no such GGUF file", where=file, fix="name a file of weights as llama.cpp reads them")
@@ -237,33 +233,25 @@ def _gguf(name: str) -> Path:
 @contextmanager
 def without_progress_bars() -> Iterator[None]:
     """Keeps transformers from drawing over what the caller shows; its own setting stays as it was."""
-    from transformers import modeling_gguf_pytorch_utils as gguf
     from transformers.utils import logging
 
-    shown, bar = logging.is_progress_bar_enabled(), gguf.tqdm
+    shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
-    # That of GGUF files heeds no setting.
-    gguf.tqdm = partial(bar, disable=True)
     try:
         yield
     finally:
-        gguf.tqdm = bar
         if shown:
             logging.enable_progress_bar()
 
 
 @contextmanager
-def _readable(folder: Path) -> Iterator[None]:
-    """Turns what transformers raises over a folder into an error that says what to do."""
+def _readable(folder: Path, fix: str = "save model and tokenizer there with save_pretrained (safetensors)") -> Iterator[None]:
+    """Turns what transformers raises over a folder or a file into an error that says what to do."""
     try:
         yield
     except (OSError, ValueError, KeyError, IndexError, struct.error) as error:
         if "trust_remote_code" in str(error):
-            fix = "take a model of a kind that transformers itself knows"
-            raise CheckpointError("the folder wants code of its own to be run, and none is", where=folder, fix=fix) from None
-        raise CheckpointError(
-            "the folder holds no Hugging Face model that can be read",
-            where=folder,
-            got=str(error).splitlines()[0][:200],
-            fix="save model and tokenizer there with save_pretrained (safetensors)",
-        ) from None
+            known = "take a model of a kind that transformers itself knows"
+            raise CheckpointError("the folder wants code of its own to be run, and none is", where=folder, fix=known) from None
+        got = str(error).splitlines()[0][:200]
+        raise CheckpointError("there is no Hugging Face model that can be read", where=folder, got=got, fix=fix) from None

@@ -126,7 +126,7 @@ class FitJob(Job[ConfigT, Fitting, Summary]):
     """A job that fits a model to a corpus and stores it as `checkpoint`; each says in `prepare` what is fitted to what."""
 
     files = (CHECKPOINT, SUMMARY)
-    resume_safe = RESUME_SAFE
+    resume_safe: tuple[str, ...] = RESUME_SAFE
     steps = EPOCHS
 
     def work(self, run: RunFolder, prepared: Fitting, reporter: Reporter) -> Summary:

@@ -52,7 +52,6 @@ from envs.data.root import data_root, root_words
 from envs.pairs.turns import Example
 from envs.storage.copies import CHECKPOINT
 from envs.storage.places import HUGGING_FACE, display_path
-from policies.chat.addresses import GGUF
 
 if TYPE_CHECKING:
     from policies.chat.predictor import ChatPredictor
@@ -216,9 +215,6 @@ def _read_model(config: TrainHardenedConfig) -> tuple[Any, Any]:
     if found.tokenizer.eos_token_id is None:
         fix = "set its eos_token to the token that the model ends its replies with"
         raise ConfigError("the tokenizer has no token that ends a reply", where=config.model, fix=fix)
-    if config.model.startswith(GGUF):
-        # What was read from a file of llama.cpp is plain numbers by now, which transformers would not save.
-        found.model.hf_quantizer.remove_quantization_config(found.model)
     if getattr(found.model, "is_quantized", False):
         raise ConfigError("quantized weights do not learn", where=config.model, fix="name the model before it was quantized")
     return found.tokenizer, found.model

@@ -23,6 +23,7 @@ from engine.jobs.triggers.config import MAL
 from engine.jobs.triggers.input_words import WORDS, input_words, save_words
 from engine.jobs.triggers.rows import TEXT_TRIGGERS
 from engine.jobs.triggers.targets import FILE, as_written, kept_targets, limited, num_targets, save_targets
+from engine.jobs.triggers.text_prompts import messages_of, num_tokens
 from engine.jobs.triggers.verification import judges_of_texts, verdict_columns
 from engine.metrics.rows import finished
 from engine.metrics.tables import TextTable
@@ -35,7 +36,7 @@ from engine.store.run_folder import RunFolder
 from engine.store.schemas import ok_row
 from engine.triggers.evolution import Evolution, EvolutionSettings, Proposals, ToldReply, Words
 from engine.triggers.fitness import FitnessSettings, load_fitness
-from engine.triggers.success import TOKENS, SuccessSettings
+from engine.triggers.success import SuccessSettings
 from engine.triggers.target_pairs import has_prompts, read_pairs
 from engine.triggers.targets import Target, TargetList, from_file, malicious, target_seed
 from engine.triggers.writing import Writing, WritingSettings, asked_for_words, read_words
@@ -51,8 +52,6 @@ from policies.chat.written import WrittenLine, written_lines
 if TYPE_CHECKING:
     from policies.chat.model import Answer, Chat, ChatDecoding, ChatModel
 
-BEFORE_TARGET = 4
-"""Tokens of blanks that a reply may begin with, and its end."""
 UNRATED = ReplyRating(0.0)
 """Of the reply to no input, which nothing goes on from."""
 _TARGETS = 8
@@ -297,36 +296,6 @@ class _TextSearch:
             "attacker_answers": self.search.num_answers if isinstance(self.search, Writing) else 0,
             **judged,
         }
-
-
-def num_tokens(wanted: WantedTexts) -> int:
-    """Tokens of a reply at most: where nothing but its beginning is looked at, as many as the longest target has bytes."""
-    config = wanted.config
-    looks_further = config.attacker or config.fitness.by != "target" or config.success.by not in ("target", "exact", "prefix")
-    if config.success.tokens or looks_further:
-        return config.success.tokens or TOKENS
-    return min(TOKENS, max(len(" ".join(target.words).encode()) for target in wanted.targets.targets) + BEFORE_TARGET)
-
-
-def messages_of(config: TextSearchConfig) -> Chat:
-    """The messages that inputs stand in.
-
-    Raises:
-        ConfigError: no template is called so, it is a prompt that is written out, or it does not fit the targets.
-        DataError: its file holds no messages.
-    """
-    from policies.chat.model import Message
-    from policies.hugging_face_slots import PROMPT, SLOT, num_slots, template_of
-
-    with_prompts = has_prompts(config.targets)
-    found = template_of(config.template or None, has_prompts=with_prompts) or (Message("user", SLOT),)
-    if isinstance(found, str) or not num_slots(found):
-        fix = "user, prefix, suffix, system, or a JSON file of messages with {}"
-        raise ConfigError("the model is asked by messages", where="--template", got=config.template, fix=fix)
-    if with_prompts != any(PROMPT in message.content for message in found):
-        fix = "write {prompt} into the template where targets have prompts, and only there"
-        raise ConfigError("the template does not fit the targets", where="--template", got=config.template, fix=fix)
-    return found
 
 
 def evolution() -> TextSearchConfig:

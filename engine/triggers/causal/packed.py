@@ -35,7 +35,7 @@ _OTHER_ATTENTION = ("softcap", "s_aux", "sliding_window")
 _packs: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 
 
-class Block(NamedTuple):
+class TextBlock(NamedTuple):
     """Texts of one length.
 
     Args:
@@ -73,7 +73,7 @@ _packing: ContextVar[_Packing | None] = ContextVar("packing", default=None)
 
 
 def read_blocks(
-    reader: CausalReader, blocks: Sequence[Block], before: KeysValues, keep: int
+    reader: CausalReader, blocks: Sequence[TextBlock], before: KeysValues, keep: int
 ) -> tuple[Tensor, list[KeysValues]]:
     """Reads blocks.
 
@@ -133,7 +133,7 @@ def _tried(reader: CausalReader, embedded_LE: Tensor) -> bool:
     both_2LE = torch.stack([embedded_LE, embedded_LE.flip(0)])
     known = reader.read(both_2LE[:1, :3], (), 1)[1]
     # Three texts of two lengths, behind other beginnings.
-    blocks = [Block(both_2LE[:1, 3:], 3), Block(both_2LE[:, 1:4], 1)]
+    blocks = [TextBlock(both_2LE[:1, 3:], 3), TextBlock(both_2LE[:, 1:4], 1)]
     whole = [reader.read(block.embedded_nLE, [known.cut(0, block.num_before)], 2) for block in blocks]
     try:
         logits, own = read_blocks(reader, blocks, known, 2)

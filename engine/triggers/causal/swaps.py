@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from engine.triggers.causal.kept_keys import KeysValues, in_line, one_below_the_other
-from engine.triggers.causal.packed import Block, read_blocks
+from engine.triggers.causal.packed import TextBlock, read_blocks
 from engine.triggers.causal.reader import CausalReader, said
 from engine.triggers.scorer import Incumbent, require_numbers
 
@@ -157,7 +157,7 @@ class SwapList:
         embedded = [self.scorer.victim.embedding_VE[ids_bL] for ids_bL in texts]
         beginnings = [known.cut(0, self.prompt.places[start] - self.prompt.places[0]) for start, _ in groups]
         if self.scorer.packs:
-            blocks = [Block(each, self.prompt.places[start]) for each, (start, _) in zip(embedded, groups, strict=True)]
+            blocks = [TextBlock(each, self.prompt.places[start]) for each, (start, _) in zip(embedded, groups, strict=True)]
             logits_BLV, own = read_blocks(reader, blocks, in_line([*shared, known]), self.num_first)
         else:
             parts = zip(embedded, beginnings, strict=True)

@@ -13,7 +13,7 @@ from engine.triggers.attack import TriggerSearch
 from engine.triggers.batch import Outcome, tasks_of
 from engine.triggers.catalogue import searches
 from engine.triggers.causal import swaps as swap_lists
-from engine.triggers.causal.packed import Block, read_blocks, reads_packed
+from engine.triggers.causal.packed import TextBlock, read_blocks, reads_packed
 from engine.triggers.causal.reader import CausalReader
 from engine.triggers.causal.scorer import CausalScorer, is_causal
 from engine.triggers.causal.swaps import cheapest_groups
@@ -260,7 +260,7 @@ def test_texts_of_different_lengths_share_a_pass_and_are_read_as_alone(name: str
     reader, embed = CausalReader(model), model.get_input_embeddings()
     known = reader.read(embed(torch.tensor([[3, 4, 5, 6]])), (), 1)[1]
     texts = [torch.tensor([[7, 8, 9], [9, 8, 7]]), torch.tensor([[5, 6, 7, 8, 9, 10, 11]])]
-    blocks = [Block(embed(ids), before) for ids, before in zip(texts, (4, 1), strict=True)]
+    blocks = [TextBlock(embed(ids), before) for ids, before in zip(texts, (4, 1), strict=True)]
     attention = model.config._attn_implementation
     with torch.no_grad():
         logits, own = read_blocks(reader, blocks, known, 3)

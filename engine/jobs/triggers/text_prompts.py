@@ -1,0 +1,46 @@
+"""What a search by replies alone asks with: the messages that inputs stand in, and how long replies may be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.triggers.success import TOKENS
+from engine.triggers.target_pairs import has_prompts
+from envs.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from engine.jobs.triggers.text_search import TextSearchConfig, WantedTexts
+    from policies.chat.model import Chat
+
+BEFORE_TARGET = 4
+"""Tokens of blanks that a reply may begin with, and its end."""
+
+
+def num_tokens(wanted: WantedTexts) -> int:
+    """Tokens of a reply at most: where nothing but its beginning is looked at, as many as the longest target has bytes."""
+    config = wanted.config
+    looks_further = config.attacker or config.fitness.by != "target" or config.success.by not in ("target", "exact", "prefix")
+    if config.success.tokens or looks_further:
+        return config.success.tokens or TOKENS
+    return min(TOKENS, max(len(" ".join(target.words).encode()) for target in wanted.targets.targets) + BEFORE_TARGET)
+
+
+def messages_of(config: TextSearchConfig) -> Chat:
+    """The messages that inputs stand in.
+
+    Raises:
+        ConfigError: no template is called so, it is a prompt that is written out, or it does not fit the targets.
+        DataError: its file holds no messages.
+    """
+    from policies.chat.model import Message
+    from policies.hugging_face_slots import PROMPT, SLOT, num_slots, template_of
+
+    with_prompts = has_prompts(config.targets)
+    found = template_of(config.template or None, has_prompts=with_prompts) or (Message("user", SLOT),)
+    if isinstance(found, str) or not num_slots(found):
+        fix = "user, prefix, suffix, system, or a JSON file of messages with {}"
+        raise ConfigError("the model is asked by messages", where="--template", got=config.template, fix=fix)
+    if with_prompts != any(PROMPT in message.content for message in found):
+        fix = "write {prompt} into the template where targets have prompts, and only there"
+        raise ConfigError("the template does not fit the targets", where="--template", got=config.template, fix=fix)
+    return found
