@@ -32,9 +32,15 @@ rank_attacks.register("beam", "all edits of the best few drafts", "engine.retrie
 rank_attacks.register(BASELINE, "random edits, the baseline", "engine.retrieval.methods:RandomEdits")
 rank_attacks.register("gradient", "what a ranker's own slopes point to", "engine.retrieval.methods:SlopeGreedy")
 rank_attacks.register(
-    GASLITE, "words of a bi-encoder's vocabulary behind the reply, by averaged slopes", "engine.retrieval.gaslite:Gaslite"
+    GASLITE,
+    "words of a bi-encoder's vocabulary behind the reply, by averaged slopes (Ben-Tov & Sharif 2024)",
+    "engine.retrieval.gaslite:Gaslite",
 )
-rank_attacks.register(RANDOM_WORDS, "random ones there, the control of gaslite", "engine.retrieval.gaslite:RandomWords")
+rank_attacks.register(
+    RANDOM_WORDS,
+    "random words of a bi-encoder's vocabulary behind the reply, the control of gaslite",
+    "engine.retrieval.gaslite:RandomWords",
+)
 
 
 def attack_names(chosen: str) -> tuple[str, ...]:

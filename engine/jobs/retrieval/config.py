@@ -111,9 +111,8 @@ class RankingAttackConfig(RankersConfig):
     goal: GoalKind = "promote"
     """Bring a wrong reply to the top, or the right one away from it."""
     method: str = "greedy,beam,random"
-    """Methods separated by commas: greedy, beam, random, gradient (rankers that give slopes alone), gaslite (bi-encoders
-    alone), editor:RUN (a trained editing policy), or path/file.py:Name; random, the baseline, is there in any case, and
-    random-words beside gaslite."""
+    """Methods separated by commas: greedy, beam, random (the baseline, there in any case), gradient (rankers with slopes),
+    gaslite (bi-encoders; random-words stands beside it), editor:RUN (a trained editing policy), or path/file.py:Name."""
     moves: str = ""
     """Edits separated by commas: context, synonym, insertion, deletion, swap; when empty those that suit the goal."""
     edits: NumItems = 3

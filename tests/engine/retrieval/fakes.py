@@ -56,7 +56,7 @@ class Sum:
     def __init__(self, weights: dict[str, float], noise: float = 0.0) -> None:
         self.weights, self._noise = weights, noise
         self.asked: list[Utterance] = []
-        self.words = (*sorted(weights), "z1", "z2")
+        self.words = (*(word for word in sorted(weights) if " " not in word and word != "top"), "z1", "z2")
         self.sizes: list[int] = []
 
     def score(self, context: Context, candidates: Sequence[Utterance]) -> np.ndarray:
