@@ -75,8 +75,8 @@ def measure(options: Options) -> dict[str, Any]:
     places = {rule: float(np.mean([each[-1] for each in told])) for rule, told in found.items()}
     ratio = places["per token"] / places["beside the question"]
     results: dict[str, Any] = {"ratio": ratio, "identical": len(found[RULES[0]]) == len(drawn), "sides": len(drawn)}
-    for rule, told in found.items():
-        same, nothing, refused, place = np.array(told).T
+    for rule, each_side in found.items():
+        same, nothing, refused, place = np.array(each_side).T
         shares = {name: rate(int(each.sum()), len(each)) for name, each in (("same", same), ("nothing", nothing))}
         shares |= {"no deal": rate(int(refused.sum()), len(refused)), "place": mean(place)}
         results |= {f"{rule}: {name}": [round(x, 3) for x in (e.value, e.low, e.high)] for name, e in shares.items()}

@@ -45,6 +45,7 @@ from engine.triggers.causal.swaps import SwapList
 from engine.triggers.objective import TriggerObjective
 from engine.triggers.scorer import Incumbent, Swaps, to_beat
 from envs.core.seeds import stream
+from policies.hugging_face import read_model
 
 SEED = 1
 REPLY = 5
@@ -113,20 +114,15 @@ def chat(length: int) -> Chat:
     readers = [importlib.util.find_spec(name) for name in ("gguf", "accelerate")]
     if found is None or not found.submodule_search_locations or None in readers:
         return _drawn(length)
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()
-    folder = Path(next(iter(found.submodule_search_locations)))
-    file = next(path.name for path in folder.iterdir() if path.suffix == ".gguf")
-    tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=file)
-    model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=file, dtype=torch.float32).eval().requires_grad_(False)
+    (file,) = Path(next(iter(found.submodule_search_locations))).glob("*.gguf")
+    tokenizer, model = read_model(f"gguf:{file}")
+    model.eval().requires_grad_(False)
     prompt = tokenizer.apply_chat_template([{"role": "user", "content": "{}"}], tokenize=False, add_generation_prompt=True)
     before, after = (tokenizer(part, add_special_tokens=False).input_ids for part in prompt.split("{}"))
     target_T = torch.tensor(tokenizer(SENTENCE, add_special_tokens=False).input_ids[:REPLY])
     allowed_V = torch.ones(model.config.vocab_size, dtype=torch.bool)
     allowed_V[tokenizer.all_special_ids] = False
-    return Chat("SmolLM2-135M-Instruct", model, before, after, target_T, allowed_V, length, folder / file)
+    return Chat("SmolLM2-135M-Instruct", model, before, after, target_T, allowed_V, length, file)
 
 
 def _drawn(length: int) -> Chat:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,10 @@ from envs.storage.copies import fetched_file, fetched_model
 from envs.storage.places import HUGGING_FACE
 from policies.chat.addresses import GGUF
 from policies.chat.model import Chat
+from policies.chat.settings import WeightSettings
+from policies.gguf import plain_folder
 from policies.hugging_face_seq2seq import HuggingFaceSeq2Seq
-from policies.hugging_face_tokens import ANY, InputRules
+from policies.hugging_face_tokens import ANY, InputRules, require_finite
 from policies.hugging_face_tokens import longest_input as longest_input
 from policies.hugging_face_victims import HuggingFaceCausal
 from policies.stored import model_inside
@@ -29,6 +30,8 @@ EXTRA = "hugging-face"
 """The optional extra of this package."""
 GGUF_EXTRA = "gguf"
 """The optional extra that reads files of llama.cpp and spreads models over GPUs."""
+WEIGHTS = WeightSettings()
+"""In float32, on one device."""
 _MAGIC = b"GGUF"
 
 
@@ -40,6 +43,7 @@ def load_hugging_face(
     prompt: str | None = None,
     end: bool = True,
     rules: InputRules = ANY,
+    weights: WeightSettings = WEIGHTS,
     device: str = "cpu",
 ) -> HuggingFaceSeq2Seq | HuggingFaceCausal:
     """The adapter of a model; see `read_model`.
@@ -51,62 +55,86 @@ def load_hugging_face(
         prompt: of a causal model, see there.
         end: whether a reply ends behind a target.
         rules: which inputs are searched among.
-        device: torch device.
+        weights: their precision, and over which devices they are spread.
+        device: torch device, where they are not spread.
 
     Raises:
-        ConfigError: transformers is not installed, or a template is given for an encoder and decoder.
-        CheckpointError: the folder holds no model that it can read, or weights are not finite.
+        ConfigError: as of `read_model`, or a template is given for an encoder and decoder.
+        CheckpointError: as of `read_model`.
     """
-    tokenizer, model = read_model(name)
+    tokenizer, model = read_model(name, weights, device)
     if not model.config.is_encoder_decoder:
-        return HuggingFaceCausal(model.to(device), tokenizer, length, template, prompt=prompt, end=end, rules=rules)
+        return HuggingFaceCausal(model, tokenizer, length, template, prompt=prompt, end=end, rules=rules)
     if template is not None or prompt is not None:
         fix = "leave the template out, and take targets without prompts"
         raise ConfigError("only a causal model takes a template", where=name, fix=fix)
-    return HuggingFaceSeq2Seq(model.to(device), tokenizer, length, end=end, rules=rules)
+    return HuggingFaceSeq2Seq(model, tokenizer, length, end=end, rules=rules)
 
 
-def read_model(name: str | Path) -> tuple[Any, Any]:
-    """The tokenizer and the model of a folder as `save_pretrained` wrote it, or of a file of llama.cpp.
+def read_model(name: str | Path, weights: WeightSettings = WEIGHTS, device: str = "cpu") -> tuple[Any, Any]:
+    """The tokenizer and the model with a head of words, causal or of an encoder and decoder; see `read_placed`.
 
     Args:
         name: "hf:FOLDER", "gguf:FILE", or a folder; each may be a URI.
-
-    Raises:
-        ConfigError: transformers is not installed.
-        CheckpointError: there is no model that it can read, or not all of its weights.
+        weights: their precision, and over which devices they are spread.
+        device: torch device, where they are not spread.
     """
-    folder, file = files_of(name)
-    return read_pretrained(
-        folder, lambda config: "AutoModelForSeq2SeqLM" if config.is_encoder_decoder else "AutoModelForCausalLM", gguf_file=file
+    return read_placed(
+        name, lambda config: "AutoModelForSeq2SeqLM" if config.is_encoder_decoder else "AutoModelForCausalLM", weights, device
     )
 
 
+def read_placed(name: str | Path, kind: Callable[[Any], str], weights: WeightSettings, device: str) -> tuple[Any, Any]:
+    """The tokenizer and the model of a folder as `save_pretrained` wrote it, or of a file of llama.cpp, where it computes.
+
+    Args:
+        name: "hf:FOLDER", "gguf:FILE", or a folder; each may be a URI.
+        kind: as of `read_pretrained`.
+        weights: their precision, and over which devices they are spread.
+        device: torch device, where they are not spread.
+
+    Raises:
+        ConfigError: a package is missing, or there is no such device.
+        CheckpointError: there is no model that it can read, not all of its weights, or some are no finite numbers.
+    """
+    import torch
+
+    options: dict[str, Any] = {"dtype": weights.dtype if weights.dtype == "auto" else getattr(torch, weights.dtype)}
+    if weights.device_map:
+        require_package("accelerate", str(name))
+        options["device_map"] = weights.device_map
+    tokenizer, model = read_pretrained(folder_of(name), kind, **options)
+    require_finite(model, name)
+    return tokenizer, model if weights.device_map else _moved(model, device, name)
+
+
 def read_tokenizer(name: str | Path) -> Any:
-    """The tokenizer alone; see `read_model`."""
-    transformers, folder, source = _source(*files_of(name))
+    """The tokenizer alone; see `read_placed`."""
+    transformers, folder, source = _source(folder_of(name))
     with _readable(folder), without_progress_bars():
         return transformers.AutoTokenizer.from_pretrained(folder, **source)
 
 
 def is_encoder_decoder(name: str | Path) -> bool:
-    """Whether a model has an encoder, by its configuration alone; see `read_model`."""
-    transformers, folder, source = _source(*files_of(name))
+    """Whether a model has an encoder, by its configuration alone; see `read_placed`."""
+    transformers, folder, source = _source(folder_of(name))
     with _readable(folder), without_progress_bars():
         return bool(transformers.AutoConfig.from_pretrained(folder, **source).is_encoder_decoder)
 
 
-def files_of(name: str | Path) -> tuple[Path, str | None]:
-    """The folder of a model, and its file there if it is one of llama.cpp.
+def folder_of(name: str | Path) -> Path:
+    """The folder of a model; of a file of llama.cpp that of its numbers in the cache (`policies/gguf.py`).
 
     Raises:
-        CheckpointError: there is no such file of llama.cpp, or it is another one.
+        CheckpointError: there is no such file of llama.cpp, or transformers cannot read it.
         ConfigError: a package that reads it is not installed.
+        StorageError: the cache has no room for its numbers.
     """
-    if str(name).startswith(GGUF):
-        file = _gguf(str(name))
-        return file.parent, file.name
-    return fetched_model(name if isinstance(name, Path) else name.removeprefix(HUGGING_FACE)), None
+    if not str(name).startswith(GGUF):
+        return fetched_model(name if isinstance(name, Path) else name.removeprefix(HUGGING_FACE))
+    file = _gguf(str(name))
+    with _readable(file, "name a file of a causal model that transformers knows"), without_progress_bars():
+        return plain_folder(file)
 
 
 def require_package(package: str, name: str) -> None:
@@ -132,22 +160,19 @@ def require_config(folder: Path) -> None:
         raise CheckpointError("a Hugging Face model needs a config.json and there is none", where=folder, got=got, fix=fix)
 
 
-def read_pretrained(
-    folder: Path, kind: Callable[[Any], str], *, gguf_file: str | None = None, **options: Any
-) -> tuple[Any, Any]:
+def read_pretrained(folder: Path, kind: Callable[[Any], str], **options: Any) -> tuple[Any, Any]:
     """The tokenizer and the model of a folder as `save_pretrained` wrote it; nothing is downloaded, no code in it is run.
 
     Args:
         folder: model and tokenizer, weights as safetensors, or a run that holds them as its checkpoint.
         kind: the name of the automatic class of transformers that the model is read by, from its configuration.
-        gguf_file: a file of the folder that holds all of them, in the place of what `save_pretrained` writes.
         options: of the reader of the model, such as `dtype`.
 
     Raises:
         ConfigError: transformers is not installed.
         CheckpointError: the folder holds no model that it can read, or not all of its weights.
     """
-    transformers, folder, source = _source(folder, gguf_file)
+    transformers, folder, source = _source(folder)
     with _readable(folder), without_progress_bars():
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **source)
         config = transformers.AutoConfig.from_pretrained(folder, **source)
@@ -164,24 +189,30 @@ def read_pretrained(
     return tokenizer, model
 
 
-def _source(folder: Path, gguf_file: str | None) -> tuple[Any, Path, dict[str, Any]]:
+def _moved(model: Any, device: str, name: str | Path) -> Any:
+    try:
+        return model.to(device)
+    except (RuntimeError, AssertionError) as error:
+        got, fix = (str(error).splitlines() or [""])[0][:200], "device=cpu, or cuda where there is a GPU with room"
+        raise ConfigError("the model cannot be moved to the device", where=f"{name} on {device}", got=got, fix=fix) from None
+
+
+def _source(folder: Path) -> tuple[Any, Path, dict[str, Any]]:
     """The library, where it reads, and how: nothing is downloaded, and no code is run."""
     try:
         import transformers
     except ImportError:
         fix = how_to_install(EXTRA)
         raise ConfigError("Hugging Face models need the package transformers, which is not installed", fix=fix) from None
-    folder = folder if gguf_file is not None else model_inside(folder)
-    if gguf_file is None:
-        require_config(folder)
+    folder = model_inside(folder)
+    require_config(folder)
     # Said in so many words, or transformers asks whoever sits at the terminal whether it may.
-    source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-    # Other formats than safetensors and GGUF are pickles, which can run anything.
-    return transformers, folder, source | ({"use_safetensors": True} if gguf_file is None else {"gguf_file": gguf_file})
+    # Other formats than safetensors are pickles, which can run anything.
+    return transformers, folder, {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
 
 
 def _gguf(name: str) -> Path:
-    """The file of llama.cpp of an address, looked at before transformers reads it; raises as `files_of`."""
+    """The file of llama.cpp of an address, looked at before transformers reads it; raises as `folder_of`."""
     file = fetched_file(name.removeprefix(GGUF)).expanduser()
     if not file.is_file():
         raise CheckpointError("there is no such GGUF file", where=file, fix="name a file of weights as llama.cpp reads them")
@@ -197,33 +228,25 @@ def _gguf(name: str) -> Path:
 @contextmanager
 def without_progress_bars() -> Iterator[None]:
     """Keeps transformers from drawing over what the caller shows; its own setting stays as it was."""
-    from transformers import modeling_gguf_pytorch_utils as gguf
     from transformers.utils import logging
 
-    shown, bar = logging.is_progress_bar_enabled(), gguf.tqdm
+    shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
-    # That of GGUF files heeds no setting.
-    gguf.tqdm = partial(bar, disable=True)
     try:
         yield
     finally:
-        gguf.tqdm = bar
         if shown:
             logging.enable_progress_bar()
 
 
 @contextmanager
-def _readable(folder: Path) -> Iterator[None]:
-    """Turns what transformers raises over a folder into an error that says what to do."""
+def _readable(folder: Path, fix: str = "save model and tokenizer there with save_pretrained (safetensors)") -> Iterator[None]:
+    """Turns what transformers raises over a folder or a file into an error that says what to do."""
     try:
         yield
     except (OSError, ValueError, KeyError, IndexError, struct.error) as error:
         if "trust_remote_code" in str(error):
-            fix = "take a model of a kind that transformers itself knows"
-            raise CheckpointError("the folder wants code of its own to be run, and none is", where=folder, fix=fix) from None
-        raise CheckpointError(
-            "the folder holds no Hugging Face model that can be read",
-            where=folder,
-            got=str(error).splitlines()[0][:200],
-            fix="save model and tokenizer there with save_pretrained (safetensors)",
-        ) from None
+            known = "take a model of a kind that transformers itself knows"
+            raise CheckpointError("the folder wants code of its own to be run, and none is", where=folder, fix=known) from None
+        got = str(error).splitlines()[0][:200]
+        raise CheckpointError("there is no Hugging Face model that can be read", where=folder, got=got, fix=fix) from None

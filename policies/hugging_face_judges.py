@@ -15,7 +15,7 @@ from torch import Tensor
 from envs.core.errors import ConfigError
 from envs.core.seeds import stream
 from policies.hugging_face_tokens import ends_of, longest_input, searchable
-from policies.hugging_face_victims import HuggingFaceVictim
+from policies.hugging_face_victims import HuggingFaceVictim, token_embeddings
 
 
 class HuggingFaceInputModel:
@@ -39,8 +39,7 @@ class HuggingFaceInputModel:
             raise ConfigError("a model with an encoder does not say how likely inputs are", got=type(model).__name__, fix=fix)
         self.model, self.tokenizer = model.eval().requires_grad_(False), tokenizer
         self.end_id: int = ends_of(tokenizer, model)[0] if tokenizer.eos_token_id is None else tokenizer.eos_token_id
-        embedding = model.get_input_embeddings()
-        self.embedding_VE: Tensor = embedding(torch.arange(embedding.num_embeddings, device=embedding.weight.device))
+        self.embedding_VE: Tensor = token_embeddings(model.get_input_embeddings())
         # GPT-2 and its kin begin texts with what ends them.
         self._begin_id: int = self.end_id if tokenizer.bos_token_id is None else tokenizer.bos_token_id
 

@@ -21,11 +21,11 @@ from envs.pairs.written import detokenise
 from policies.chat.answers import kept_answers
 from policies.chat.local import LocalChatModel
 from policies.chat.model import ChatModel
-from policies.chat.reading import load_local, read_placed
+from policies.chat.reading import load_local
 from policies.chat.responder import ChatResponder
 from policies.chat.settings import DEFAULT, ChatModelSettings
 from policies.decoders import GREEDY, DecoderSettings
-from policies.hugging_face import is_encoder_decoder
+from policies.hugging_face import is_encoder_decoder, read_placed
 from policies.responder import require_known
 
 MAX_REPLY = 60
@@ -134,7 +134,7 @@ def load_local_responder(
         CheckpointError: there is no model that can be read.
     """
     if is_encoder_decoder(name):
-        tokenizer, model = read_placed(name, lambda config: "AutoModelForSeq2SeqLM", settings)
+        tokenizer, model = read_placed(name, lambda config: "AutoModelForSeq2SeqLM", settings, settings.device)
         return HuggingFaceResponder(model, tokenizer)
     local = load_local(name, settings)
     return LocalChatResponder(kept_answers(local, answers), local)

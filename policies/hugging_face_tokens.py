@@ -174,17 +174,21 @@ def marks_around(tokenizer: Any, **sample: str) -> tuple[list[int], list[int]]:
     return marked[:start], marked[start + len(plain) :]
 
 
-def require_finite(model: Any) -> None:
-    """Checks the weights of a model.
+def require_finite(model: Any, name: object = None) -> None:
+    """Checks the weights of a model that are in memory.
+
+    Args:
+        model: of Hugging Face.
+        name: what the message calls it; by its class when None.
 
     Raises:
         CheckpointError: some are no numbers.
     """
-    broken = [name for name, value in model.named_parameters() if not value.isfinite().all()]
+    broken = [key for key, value in model.named_parameters() if not value.is_meta and not value.isfinite().all()]
     if broken:
         raise CheckpointError(
             "the model's weights are not all finite numbers",
-            where=type(model).__name__,
+            where=type(model).__name__ if name is None else name,
             got=f"NaN or infinity in {', '.join(broken[:5])}",
-            fix="take another model; this one can score nothing",
+            fix="take another model, or another dtype",
         )

@@ -40,13 +40,13 @@ from policies.hugging_face_tokens import (
 from policies.leading_blanks import PromptTokens, leading_blanks
 
 
-def _embeddings(layer: Any) -> Tensor:
+def token_embeddings(layer: Any) -> Tensor:
     """What a layer looks up for each token (V, E); of a plain one its weights, and no copy of them."""
-    if type(layer) is torch.nn.Embedding and layer.max_norm is None:
+    if type(layer) is torch.nn.Embedding and layer.max_norm is None and not layer.weight.is_meta:
         return layer.weight.detach()
-    # Some models scale what they look up.
-    found: Tensor = layer(torch.arange(layer.num_embeddings, device=layer.weight.device))
-    return found
+    # Some models scale what they look up; weights that a device map keeps elsewhere come when they are asked for.
+    found: Tensor = layer(torch.arange(layer.num_embeddings, device="cpu" if layer.weight.is_meta else layer.weight.device))
+    return found.detach()
 
 
 class HuggingFaceVictim:
@@ -79,7 +79,7 @@ class HuggingFaceVictim:
         self.end_ids = ends_of(tokenizer, model)
         self.end_id = reply_end(tokenizer, self.end_ids)
         embedding = model.get_input_embeddings()
-        self.embedding_VE = _embeddings(embedding)
+        self.embedding_VE = token_embeddings(embedding)
         allowed_V = searchable(tokenizer, embedding.num_embeddings, rules)
         if not bool(allowed_V.any()):
             fix = "allow more characters, or forbid fewer words"
@@ -87,7 +87,7 @@ class HuggingFaceVictim:
         self.searchable_V = allowed_V.to(self.embedding_VE.device)
 
     def to(self, device: str) -> Self:
-        """Itself, moved to a device."""
+        """Itself, moved to a device; not for one that a device map has spread."""
         self.model.to(device)
         self.embedding_VE, self.searchable_V = self.embedding_VE.to(device), self.searchable_V.to(device)
         return self

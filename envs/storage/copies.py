@@ -47,7 +47,7 @@ def fetched_model(name: str | Path) -> Path:
     folder = local_copy(name)
     if isinstance(name, Path) or not is_uri(name):
         return folder
-    with _turn(folder):
+    with turn_of(folder):
         # A process on this machine that writes the run has the newest of it.
         if not is_held(folder) and not is_held(folder.parent):
             inside = entries(join_uri(name, CHECKPOINT))
@@ -68,7 +68,7 @@ def fetched_file(name: str) -> Path:
     if is_uri(name):
         root, inside = split_uri(name)
         folder = join_uri(root, inside.rpartition("/")[0])
-        with _turn(path.parent):
+        with turn_of(path.parent):
             there = entries(folder)
             if path.name not in there:
                 got = ", ".join(list(there)[:8]) or "nothing"
@@ -177,8 +177,12 @@ def _stamp(path: Path, entry: StoredEntry) -> None:
 
 
 @contextmanager
-def _turn(folder: Path) -> Iterator[None]:
-    """Lets one process of this machine after the other copy a folder, so that many workers copy a model once."""
+def turn_of(folder: Path) -> Iterator[None]:
+    """Lets one process of this machine after the other make a folder below the cache, so that many workers copy a model once.
+
+    Raises:
+        StorageError: the cache cannot be written.
+    """
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder.with_name(f".{folder.name}.turn"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

@@ -16,7 +16,7 @@ from policies.chat import bargaining
 from policies.chat.model import ScoringChatModel
 
 
-class Said(NamedTuple):
+class PlacedUtterance(NamedTuple):
     """Something that is said in a dialogue, or could have been."""
 
     row: int
@@ -27,7 +27,7 @@ class Said(NamedTuple):
     """What is said; empty for nothing."""
 
 
-def nats_of(model: ScoringChatModel, view: SideView, said: Sequence[Said]) -> np.ndarray:
+def nats_of(model: ScoringChatModel, view: SideView, said: Sequence[PlacedUtterance]) -> np.ndarray:
     """How unlikely a model finds utterances of a side.
 
     Args:

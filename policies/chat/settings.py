@@ -1,4 +1,4 @@
-"""How a chat model is loaded or asked: what no answer depends on but by rounding."""
+"""How a model is loaded, and how a chat model is asked: what no answer depends on but by rounding."""
 
 from __future__ import annotations
 
@@ -13,13 +13,19 @@ Precision = Literal["float32", "bfloat16", "float16", "auto"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChatAsking(Configuration):
-    """How a chat model is loaded (hf:, gguf:) or asked (openai:); which device it computes on is said elsewhere."""
+class WeightSettings(Configuration):
+    """How weights that are here (hf:, gguf:) are loaded; which device they are on is said elsewhere."""
 
     dtype: Precision = "float32"
     """Precision of its weights; auto takes that of its file."""
     device_map: str = ""
     """Spreads a model that is larger than one GPU: auto, balanced, ...; empty for one device. Needs the extra gguf."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChatAsking(WeightSettings):
+    """How a chat model is loaded (hf:, gguf:) or asked (openai:); which device it computes on is said elsewhere."""
+
     batch_size: NonNegativeInt = 1
     """Chats that it reads at once. 1 gives answers that do not depend on their company to the last bit; more are padded at the
     left, and equal up to rounding. 0 takes as many as the memory holds."""

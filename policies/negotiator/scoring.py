@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from envs.negotiation.game import NegotiationGame
-from envs.negotiation.vocabulary import PAD_ID
+from envs.negotiation.vocabulary import EOS, EOS_ID, PAD_ID, UNK_ID, Vocabulary
 from policies.negotiator.model import Negotiator, word_nll
 
 ROWS_PER_PASS = 128
@@ -70,15 +70,24 @@ def sentence_nll(
         game: dialogues.
         rows: the dialogue (n,) that each sentence belongs to.
         starts: tokens (n,) of the dialogue before its first word, the speaker's marker included.
-        sentences: word ids of each.
+        sentences: word ids of each, as side 0 says them; words that the model does not know count as `<unk>`.
 
     Returns:
         Nats of each word of each sentence.
     """
     lengths = starts + np.array([len(sentence) for sentence in sentences], dtype=np.int64)
     tokens = np.full((len(rows), int(lengths.max())), PAD_ID, dtype=np.int64)
+    heard = game.tokens_in(model.vocabulary, 0)
     for i, (row, start, end) in enumerate(zip(rows.tolist(), starts.tolist(), lengths.tolist(), strict=True)):
-        tokens[i, :start] = game.tokens[0, row, :start]
-        tokens[i, start:end] = sentences[i]
+        tokens[i, :start] = heard[row, :start]
+        tokens[i, start:end] = _known(sentences[i], game, model.vocabulary)
     nats = token_nll(model, game.contexts[0, rows], tokens, lengths)
     return [nats[i, start:end] for i, (start, end) in enumerate(zip(starts.tolist(), lengths.tolist(), strict=True))]
+
+
+def _known(sentence: np.ndarray, game: NegotiationGame, vocabulary: Vocabulary) -> np.ndarray:
+    """A sentence of side 0 in ids of a vocabulary; a word that was searched, or another's, may lack there."""
+    own = game.vocabularies[0]
+    if vocabulary.digest == own.digest:
+        return np.where(sentence < len(own), sentence, UNK_ID)
+    return vocabulary.encode([EOS if word == EOS_ID else game.written(0, [word])[0] for word in sentence.tolist()])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,14 @@ import pytest
 import torch
 
 from engine.triggers.batch import Task
+from engine.triggers.causal.reader import CausalReader
+from engine.triggers.causal.scorer import CausalScorer, is_causal
 from engine.triggers.gibbs_enum import GibbsEnum
 from engine.triggers.objective import TriggerObjective
 from engine.triggers.scorer import PlainScorer
 from engine.triggers.settings import SearchSettings
 from envs.core.errors import CheckpointError, ConfigError, DataError
+from policies.chat.settings import Precision, WeightSettings
 from policies.hugging_face import load_hugging_face
 from policies.hugging_face_seq2seq import HuggingFaceSeq2Seq
 from policies.hugging_face_tokens import unknown_words
@@ -275,6 +279,60 @@ def test_a_saved_model_is_loaded_as_it_was(name: str, tmp_path: Path) -> None:
     if name != "gpt2":
         with pytest.raises(ConfigError, match="only a causal model takes a template"):
             load_hugging_face(tmp_path, LENGTH, template="{}")
+
+
+@every_model
+def test_a_model_is_read_in_float32_whatever_its_file_is_in_or_as_it_is_asked_for(name: str, tmp_path: Path) -> None:
+    victim = MODELS[name]()
+    words_BN, replies_BT = drawn(victim, 3), victim.target("you are a fool")[None].expand(3, -1)
+    victim.model.to(torch.bfloat16).save_pretrained(tmp_path)
+    victim.tokenizer.save_pretrained(tmp_path)
+    found = {}
+    precisions: dict[Precision, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16, "auto": torch.bfloat16}
+    for dtype, wanted in {**precisions, "": torch.float32}.items():
+        settings = {"weights": WeightSettings(dtype=dtype)} if dtype else {}
+        read = load_hugging_face(tmp_path, LENGTH, **settings)
+        assert {read.embedding_VE.dtype, *(weight.dtype for weight in read.model.parameters())} == {wanted}, dtype
+        found[dtype] = read.reply_logits(read.embedding_VE[words_BN], replies_BT)
+    assert torch.equal(found["float32"], found[""])
+    assert torch.equal(found["bfloat16"], found["auto"])
+    assert 0 < float((found["bfloat16"].float() - found["float32"]).abs().max()) < 0.2
+
+
+@pytest.mark.skipif(find_spec("accelerate") is None, reason="the extra gguf is not installed")
+@pytest.mark.parametrize("name", ["t5", "gpt2"])
+def test_a_model_that_a_device_map_has_spread_is_searched_where_its_embeddings_are(name: str, tmp_path: Path) -> None:
+    from accelerate import cpu_offload
+
+    victim = MODELS[name]()
+    victim.model.save_pretrained(tmp_path)
+    victim.tokenizer.save_pretrained(tmp_path)
+    mapped = load_hugging_face(tmp_path, LENGTH, weights=WeightSettings(device_map="auto"), device="no such device")
+    assert mapped.embedding_VE.device == mapped.searchable_V.device == mapped.model.get_input_embeddings().weight.device
+
+    def measured(of: HuggingFaceVictim) -> tuple[float, torch.Tensor]:
+        scorer = (CausalScorer if is_causal(of) else PlainScorer)(of, TriggerObjective(kind="likelihood"))
+        (incumbent,) = scorer.measure([of.target("you are a fool")], drawn(victim, 1))
+        return incumbent.loss, scorer.slopes([incumbent], torch.tensor([1]))
+
+    whole = measured(victim)
+    # Weights that are fetched when a layer is asked, as where a map leaves some of them outside of a GPU.
+    cpu_offload(mapped.model, torch.device("cpu"))
+    spread = type(mapped)(mapped.model, mapped.tokenizer, LENGTH)
+    assert next(mapped.model.parameters()).is_meta
+    torch.testing.assert_close(measured(spread), whole)
+
+
+@pytest.mark.skipif(find_spec("accelerate") is None, reason="the extra gguf is not installed")
+def test_layers_that_a_device_map_has_spread_keep_what_moves_their_inputs() -> None:
+    from accelerate.hooks import ModelHook, add_hook_to_module
+
+    model = gpt2().model
+    add_hook_to_module(model.lm_head, ModelHook())
+    moves = model.lm_head.forward
+    with CausalReader(model).fast_products():
+        assert model.lm_head.forward is moves
+    assert model.lm_head.forward is moves
 
 
 def test_what_is_no_model_is_refused(tmp_path: Path) -> None:

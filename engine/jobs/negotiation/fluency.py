@@ -16,7 +16,7 @@ from engine.jobs.negotiation.agents import require_judge
 from envs.core.play import agent_errors
 from envs.negotiation.agents import is_chat_model
 from envs.negotiation.game import NegotiationGame
-from policies.chat.fluency import Said, nats_of
+from policies.chat.fluency import PlacedUtterance, nats_of
 from policies.chat.model import ScoringChatModel
 from policies.chat.seat import ChatSeat, chat_model
 
@@ -108,7 +108,7 @@ class ChatJudge:
     def dialogues(self, game: NegotiationGame, side: int) -> np.ndarray:
         """See `FluencyJudge`."""
         said = [
-            Said(row, turn, " ".join(words))
+            PlacedUtterance(row, turn, " ".join(words))
             for row in range(len(game))
             for turn, (speaker, words) in enumerate(_written(game, row))
             if speaker == side
@@ -123,7 +123,7 @@ class ChatJudge:
     ) -> list[Judged]:
         """See `FluencyJudge`."""
         places = [
-            Said(row, attempt.turn, " ".join(game.written(0, words.tolist())))
+            PlacedUtterance(row, attempt.turn, " ".join(game.written(0, words.tolist())))
             for row, attempt, words in zip(rows, attempts, said, strict=True)
         ]
         with agent_errors():

@@ -21,7 +21,7 @@ from typing import Any
 
 from engine.jobs.composite import Composite, Stage, run_as_needed
 from engine.jobs.job import Reporter, Result, Silent, Summary
-from engine.jobs.negotiation import minmax, negotiator, reinforce, table
+from engine.jobs.negotiation import minmax, negotiator, reinforce, table, table_config
 from engine.jobs.negotiation.attack import TransferSettings
 from engine.jobs.negotiation.campaign import Campaign, MinMaxConfig
 from engine.jobs.negotiation.language import PUBLISHED
@@ -279,7 +279,7 @@ def _steps(config: ReproductionConfig, path: Path, number: int) -> dict[str, Sta
     def plain(target: str) -> Stage:
         return SELFPLAY, MatchConfig(adversary=goal, target=target, **played)
 
-    def attacked(preset: table.TableConfig, target: str, speaker: str, adversary: str) -> Stage:
+    def attacked(preset: table_config.TableConfig, target: str, speaker: str, adversary: str) -> Stage:
         # Of a target that yields little hardly any dialogue is won by more.
         least = min(config.transfer.min_advantage, 1) if preset.baseline else config.transfer.min_advantage
         how: dict[str, Any] = {"target": target, "speaker": speaker, "adversary": adversary, "corpus": config.corpus}
@@ -311,11 +311,11 @@ def _steps(config: ReproductionConfig, path: Path, number: int) -> dict[str, Sta
         f"plain-{RL}": plain(goal),
         f"plain-{HARDENED}": plain(hardened[0]),
         f"plain-{CONTROL}": plain(control[0]),
-        f"table-{SV}": attacked(table.on_supervised(), supervised, supervised, of_sv),
-        f"table-{RL}": attacked(table.on_rl(), goal, goal, of_rl),
+        f"table-{SV}": attacked(table_config.on_supervised(), supervised, supervised, of_sv),
+        f"table-{RL}": attacked(table_config.on_rl(), goal, goal, of_rl),
         f"table-{TURN}": attacked(table.at_fixed_turns(), goal, goal, ""),
-        f"table-{HARDENED}": attacked(table.on_hardened(), hardened[0], goal, hardened[1]),
-        f"table-{CONTROL}": attacked(replace(table.on_hardened(), published="none"), control[0], goal, control[1]),
+        f"table-{HARDENED}": attacked(table_config.on_hardened(), hardened[0], goal, hardened[1]),
+        f"table-{CONTROL}": attacked(replace(table_config.on_hardened(), published="none"), control[0], goal, control[1]),
     }
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from engine.jobs import sharded
 from engine.jobs.composite import Composite, Stage, run_side_by_side
@@ -22,18 +22,28 @@ from engine.jobs.negotiation.agents import (
     require_one_game,
     require_partner,
     shared_vocabulary,
-    split_names,
     start_of,
     words_of,
 )
-from engine.jobs.negotiation.attack import ATTACK_RL, ATTACK_TRANSFER, AttackConfig, TransferConfig, TransferSettings
-from engine.jobs.negotiation.defended import FILTER, OWN_DEMAND, FilterLimit, chosen_limit, defended_stages
+from engine.jobs.negotiation.attack import ATTACK_RL, ATTACK_TRANSFER, AttackConfig, TransferConfig
+from engine.jobs.negotiation.defended import FILTER, FilterLimit, chosen_limit, defended_stages
 from engine.jobs.negotiation.judge import judge_of, who_judges
 from engine.jobs.negotiation.language import require_words
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig, PlayedConfig, seconds_per_dialogue
+from engine.jobs.negotiation.table_config import (
+    BLACK_BOX,
+    PLAYED,
+    TableConfig,
+    at_fixed_turns,
+    demo,
+    is_given,
+    on_hardened,
+    on_rl,
+    on_supervised,
+)
 from engine.jobs.negotiation.tactic import ATTACK_TACTIC, TacticConfig
-from engine.jobs.negotiation.trigger import ATTACK_TRIGGER, SMALL, is_readable_chat_model
-from engine.jobs.repeated import RepeatedConfig, nth_name, nth_seed, run_beside
+from engine.jobs.negotiation.trigger import ATTACK_TRIGGER
+from engine.jobs.repeated import nth_name, nth_seed, run_beside
 from engine.jobs.tables import TABLE_FILE
 from engine.jobs.weights import checkpoint_folder
 from engine.metrics.negotiation.attack import ATTACK_METRICS, UNTOUCHED
@@ -42,7 +52,6 @@ from engine.metrics.negotiation.attack_table import (
     DEFENCES,
     DEFENDED,
     ROWS,
-    TABLE_2,
     TACTIC,
     TACTICS,
     TRIGGERS,
@@ -56,106 +65,26 @@ from engine.metrics.negotiation.defences import DEFENCE_METRICS
 from engine.metrics.repeats import TRAININGS, bounded, over_trainings, spread_of
 from engine.metrics.statistics import Estimate, count
 from engine.metrics.tables import TextTable
-from engine.negotiation.settings import ReinforceConfig, SearchConfig, TacticSettings
+from engine.negotiation.settings import ReinforceConfig
 from engine.negotiation.tactics import REFINED
-from engine.negotiation.transfer import PAPER_SENTENCE
+from engine.negotiation.transfer import PAPER_SENTENCE, encode_sentence
 from engine.store.layout import SUMMARY
 from engine.store.mirror import fetched_run
 from engine.store.run_folder import RunFolder
-from engine.triggers.settings import SearchSettings
 from envs.core.config import shared
 from envs.core.errors import ConfigError, RunError
-from envs.core.ranges import NumItems, PositiveShare
-from envs.core.registry import nearest
 from envs.negotiation.domain import DEAL_OR_NO_DEAL
 from envs.storage.places import display_path
 from policies.chat.answers import usage_of
 
 ADVERSARY = "adversary"
 """Name of the stage that trains one; also of its folder."""
-BLACK_BOX = ("none", "rl", "transfer")
-"""Rows that only play with the target."""
-PLAYED = {*BLACK_BOX, *TRIGGERS, TACTIC}
-"""Rows that need no negotiator of Parley's own as their target."""
 BASELINE = "baseline"
 """Entry of the summary that holds the metrics of the other table that is shown beside."""
 
 _LEGEND = ATTACK_METRICS | UNTOUCHED | DEFENCE_METRICS | CHAT_METRICS | ASKED_METRICS
 _SECONDS_PER_TRAINED_DIALOGUE = 0.0225
 """Measured on one core with the published network sizes; the live display knows better once it runs."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TableConfig(PlayedConfig, RepeatedConfig):
-    """Who is attacked, through whom, which rows are wanted; rl and transfer are of as many adversaries as seeds."""
-
-    target: str = "runs/negotiator"
-    """The attacked agent: run or checkpoint folder, or any agent's name; the rows that read weights need some."""
-    speaker: str = ""
-    """Checkpoint that speaks for the attacker wherever no attack does; the target's own when empty, if it has one."""
-    adversary: str = ""
-    """Trained adversary of the rows rl and transfer; one is trained below the table's folder when empty."""
-    attacker: str = ""
-    """Chat model of the row tactic: it writes tactics, and plays with them."""
-    judge: str = ""
-    """Checkpoint whose perplexity measures fluency; when empty, the target as it was before any reinforcement."""
-    rows: str = ",".join(TABLE_2)
-    """Rows to measure, separated by commas; in reactive-N, 1 to 4, N utterances come before the attack's. Earlier rows stay."""
-    published: Literal["sv", "rl", "hardened", "turns", "none"] = "none"
-    """Figures of Cheng et al. 2019 to show: of their supervised, RL or hardened target; turns: of the RL one, table 7."""
-    defences: str = ""
-    """Defences to measure beside each row: filter (a search that knows it is measured too), own-demand; separated by commas."""
-    false_alarms: PositiveShare = 0.05
-    """Share of the corpus' training sentences that the filter may stop, which decides its limit under the judge."""
-    baseline: str = ""
-    """Another table's run, such as of the target before it was hardened, whose advantages stand beside."""
-    dialogues: NumItems = 500
-    """Dialogues of each row."""
-    corpus: str = "dealornodeal"
-    """Corpus that the target was fitted to, where an adversary is trained or a filter chosen."""
-    search: SearchConfig = field(default_factory=SearchConfig)
-    """How words are searched; at a fixed turn a search goes on past its goal, in the combined attacks it does not."""
-    transfer: TransferSettings = field(default_factory=TransferSettings)
-    """What is plugged in; without a source, transfer takes it from the row rl, and ra-pa-ta says the paper's sentence."""
-    trigger: SearchSettings = SMALL
-    """How words are searched in the rows trigger and trigger-random, under one budget."""
-    tactics: TacticSettings = field(default_factory=TacticSettings)
-    """How tactics are written."""
-    development: NumItems = 20
-    """Dialogues in which each tactic is tried, beside those of the row."""
-    reinforce: ReinforceConfig = field(default_factory=lambda: reinforce.cheng2019().reinforce)
-    """The adversary's learning rule."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in self.row_names():
-            if name not in ROWS:
-                raise ConfigError(f"no row is called {name!r}{nearest(name, ROWS)}", fix=f"rows: {','.join(ROWS)}")
-        if TACTIC in self.row_names() and not self.attacker:
-            fix = "name a chat model with --attacker: hf:FOLDER, gguf:FILE, openai:URL#MODEL, or path/file.py:Name"
-            raise ConfigError("nobody is named who writes the tactics of the row tactic", where="--attacker", fix=fix)
-        for name in self.defence_names():
-            if name not in (FILTER, OWN_DEMAND):
-                fix = f"defences: {FILTER},{OWN_DEMAND}"
-                raise ConfigError(f"no defence is called {name!r}{nearest(name, (FILTER, OWN_DEMAND))}", fix=fix)
-        if self.seeds > 1 and self.adversary:
-            what, fix = "several seeds train several adversaries, and one is named", "leave out --adversary, or --seeds"
-            raise ConfigError(what, got=f"adversary={self.adversary}, seeds={self.seeds}", fix=fix)
-
-    def row_names(self) -> list[str]:
-        """The rows that are wanted."""
-        return [name.strip() for name in self.rows.split(",")]
-
-    def defence_names(self) -> list[str]:
-        """The defences that are wanted."""
-        return split_names(self.defences)
-
-    def left_out(self) -> list[str]:
-        """The wanted rows that cannot be measured: they read weights of another kind than the target has."""
-        there = {*BLACK_BOX, TACTIC}
-        there |= {*TRIGGERS} if is_readable_chat_model(self.target) else set()
-        there |= set() if is_weightless(self.target) else {*ROWS} - {*TRIGGERS}
-        return [name for name in self.row_names() if name not in there]
 
 
 @dataclass(frozen=True)
@@ -173,11 +102,6 @@ class Planned:
     untrained: bool
     baseline: Mapping[str, Estimate]
     limit: FilterLimit | None = None
-
-
-def _is_given(plugs: TransferSettings) -> bool:
-    """Whether it is said what transfer plugs in, so that no adversary is asked."""
-    return bool(plugs.source or plugs.sentence)
 
 
 def _announcement(rule: ReinforceConfig, seeds: int) -> str:
@@ -226,7 +150,7 @@ def _asked(path: Path, row: str, config: TableConfig) -> dict[str, Estimate]:
         config: of the table.
     """
     attack = row.partition("+")[0]
-    made_by = {"rl": (ADVERSARY,), "transfer": () if _is_given(config.transfer) else (ADVERSARY, "rl")}.get(attack, ())
+    made_by = {"rl": (ADVERSARY,), "transfer": () if is_given(config.transfer) else (ADVERSARY, "rl")}.get(attack, ())
     numbers = range(1, config.seeds + 1)
     played, before = (
         [usage for name in names for number in numbers if (usage := usage_of(path / nth_name(name, number)))]
@@ -257,31 +181,6 @@ def _tactic_lines(path: Path) -> dict[str, Estimate]:
     return metrics
 
 
-def on_supervised() -> TableConfig:
-    """Table 2 for the supervised target (Cheng et al. 2019)."""
-    return TableConfig(published="sv")
-
-
-def on_rl() -> TableConfig:
-    """Table 2 for the goal-based target, judged by the supervised agent (Cheng et al. 2019)."""
-    return TableConfig(target="runs/rl", judge="runs/negotiator", published="rl")
-
-
-def on_hardened() -> TableConfig:
-    """Table 6: the target after adversarial training, beside the RL target that it was (Cheng et al. 2019)."""
-    return TableConfig(target="runs/minmax", judge="runs/negotiator", published="hardened", baseline="runs/attack-table-rl")
-
-
-def at_fixed_turns() -> TableConfig:
-    """Table 7: the reactive attack on the goal-based target after 1, 2, 3 and 4 utterances (Cheng et al. 2019)."""
-    return TableConfig(target="runs/rl", judge="runs/negotiator", rows=",".join(TURNS), published="turns")
-
-
-def demo() -> TableConfig:
-    """The small agents that parley demo trains, in a few minutes."""
-    return TableConfig(target="runs/demo/target", adversary="runs/demo/adversary", corpus="embedded", dialogues=200)
-
-
 class AttackTable(Composite[TableConfig, Planned, Planned]):
     """`parley attack table`."""
 
@@ -302,7 +201,7 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
     def stages(self, config: TableConfig, path: Path) -> dict[str, Stage]:
         wanted = set(config.row_names()) - set(config.left_out())
         plugs = config.transfer
-        given = _is_given(plugs)
+        given = is_given(plugs)
         if "transfer" in wanted and not given:
             wanted.add("rl")
         speaker, adversary = config.speaker or config.target, config.adversary or display_path(path / ADVERSARY)
@@ -357,7 +256,7 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
                 trained: (reinforce.TRAIN_ADVERSARY, replace(training, seed=seed)),
                 played: (attack, replace(settings, speaker=display_path(path / trained))),
             }
-            if "transfer" in planned and not _is_given(config.transfer):
+            if "transfer" in planned and not is_given(config.transfer):
                 attack, settings = planned["transfer"]
                 source = replace(settings.transfer, source=display_path(path / played))
                 chain[plugged] = (attack, replace(settings, transfer=source))
@@ -375,7 +274,7 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
             words = require_learner(speaker, "--speaker" if config.speaker else "--target", config.judge)
         else:
             require_partner(speaker, "--speaker")
-            words = words_of([spec for spec in (config.target, speaker) if spec])
+            words = words_of([speaker, config.target])
         if config.adversary:
             require_partner(config.adversary, "--adversary")
         require_one_game({f"--{name}": getattr(config, name) for name in ("target", "speaker", "adversary", "judge")})
@@ -391,6 +290,8 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
         elif not set(config.row_names()) <= PLAYED:
             named = {"--target": config.target, "--speaker": speaker, "--judge": config.judge}
             shared_vocabulary({option: spec for option, spec in named.items() if spec})
+        if config.transfer.sentence and {"transfer", whitebox.RA_PA_TA} & ({*config.row_names()} - {*left_out}):
+            encode_sentence(config.transfer.sentence, words)
         baseline = _baseline_metrics(config)
         untrained = ADVERSARY in self.stages(config, path) and checkpoint_folder(display_path(path / ADVERSARY)) is None
         if untrained and config.reinforce.supervised_weight > 0:

@@ -52,7 +52,6 @@ from envs.data.root import data_root, root_words
 from envs.pairs.turns import Example
 from envs.storage.copies import CHECKPOINT
 from envs.storage.places import HUGGING_FACE, display_path
-from policies.chat.addresses import GGUF
 
 if TYPE_CHECKING:
     from policies.chat.predictor import ChatPredictor
@@ -69,7 +68,8 @@ class HardenedBy:
 
     Args:
         config: what was asked for.
-        model: on its device, in evaluation mode.
+        model: on its device, in float32 and evaluation mode.
+        stored_as: precision of its weights, in which they are stored again.
         tokenizer: of the model.
         triggers: by split.
         clean: contexts by split.
@@ -79,6 +79,7 @@ class HardenedBy:
 
     config: TrainHardenedConfig
     model: Any
+    stored_as: Any
     tokenizer: Any
     triggers: Mapping[str, Sequence[FoundTrigger]]
     clean: Mapping[str, Sequence[Example]]
@@ -120,9 +121,10 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
         clean = clean_examples(config)
         strategies = _strategies(config, clean["train"][0])
         tokenizer, model = _read_model(config)
+        stored_as = model.dtype
         for each in (each for split in triggers.values() for each in split):
             prompts_of(each, tokenizer, config.template)
-        return HardenedBy(config, model, tokenizer, triggers, clean, strategies, kept)
+        return HardenedBy(config, model.float(), stored_as, tokenizer, triggers, clean, strategies, kept)
 
     def work(self, run: RunFolder, prepared: HardenedBy, reporter: Reporter) -> Summary:
         """Makes the lessons, measures, trains, resuming exactly where it was, stores the model and measures it."""
@@ -133,7 +135,6 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
         with threads(config.threads):
             lessons = prepared.kept or _begin(run, prepared, reporter)
             before, said_before = _before(run, prepared, lessons, reporter)
-            stored_as = model.dtype
             predictor = _predictor(prepared)
             read = {
                 "train": training_lessons(lessons["train"], share=config.trigger_share, control=config.control),
@@ -157,7 +158,7 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
                 reporter.say("no epoch was better than the model that it began with, which is kept: change fit.learning_rate")
             model = _whole(predictor.model, config).eval().requires_grad_(False)
             # What is measured is what is stored.
-            model = model.to(stored_as)
+            model = model.to(prepared.stored_as)
             _save_pretrained(model, tokenizer, run.path / CHECKPOINT)
             after, said = figures(model.float(), tokenizer, lessons, config, reporter, said_before)
         _write_replies(run, lessons, said_before, said)
@@ -201,7 +202,7 @@ def _strategies(config: TrainHardenedConfig, example: Example) -> list[Strategy]
 
 
 def _read_model(config: TrainHardenedConfig) -> tuple[Any, Any]:
-    """The tokenizer and the causal model of a name, on its device.
+    """The tokenizer and the causal model of a name, on its device and in the precision of its file.
 
     Raises:
         CheckpointError: there is none.
@@ -214,20 +215,17 @@ def _read_model(config: TrainHardenedConfig) -> tuple[Any, Any]:
     if found.tokenizer.eos_token_id is None:
         fix = "set its eos_token to the token that the model ends its replies with"
         raise ConfigError("the tokenizer has no token that ends a reply", where=config.model, fix=fix)
-    if config.model.startswith(GGUF):
-        # What was read from a file of llama.cpp is plain numbers by now, which transformers would not save.
-        found.model.hf_quantizer.remove_quantization_config(found.model)
     if getattr(found.model, "is_quantized", False):
         raise ConfigError("quantized weights do not learn", where=config.model, fix="name the model before it was quantized")
     return found.tokenizer, found.model
 
 
 def _predictor(prepared: HardenedBy) -> ChatPredictor:
-    """The model with what learns in it, in float32."""
+    """The model with what learns in it."""
     from policies.chat.lora import adapted
     from policies.chat.predictor import ChatPredictor
 
-    config, model = prepared.config, prepared.model.float()
+    config, model = prepared.config, prepared.model
     if config.method == "lora":
         return ChatPredictor(adapted(model.requires_grad_(False), config.lora, config.seed).to(config.device))
     return ChatPredictor(model.requires_grad_(True))

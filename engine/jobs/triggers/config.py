@@ -13,7 +13,7 @@ from envs.core.ranges import Configuration, NonNegativeFloat, NonPositiveFloat, 
 from envs.core.registry import nearest
 from envs.storage.places import HUGGING_FACE
 from policies.chat.addresses import GGUF
-from policies.chat.settings import ChatAsking
+from policies.chat.settings import ChatAsking, WeightSettings
 
 NORMAL, NORMAL_SAMPLED, MAL, RANDOM = LISTS = ("normal", "normal-sampled", "mal", "random")
 """Targets that need no file."""
@@ -65,8 +65,8 @@ class TriggerEngineSettings(Configuration):
 
 
 @dataclass(frozen=True, kw_only=True)
-class HuggingFaceSettings(Configuration):
-    """How a Hugging Face model is asked."""
+class HuggingFaceSettings(WeightSettings):
+    """How a Hugging Face model is loaded and asked."""
 
     length: PositiveInt = 14
     """Tokens of an input; the slots of a template share them."""
@@ -105,7 +105,7 @@ class SearchingConfig(ShardedConfig):
     engine: TriggerEngineSettings = field(default_factory=TriggerEngineSettings)
     """How the work is done."""
     hugging_face: HuggingFaceSettings = field(default_factory=HuggingFaceSettings)
-    """How a Hugging Face model is asked."""
+    """How a Hugging Face model is loaded and asked; so is another one that judges inputs (lm) loaded."""
     success: SuccessSettings = field(default_factory=SuccessSettings)
     """When the reply of a Hugging Face model to what was typed is a success."""
     chat: ChatAsking = field(default_factory=ChatAsking)

@@ -68,7 +68,7 @@ class MethodsConfig(SearchingConfig):
     search: SearchSettings = field(default_factory=lambda: SearchSettings(restarts=1))
     """Of methods that read losses; one start each, and as much as the budget says."""
     hugging_face: HuggingFaceSettings = field(default_factory=lambda: HuggingFaceSettings(end=False))
-    """How the model is asked; targets are what replies begin with, unless end is true."""
+    """How the model is loaded and asked; targets are what replies begin with, unless end is true."""
     evolution: EvolutionSettings = field(default_factory=EvolutionSettings)
     """Of evolution; as many replies as the budget says."""
     fitness: FitnessSettings = field(default_factory=FitnessSettings)

@@ -77,11 +77,11 @@ class StoredNetwork:
 
 @dataclass(eq=False)
 class HuggingFaceFolder:
-    """Where a Hugging Face model lies, and how it is asked; a process loads it once.
+    """Where a Hugging Face model lies, and how it is loaded and asked; a process loads it once.
 
     Args:
         name: "hf:FOLDER" or "gguf:FILE"; either may be a URI.
-        settings: how it is asked.
+        settings: how it is loaded and asked.
         has_prompts: whether its targets come with prompts.
     """
 
@@ -96,7 +96,7 @@ class HuggingFaceFolder:
         return HuggingFaceFolder(self.name, self.settings, self.has_prompts)
 
     def load(self, device: str) -> HuggingFaceSeq2Seq | HuggingFaceCausal:
-        """The model, on a device.
+        """The model, on a device, or spread over several as the settings say.
 
         Raises:
             ConfigError: the optional extra is not installed, or the template does not fit.
@@ -116,8 +116,10 @@ class HuggingFaceFolder:
                 prompt="" if self.has_prompts else None,
                 end=asked.end,
                 rules=InputRules(typed=asked.typed, ascii=asked.ascii, forbidden=forbidden, start=asked.start),
+                weights=asked,
             )
-        return self._loaded.to(device)
+        # One that a device map has spread is searched where its embeddings are.
+        return self._loaded if self.settings.device_map else self._loaded.to(device)
 
 
 @dataclass(frozen=True)
@@ -289,8 +291,11 @@ def input_model(config: TriggerConfig, victim: HuggingFaceSeq2Seq | HuggingFaceC
     if config.lm == config.model:
         judge = HuggingFaceInputModel(victim.model, victim.tokenizer)
     elif is_hugging_face(config.lm):
-        tokenizer, model = read_model(config.lm)
-        judge = HuggingFaceInputModel(model.to(victim.embedding_VE.device), tokenizer)
+        device = victim.embedding_VE.device
+        tokenizer, model = read_model(config.lm, config.hugging_face, str(device))
+        judge = HuggingFaceInputModel(model, tokenizer)
+        # One that a device map has spread may begin elsewhere.
+        judge.embedding_VE = judge.embedding_VE.to(device)
     else:
         fix = f"--lm {config.model}, or another Hugging Face model with the same tokenizer"
         raise ConfigError("no language model of ours has the tokens of a Hugging Face model", got=f"--lm {config.lm}", fix=fix)

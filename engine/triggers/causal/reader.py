@@ -35,8 +35,8 @@ class CausalReader:
 
     def __init__(self, model: Any, *, rough: bool = False) -> None:
         self.model, self.rough = model, rough
-        # Of exactly this class: others, adapters for example, do more than multiply.
-        dense = [module for module in model.modules() if type(module) is nn.Linear]
+        # Of exactly this class: others, adapters for example, do more than multiply; so do those that a device map has spread.
+        dense = [module for module in model.modules() if type(module) is nn.Linear and "forward" not in vars(module)]
         self._forwards: dict[nn.Linear, Callable[[Tensor], Tensor]] = {module: partial(_forward, module) for module in dense}
         if rough:
             products = [module for module in dense if module is not model.get_output_embeddings()]

@@ -16,7 +16,7 @@ from engine.jobs.negotiation.campaign import MinMaxConfig
 from engine.jobs.negotiation.minmax import AS_CONTROL, BEFORE_TRAINING, DROP, DROP_BEYOND_CONTROL, FINAL_STAGES, LEGEND
 from engine.jobs.negotiation.negotiator import TRAIN_NEGOTIATOR
 from engine.jobs.negotiation.rows import ATTACKS, DIALOGUES
-from engine.jobs.negotiation.table import TableConfig
+from engine.jobs.negotiation.table_config import TableConfig
 from engine.jobs.responders.seq2seq import TRAIN_SEQ2SEQ
 from engine.jobs.rounds import rounds_of
 from engine.metrics.negotiation.campaign import (

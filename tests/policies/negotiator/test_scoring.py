@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from envs.negotiation.game import NOBODY, NegotiationGame, Rules
-from envs.negotiation.vocabulary import EOS_ID
+from envs.negotiation.vocabulary import EOS_ID, UNK_ID
 from policies.negotiator.model import Negotiator
 from policies.negotiator.scoring import ROWS_PER_PASS, sentence_nll, token_nll, utterance_nll
 from tests.policies.negotiator.made_up import SHORT, WORDS, negotiator, played
@@ -122,3 +122,13 @@ def test_another_sentence_is_read_in_the_place_of_the_one_that_was_said() -> Non
     for (row, start, _), other, found in zip(said, others, nats, strict=True):
         whole = np.concatenate([game.tokens[0, row, :start], other])
         assert found == pytest.approx(plainly(judge, game.contexts[0, row], whole)[start - 1 :], rel=1e-4, abs=1e-5)
+
+
+def test_words_that_the_judge_does_not_know_are_read_as_unknown() -> None:
+    game, judge = played(12), negotiator(5)
+    row, start, words = sentences_of(game)[0]
+    known = game.view(0).encode("zyzzyva")
+    assert max(known) >= len(game.vocabulary), "another word of the game"
+    (found,) = sentence_nll(judge, game, np.array([row]), np.array([start]), [np.array([*words[:-1], *known])])
+    whole = np.concatenate([game.tokens[0, row, :start], words[:-1], [UNK_ID, EOS_ID]])
+    assert found == pytest.approx(plainly(judge, game.contexts[0, row], whole)[start - 1 :], rel=1e-4, abs=1e-5)

@@ -13,7 +13,8 @@ from engine.jobs.negotiation.attack import TransferSettings
 from engine.jobs.negotiation.exploitability import EVALUATE_EXPLOITABILITY, ExploitabilityConfig
 from engine.jobs.negotiation.minmax import MINMAX
 from engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY, TRAIN_TARGET
-from engine.jobs.negotiation.table import ATTACK_TABLE, TableConfig
+from engine.jobs.negotiation.table import ATTACK_TABLE
+from engine.jobs.negotiation.table_config import TableConfig
 from engine.negotiation.opponents import OpponentConfig
 from engine.runtime.session import RaySession
 from envs.core.errors import ConfigError

@@ -14,7 +14,8 @@ from engine.jobs.negotiation.attack import ATTACK_TRANSFER, TransferConfig, Tran
 from engine.jobs.negotiation.exploitability import EVALUATE_EXPLOITABILITY, ExploitabilityConfig
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
 from engine.jobs.negotiation.minmax import MINMAX
-from engine.jobs.negotiation.table import ATTACK_TABLE, TableConfig
+from engine.jobs.negotiation.table import ATTACK_TABLE
+from engine.jobs.negotiation.table_config import TableConfig
 from engine.jobs.negotiation.trigger import SMALL
 from engine.jobs.weights import checkpoint_folder
 from engine.metrics.negotiation.chat import CHAT_METRICS
@@ -178,6 +179,19 @@ def test_a_table_counts_what_each_attack_asked_and_brings_tactics_along(tmp_path
     assert "Tactics: the attacker" in table.note
     again = ATTACK_TABLE.run(asked, tmp_path / "run", Silent())
     assert again.metrics == result.metrics
+
+
+def test_a_sentence_that_cannot_be_said_is_told_before_anything_is_played(tmp_path: Path) -> None:
+    asked = TableConfig(
+        target=talker(tmp_path),
+        speaker="scripted",
+        rows="none,transfer",
+        transfer=TransferSettings(sentence="zyzzyva"),
+        dialogues=2,
+    )
+    with pytest.raises(ConfigError, match="zyzzyva"):
+        ATTACK_TABLE.run(asked, tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_row_of_tactics_needs_who_writes_them() -> None:

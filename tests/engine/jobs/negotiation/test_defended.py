@@ -11,7 +11,8 @@ import pytest
 from engine.jobs.job import Silent
 from engine.jobs.negotiation.defended import chosen_limit, perplexity_filter, sentence_perplexities
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
-from engine.jobs.negotiation.table import ATTACK_TABLE, TableConfig
+from engine.jobs.negotiation.table import ATTACK_TABLE
+from engine.jobs.negotiation.table_config import TableConfig
 from engine.jobs.tables import TABLE_FILE
 from engine.metrics.negotiation.defences import defence_metrics
 from engine.negotiation.settings import DefenceConfig, SearchConfig

@@ -16,7 +16,8 @@ from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
 from engine.jobs.negotiation.minmax import MINMAX, MinMaxConfig
 from engine.jobs.negotiation.negotiator import TRAIN_NEGOTIATOR, TrainNegotiatorConfig
 from engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY, TrainReinforceConfig
-from engine.jobs.negotiation.table import ATTACK_TABLE, TableConfig
+from engine.jobs.negotiation.table import ATTACK_TABLE
+from engine.jobs.negotiation.table_config import TableConfig
 from engine.report.negotiation.dialogues import read_dialogue
 from engine.runtime.session import RaySession
 from envs.core.errors import ConfigError, ParleyError

@@ -12,7 +12,8 @@ from engine.jobs.negotiation.attack import ATTACK_RL, AttackConfig
 from engine.jobs.negotiation.campaign import Campaign, MinMaxConfig
 from engine.jobs.negotiation.judge import NOBODY_JUDGES, judge_of
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
-from engine.jobs.negotiation.table import ATTACK_TABLE, TableConfig
+from engine.jobs.negotiation.table import ATTACK_TABLE
+from engine.jobs.negotiation.table_config import TableConfig
 from engine.store.run_folder import RunFolder
 from envs.core.errors import RunError
 from tests.engine.jobs.made_up import Notes, corpus_vocabulary, rows, save_negotiator

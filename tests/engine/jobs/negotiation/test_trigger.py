@@ -133,3 +133,9 @@ def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, folder: Path) -> 
         with pytest.raises(kind, match=told):
             ATTACK_TRIGGER.run(replace(asked(folder), **changes), run, Silent())
         assert not run.exists()
+
+
+def test_searched_words_are_judged_by_a_speaker_who_does_not_know_them(tmp_path: Path, folder: Path, trainee: Path) -> None:
+    metrics = ATTACK_TRIGGER.run(asked(folder, speaker=str(trainee), dialogues=2), tmp_path / "run", Silent()).metrics
+    assert [row["status"] for row in rows(tmp_path / "run")] == ["ok"] * 2
+    assert metrics["attack_ppl"].value > 1

@@ -33,6 +33,7 @@ from policies.chat.lora_settings import LoraSettings
 from policies.chat.predictor import ChatLesson, ChatLessons, ChatPredictor, greedy_replies
 from policies.fitting.evaluation import evaluate
 from policies.fitting.loss import OutputLoss
+from policies.hugging_face import read_pretrained
 from policies.hugging_face_slots import default_template
 from policies.responders import load_responder
 
@@ -135,6 +136,24 @@ def test_a_hardened_model_no_longer_says_the_targets_and_is_a_model_again(
     assert said(run, texts) == said(run / "checkpoint", texts) == [row["after"] for row in triggers]
     assert load_responder(f"hf:{run}").respond([((("the", "cat"),),)])
     assert weights_digests({"model": str(run)}) == weights_digests({"model": str(run / "checkpoint")})
+
+
+def test_a_model_in_bfloat16_is_measured_in_float32_and_stored_as_it_was(
+    tmp_path: Path, folder: Path, search: Path, corpus: Path
+) -> None:
+    tokenizer, model = read_gpt2(folder)
+    model.bfloat16().save_pretrained(tmp_path / "half")
+    model.float().save_pretrained(tmp_path / "whole")
+    for name in ("half", "whole"):
+        tokenizer.save_pretrained(tmp_path / name)
+    found = {
+        name: TRAIN_HARDENED.run(asked(tmp_path / name, search, corpus, method="full"), tmp_path / f"of-{name}", Silent())
+        for name in ("half", "whole")
+    }
+    before = [{key: one.value for key, one in each.metrics.items() if key.endswith(BEFORE)} for each in found.values()]
+    assert before[0] == before[1]
+    stored = {name: read_pretrained(tmp_path / f"of-{name}", lambda config: "AutoModelForCausalLM")[1] for name in found}
+    assert {name: each.dtype for name, each in stored.items()} == {"half": torch.bfloat16, "whole": torch.float32}
 
 
 def test_an_interrupted_run_goes_on_to_the_same_weights(tmp_path: Path, folder: Path, search: Path, corpus: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from engine.jobs.triggers.search import SEARCH
 from engine.store.run_folder import RunFolder
 from engine.triggers.targets import TEMPLATES, prototypes
 from envs.core.errors import CheckpointError, ConfigError, DataError
+from policies.hugging_face import read_model
 from policies.hugging_face_seq2seq import HuggingFaceSeq2Seq
 from tests.engine.jobs.made_up import rows
 from tests.engine.jobs.triggers.searches import EFFORT, search, write_targets
@@ -107,6 +109,37 @@ def test_greedy_hits_need_no_threshold_and_are_then_the_only_ones_read(tmp_path:
     run(replace(config, objective=ObjectiveSettings(t_out=-2.0)), tmp_path / "more", Silent())
     inputs = [[row["trigger"] for row in rows(tmp_path / folder)] for folder in ("run", "more")]
     assert inputs[0] == inputs[1]
+
+
+@pytest.mark.parametrize("method", ["gcg", "pez", "beam"])
+def test_a_folder_in_bfloat16_is_searched_in_float32_unless_told_otherwise(
+    tmp_path: Path, folders: dict[str, Path], method: str
+) -> None:
+    tokenizer, model = read_model(folders["gpt2"])
+    model.bfloat16().save_pretrained(tmp_path / "half")
+    model.float().save_pretrained(tmp_path / "whole")
+    for name in ("half", "whole"):
+        tokenizer.save_pretrained(tmp_path / name)
+
+    def found(name: str, **changes: Any) -> list[tuple[str, float]]:
+        config = asked(tmp_path / name, write_targets(tmp_path, ("you are", "hello")), method=method)
+        config = replace(config, hugging_face=replace(config.hugging_face, **changes))
+        run(config, path := tmp_path / f"{name}-{'-'.join(changes.values())}", Silent())
+        return [(row["trigger"], row["loss"]) for row in rows(path)]
+
+    exact = found("half")
+    assert exact == found("whole"), "rounded weights, read in float32"
+    rough = found("half", dtype="bfloat16")
+    assert rough == found("half", dtype="auto") != exact
+    assert [loss for _, loss in rough] == pytest.approx([loss for _, loss in exact], rel=0.1)
+
+
+@pytest.mark.skipif(find_spec("accelerate") is None, reason="the extra gguf is not installed")
+def test_a_model_with_a_device_map_is_not_moved(folders: dict[str, Path]) -> None:
+    folder = HuggingFaceFolder(f"hf:{folders['gpt2']}", HuggingFaceSettings(length=3, device_map="auto"))
+    assert folder.load("no such device") is folder.load("nor such a one")
+    with pytest.raises(RuntimeError, match="no such device"):
+        HuggingFaceFolder(f"hf:{folders['gpt2']}", HuggingFaceSettings(length=3)).load("no such device")
 
 
 def test_how_many_inputs_fit_into_memory_is_found_out_once_and_not_in_every_shard(
