@@ -6,6 +6,7 @@ user's own is named as `path/file.py:Name` and needs `score` only.
     Ranker               the protocol
     BatchRanker          what a ranker offers that reads many contexts side by side
     SlopedRanker         what one offers that can be attacked by its gradient
+    VocabularyRanker     what one offers beside that if all of its vocabulary can be searched
     outcomes_of          scores of many pairs, and of each that could not be scored the reason
     scores_of            the same, where a pair without scores is an error
     compared_outcomes    the first, on a scale on which differences mean as much anywhere
@@ -72,6 +73,17 @@ class SlopedRanker(Ranker, Protocol):
             (T, W): the product of the score's gradient by the embedding of the word at a place, and the difference of the
             two embeddings.
         """
+
+
+@runtime_checkable
+class VocabularyRanker(SlopedRanker, Protocol):
+    """A ranker that says which words it reads as one token each: what an attack searches that appends any of them."""
+
+    def vocabulary(self) -> Sequence[str]:
+        """V words that are read as one token each, in a fixed order; the same object at every call."""
+
+    def reads(self, reply: Utterance, words: Utterance) -> bool:
+        """Whether a reply with words of the vocabulary behind it is read as its own tokens and one for each word, none cut."""
 
 
 def scores_of(ranker: Ranker, pairs: Sequence[Pair]) -> list[np.ndarray]:

@@ -73,7 +73,7 @@ class PlayRankingArguments(Configuration):
     seed: NonNegativeInt = 1
     """Decides which contexts come, and every random draw."""
     method: str = AttackSettings.method
-    """Search of attacks: greedy, beam, random, gradient (rankers that give slopes alone), editor:RUN, or path/file.py:Name."""
+    """Search: greedy, beam, random, gradient (rankers with slopes), gaslite (bi-encoders), editor:RUN, or path/file.py:Name."""
     edits: NumItems = AttackSettings.edits
     """Words that an attack changes at most."""
     budget: NumItems = AttackSettings.budget

@@ -4,7 +4,7 @@
 
 Start with `attack.py` for what an attack is composed of and how many examples share batches. Then `goals.py` for what is
 wanted, `drafts.py` and `moves.py` for how a reply is edited, `constraints.py` for what is checked before a query, `methods.py`
-for the order in which edits are tried, and `outcomes.py` for what is read off.
+and `gaslite.py` for the order in which edits are tried, and `outcomes.py` for what is read off.
 """
 
 from envs.core.lazy import public
@@ -16,8 +16,10 @@ __all__, __getattr__ = public(
         "AttackSettings": "settings",
         "EditBeam": "methods",
         "FixedRule": "methods",
+        "Gaslite": "gaslite",
         "ImportanceGreedy": "methods",
         "RandomEdits": "methods",
+        "RandomWords": "gaslite",
         "RankAttack": "attack",
         "RankGoal": "goals",
         "SlopeGreedy": "methods",

@@ -26,17 +26,18 @@ from engine.retrieval.case import Case
 from engine.retrieval.constraints import AtMostWords, Constraint, NoOtherCandidate
 from engine.retrieval.drafts import Draft
 from engine.retrieval.goals import RankGoal, tolerance
-from engine.retrieval.methods import AttackMethod, ImportanceGreedy, SlopeGreedy
+from engine.retrieval.inside import Inside, Need
+from engine.retrieval.methods import AttackMethod, ImportanceGreedy
 from engine.retrieval.moves import BY_NAME, EditMove
 from engine.retrieval.outcomes import AttackOutcome
-from engine.retrieval.search import CaseSearch, RankerSlopes
+from engine.retrieval.search import CaseSearch
 from engine.retrieval.settings import MOVES
 from envs.candidates.groups import CandidateGroup
 from envs.core.config import check
 from envs.core.errors import ConfigError, RankerError
 from envs.core.seeds import stream
 from envs.pairs.turns import Utterance
-from policies.ranker import Ranker, SlopedRanker, compared_outcomes
+from policies.ranker import Ranker, compared_outcomes
 
 if TYPE_CHECKING:
     from engine.perturb.replies.language import ReplyLanguage, Tagged
@@ -55,12 +56,12 @@ class RankAttack:
         method: in which order edits are tried.
         moves: ways to edit; those that suit the goal when None.
         constraints: what drafts keep to, beside the number of words and that no candidate comes twice.
-        edits: words changed at most.
+        edits: words changed at most; as many are appended by methods that append.
         budget: queries at most for an example.
         num_side_by_side: examples that share batches.
 
     Raises:
-        ConfigError: a number is below 1, or the method goes by slopes and the ranker gives none.
+        ConfigError: a number is below 1, or the ranker does not give what the method needs.
     """
 
     def __init__(
@@ -84,9 +85,10 @@ class RankAttack:
         self.edits, self.budget, self.num_side_by_side = edits, budget, num_side_by_side
         for name in ("edits", "budget", "num_side_by_side"):
             check(self, name, getattr(self, name) >= 1, "at least 1")
-        if isinstance(self.method, SlopeGreedy) and not isinstance(ranker, SlopedRanker):
-            fix = "give it a method slopes (policies/ranker.py), or take a method that asks for scores alone"
-            raise ConfigError("the ranker gives no slopes, which this method goes by", got=type(ranker).__name__, fix=fix)
+        need: Need | None = getattr(self.method, "needs", None)
+        if need is not None and not need.is_met(ranker):
+            what = f"the ranker gives no {need.what}, which this method goes by"
+            raise ConfigError(what, where=type(self.method).__name__, got=type(ranker).__name__, fix=need.fix)
 
     def __repr__(self) -> str:
         return "\n".join(
@@ -95,7 +97,7 @@ class RankAttack:
                 f"  ranker: {type(self.ranker).__name__}",
                 f"  goal: {self.goal}",
                 f"  method: {self.method!r}",
-                f"  moves: {', '.join(move.name for move in self.moves)}",
+                f"  moves: {', '.join(move.name for move in self.moves) or 'none'}",
                 "  constraints:",
                 *(f"    {constraint!r}" for constraint in self.constraints),
                 f"  budget: {self.budget:,} queries",
@@ -171,7 +173,7 @@ class RankAttack:
             rng=rng,
             margin=margin,
             tolerance=near,
-            slopes=RankerSlopes(self.ranker, group.context, self.goal) if isinstance(self.ranker, SlopedRanker) else None,
+            inside=Inside(self.ranker, group.context, self.goal),
         )
         return CaseSearch(case, self.method, self.goal, bar, given, self.budget)
 

@@ -5,29 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from engine.retrieval.constraints import Constraint
 from engine.retrieval.drafts import Draft
+from engine.retrieval.inside import Inside
 from engine.retrieval.moves import EditMove
 from envs.candidates.groups import CandidateGroup
 from envs.pairs.turns import Utterance
 
 if TYPE_CHECKING:
     from engine.perturb.replies.language import ReplyLanguage, Tagged
-
-
-class Slopes(Protocol):
-    """First-order estimates of what words do to a score."""
-
-    @property
-    def calls(self) -> int:
-        """How often they were asked for."""
-
-    def __call__(self, reply: Utterance, words: Sequence[str]) -> np.ndarray:
-        """How much closer to the goal each word (W,) at each place of a reply (T,) comes (T, W)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,12 +33,12 @@ class Case:
         language: of the words.
         moves: ways to edit.
         constraints: what every draft keeps to.
-        edits: words changed at most.
+        edits: words changed at most; as many are appended by methods that append.
         seed: the example's.
         rng: draws that belong to the example.
         margin: of the original, see `RankGoal.margin`; at most the tolerance.
         tolerance: difference of margins up to which they are equal.
-        slopes: of a ranker that gives them.
+        inside: what white-box methods see of the ranker.
     """
 
     group: CandidateGroup
@@ -64,7 +54,7 @@ class Case:
     rng: np.random.Generator
     margin: float
     tolerance: float
-    slopes: Slopes | None
+    inside: Inside
 
     @cached_property
     def words_by_tag(self) -> dict[str, list[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import TYPE_CHECKING, Any
 
-from engine.metrics.retrieval.searched import BASELINE
+from engine.metrics.retrieval.searched import BASELINE, GASLITE, RANDOM_WORDS
 from engine.retrieval.settings import POLICY, AttackSettings
 from envs.core.errors import ConfigError
 from envs.core.registry import Registry, nearest
@@ -18,18 +18,29 @@ if TYPE_CHECKING:
     from engine.retrieval.attack import RankAttack
     from engine.retrieval.constraints import Constraint, Vectors
     from engine.retrieval.editing import AttackRule, EditorSteps
+    from engine.retrieval.inside import Need
     from policies.ranker import Ranker
 
 UNLIMITED = 1_000_000
 """A budget of queries that edits end before."""
 rank_attacks = Registry("method of attacks on rankers", "parley.rank_attacks")
-"""Classes that are called without arguments, the beam with its width."""
+"""Classes that are called without arguments, the beam with its width, gaslite with its sizes."""
 rank_attacks.register(
     "greedy", "words by what erasing them does, each by its best edit", "engine.retrieval.methods:ImportanceGreedy"
 )
 rank_attacks.register("beam", "all edits of the best few drafts", "engine.retrieval.methods:EditBeam")
 rank_attacks.register(BASELINE, "random edits, the baseline", "engine.retrieval.methods:RandomEdits")
 rank_attacks.register("gradient", "what a ranker's own slopes point to", "engine.retrieval.methods:SlopeGreedy")
+rank_attacks.register(
+    GASLITE,
+    "words of a bi-encoder's vocabulary behind the reply, by averaged slopes (Ben-Tov & Sharif 2024)",
+    "engine.retrieval.gaslite:Gaslite",
+)
+rank_attacks.register(
+    RANDOM_WORDS,
+    "random words of a bi-encoder's vocabulary behind the reply, the control of gaslite",
+    "engine.retrieval.gaslite:RandomWords",
+)
 
 
 def attack_names(chosen: str) -> tuple[str, ...]:
@@ -73,16 +84,18 @@ def compose_attack(
         num_side_by_side: examples that share batches.
 
     Raises:
-        ConfigError: no method is called so, or a limit is set and there is nothing to judge it by.
+        ConfigError: no method is called so, it does not suit the ranker or the goal, or a limit is set and there is nothing to
+            judge it by.
     """
     from engine.retrieval.attack import RankAttack
     from engine.retrieval.constraints import CloseInMeaning, Fluent, KeptTags, KnownWords
+    from engine.retrieval.gaslite import Gaslite
     from engine.retrieval.goals import RankGoal
     from engine.retrieval.methods import EditBeam
     from engine.retrieval.moves import BY_NAME
 
     settings = AttackSettings() if settings is None else settings
-    constraints: list[Constraint] = [] if known is None else [KnownWords(known)]
+    constraints: list[Constraint] = []
     if settings.max_perplexity_ratio is not None:
         if ngrams is None:
             raise _unjudged("max_perplexity_ratio", "ngrams, trigrams of a training split")
@@ -91,25 +104,47 @@ def compose_attack(
         if vectors is None:
             raise _unjudged("min_cosine", "vectors of texts")
         constraints.append(CloseInMeaning(vectors, settings.min_cosine))
-    if settings.keep_tags:
-        constraints.append(KeptTags(language))
     kind: Any = policy_of if settings.method.startswith(POLICY) else rank_attacks.get(settings.method)
-    known_arguments = {EditBeam: (settings.beams,), policy_of: (settings.method,)}
+    sizes = settings.gaslite
+    known_arguments = {
+        EditBeam: (settings.beams,),
+        Gaslite: (sizes.num_gradients, sizes.num_positions, sizes.num_candidates),
+        policy_of: (settings.method,),
+    }
     method = kind(*known_arguments.get(kind, ()))
     if not hasattr(method, "steps"):
         fix = "name a class with a method steps (engine/retrieval/methods.py), which is called without arguments"
         raise ConfigError("this is no method of attacks", where=settings.method, got=repr(method), fix=fix)
+    edits, moves = settings.edits, [BY_NAME[name] for name in settings.moves] or None
+    if getattr(method, "appends", False):
+        # Any word may come behind the reply, of whatever tag, and none of the reply's own changes.
+        edits, moves = sizes.num_words, []
+        if settings.goal != "promote":
+            what, fix = "words behind a right reply may make a wrong one of it", "take --goal promote, or another method"
+            raise ConfigError(what, where=settings.method, got=f"--goal {settings.goal}", fix=fix)
+    else:
+        constraints = [*([] if known is None else [KnownWords(known)]), *constraints]
+        constraints += [KeptTags(language)] if settings.keep_tags else []
     return RankAttack(
         ranker,
         language,
         goal=RankGoal(settings.goal, settings.rank, settings.target),
         method=method,
-        moves=[BY_NAME[name] for name in settings.moves] or None,
+        moves=moves,
         constraints=constraints,
-        edits=settings.edits,
+        edits=edits,
         budget=settings.budget,
         num_side_by_side=num_side_by_side,
     )
+
+
+def need_of(name: str) -> Need | None:
+    """What a method needs of rankers beside scores; None where scores are enough.
+
+    Args:
+        name: of the method, as `attack_names` gives it.
+    """
+    return None if name.startswith(POLICY) else getattr(rank_attacks.get(name), "needs", None)
 
 
 def policy_of(name: str) -> EditorSteps:

@@ -32,11 +32,13 @@ _GROUPS = [
     )
     for number, words in enumerate(_WRONG)
 ]
+_GLUED = "##s"
+_VOCABULARY = (*sorted({word for turn in _CONTEXT for word in turn}), "dog", "home", _GLUED)
 _SEEDS = range(len(_GROUPS))
 
 
 class _Shared:
-    """Scores by words that the context holds, and gives their slopes."""
+    """Scores by words that the context holds, and gives their slopes; a word is a token unless it sticks to the reply."""
 
     def score(self, context: Context, candidates: Sequence[Utterance]) -> list[float]:
         said = set().union(*context)
@@ -45,6 +47,12 @@ class _Shared:
     def slopes(self, context: Context, reply: Utterance, words: Sequence[str]) -> np.ndarray:
         here, there = ([self.score(context, [(word,)])[0] for word in of] for of in (reply, words))
         return np.subtract.outer(np.array(there), np.array(here)).T.reshape(len(reply), len(words))
+
+    def vocabulary(self) -> Sequence[str]:
+        return _VOCABULARY
+
+    def reads(self, reply: Utterance, words: Utterance) -> bool:
+        return words[0] != _GLUED
 
 
 @cache

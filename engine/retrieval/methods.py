@@ -10,7 +10,8 @@ what it asks first does not depend on the budget, and one trace tells the succes
     SlopeGreedy        what a ranker's own gradient points to (Ebrahimi et al. 2018, "HotFlip")
     FixedRule          a rule of `engine/perturb/replies`: one query
 
-One's own needs `steps`.
+GASLITE, and random words as its control, stand in `gaslite.py`. One's own needs `steps`; one that looks into the ranker says so
+by `needs` (`inside.py`), one that puts words behind the reply and edits none of its own by `appends = True`.
 """
 
 from __future__ import annotations
@@ -18,21 +19,22 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
 from engine.retrieval.case import Case
 from engine.retrieval.drafts import NEW, Draft
 from engine.retrieval.goals import falling
+from engine.retrieval.inside import SLOPES, Need
 
 if TYPE_CHECKING:
     from engine.perturb.replies.rule import Rule
     from envs.pairs.turns import Utterance
 
-_DRAWS = 16
+DRAWS = 16
 """Random drafts that are asked about at a time."""
-_PATIENCE = 10
+PATIENCE = 10
 """Times in a row that nothing new is drawn before there is nothing left."""
 
 
@@ -108,7 +110,7 @@ class RandomEdits:
     def steps(self, case: Case) -> Steps:
         """See `AttackMethod`."""
         seen, idle = {case.original.words}, 0
-        while idle < _PATIENCE:
+        while idle < PATIENCE:
             drafts = [draft for draft in self._drawn(case) if draft.words not in seen]
             seen.update(draft.words for draft in drafts)
             idle = 0 if drafts else idle + 1
@@ -116,10 +118,10 @@ class RandomEdits:
 
     def _drawn(self, case: Case) -> list[Draft]:
         """Distinct drafts, all allowed; drawn side by side, so that constraints are asked about many at once."""
-        drafts = [case.original] * _DRAWS
-        num_edits = case.rng.integers(1, case.edits + 1, size=_DRAWS).tolist()
-        for number, of_lanes in enumerate(case.rng.random((case.edits, _DRAWS, 3)).tolist()):
-            lanes = [lane for lane in range(_DRAWS) if number < num_edits[lane]]
+        drafts = [case.original] * DRAWS
+        num_edits = case.rng.integers(1, case.edits + 1, size=DRAWS).tolist()
+        for number, of_lanes in enumerate(case.rng.random((case.edits, DRAWS, 3)).tolist()):
+            lanes = [lane for lane in range(DRAWS) if number < num_edits[lane]]
             drawn = [(lane, self._edited(case, drafts[lane], of_lanes[lane])) for lane in lanes]
             after = {lane: draft for lane, draft in drawn if draft is not None}
             allowed = {id(draft) for draft in case.allowed(list(after.values()))}
@@ -144,11 +146,12 @@ class SlopeGreedy:
         width: replacements that are asked about before one is taken.
     """
 
+    needs: ClassVar[Need] = SLOPES
+
     width: int = 8
 
     def steps(self, case: Case) -> Steps:
         """See `AttackMethod`."""
-        assert case.slopes is not None, "an attack by slopes is composed with a ranker that gives them"
         draft, margin, ahead = case.original, case.margin, True
         while ahead:
             drafts = [each for each in case.proposals(draft, range(len(draft.words))) if _is_replacement(each)]
@@ -156,7 +159,7 @@ class SlopeGreedy:
                 return
             changes = [each.changes[-1] for each in drafts]
             columns = {word: column for column, word in enumerate(dict.fromkeys(change.words[0] for change in changes))}
-            slopes_TW = case.slopes(draft.words, list(columns))
+            slopes_TW = case.inside.slopes(draft.words, list(columns))
             gains = [float(slopes_TW[change.start, columns[change.words[0]]]) for change in changes]
             chosen = [drafts[i] for i in falling(gains, 0.0)[: self.width]]
             margins = yield Asked(chosen)

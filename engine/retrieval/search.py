@@ -11,10 +11,8 @@ from engine.retrieval.drafts import Draft
 from engine.retrieval.goals import RankGoal
 from engine.retrieval.methods import Asked, AttackMethod
 from engine.retrieval.outcomes import AttackOutcome, Status, TracePoint
-from envs.candidates.groups import Context
 from envs.core.errors import RankerError
 from envs.pairs.turns import Utterance
-from policies.ranker import SlopedRanker
 
 _AHEAD = 64
 """Drafts that are scored at once; of those behind a success none counts as a query."""
@@ -78,7 +76,7 @@ class CaseSearch:
             moves=tuple(change.move for change in best.changes),
             score=self._known[best.words],
             queries=len(self._counted) - 1,
-            num_slopes=case.slopes.calls if case.slopes else 0,
+            num_slopes=case.inside.num_slopes,
             trace=tuple(self._trace),
         )
 
@@ -121,38 +119,3 @@ class CaseSearch:
     def _end(self, status: Status, reason: str) -> None:
         self._status, self._reason, self.is_over = status, reason, True
         self._steps.close()
-
-
-class RankerSlopes:
-    """A ranker's slopes of one context, towards the goal.
-
-    Args:
-        ranker: that gives them.
-        context: of the example.
-        goal: whether higher scores are closer to it.
-    """
-
-    def __init__(self, ranker: SlopedRanker, context: Context, goal: RankGoal) -> None:
-        self._ranker, self._context, self._sign = ranker, context, goal.margin(1.0, 0.0)
-        self.calls = 0
-
-    def __call__(self, reply: Utterance, words: Sequence[str]) -> np.ndarray:
-        """How much closer each word (W,) at each place of a reply (T,) comes, to first order (T, W).
-
-        Raises:
-            RankerError: the ranker raised, or did not give one finite number for each.
-        """
-        self.calls += 1
-        try:
-            found = np.asarray(self._ranker.slopes(self._context, reply, words), dtype=np.float64)
-        except Exception as error:
-            what = "the ranker raised an error when it was asked for slopes"
-            raise RankerError(what, where=type(self._ranker).__name__, got=f"{type(error).__name__}: {error}") from error
-        if found.shape != (len(reply), len(words)) or not np.isfinite(found).all():
-            raise RankerError(
-                "the ranker's slopes are not one finite number for each place and word",
-                where=type(self._ranker).__name__,
-                got=f"shape {found.shape} for {len(reply)} places and {len(words)} words",
-                fix="return an array (words of the reply, words to try)",
-            )
-        return self._sign * found

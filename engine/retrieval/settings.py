@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from envs.candidates.goals import GoalKind, Target
 from envs.core.config import check
@@ -18,6 +18,20 @@ MOVES: dict[GoalKind, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
+class GasliteSizes(Configuration):
+    """How gaslite searches; its paper's code has 100, 50, 20 and 128, for thousands of queries."""
+
+    num_words: NumItems = 10
+    """Words behind the reply, each one token of the encoder; of random-words, too."""
+    num_gradients: NumItems = 10
+    """Texts that slopes are averaged over in a step; no queries, but counted beside them."""
+    num_positions: NumItems = 5
+    """Places of a step whose words may change."""
+    num_candidates: NumItems = 10
+    """Words that are tried at each place."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class AttackDetails(Configuration):
     """Which reply is attacked, and what its edits keep to."""
 
@@ -27,8 +41,10 @@ class AttackDetails(Configuration):
     """Which reply is edited: the one of its kind that the ranker likes best, or one at random."""
     beams: NumItems = 4
     """beam: drafts that are kept."""
+    gaslite: GasliteSizes = field(default_factory=GasliteSizes)
+    """gaslite and random-words: what they append."""
     keep_tags: bool = True
-    """Every word keeps its tag in the edited reply, and one that replaces another has its tag."""
+    """Every word keeps its tag in the edited reply, and one that replaces another has its tag; not of words behind it."""
     max_perplexity_ratio: PositiveFloat | None = None
     """The reply's perplexity under trigrams of the training split, as a multiple of what it was; no limit when not given."""
     min_cosine: Share | None = None
@@ -46,11 +62,12 @@ class AttackSettings(AttackDetails):
     goal: GoalKind = "promote"
     """Bring a wrong reply to the top, or the right one away from it."""
     method: str = "greedy"
-    """greedy, beam, random, gradient (rankers that give slopes alone), or path/file.py:Name of your own."""
+    """greedy, beam, random, gradient (rankers that give slopes alone), gaslite or random-words (bi-encoders alone), or
+    path/file.py:Name of your own."""
     moves: tuple[str, ...] = ()
     """Edits: context (a context word of the same tag), synonym, insertion, deletion, swap; by default what suits the goal."""
     edits: NumItems = 3
-    """Words changed at most: replaced, inserted or deleted, two for a swap."""
+    """Words changed at most: replaced, inserted or deleted, two for a swap; gaslite appends gaslite.num_words."""
     budget: NumItems = 500
     """Queries at most, a query is one context and candidate scored."""
 

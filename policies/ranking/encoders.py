@@ -109,6 +109,8 @@ class BiEncoder(BatchRanker):
         limit = longest_input(tokenizer, model)
         self._longest = limit if longest is None else min(limit, longest)
         self._kept: dict[str, Tensor] = {}
+        self._ids: dict[str, int] = {}
+        self._words: tuple[str, ...] = ()
 
     def score_all(self, pairs: Sequence[Pair]) -> list[np.ndarray]:
         """Products of the context's and the candidates' vectors, or cosines; a text that comes twice is read once."""
@@ -147,9 +149,8 @@ class BiEncoder(BatchRanker):
         with torch.enable_grad(), layer.register_forward_hook(follow):
             score = (self._pooled(read)[0] * self._kept[said].clone()).sum()
             (gradient_1LD,) = torch.autograd.grad(score, embedded["vectors_1LD"])
-        entering = self._tokenizer([f" {word}" for word in words], add_special_tokens=False)["input_ids"]
         with torch.no_grad():
-            entering_WD = torch.stack([layer(torch.tensor(ids, device=self._model.device)).mean(0) for ids in entering])
+            entering_WD = self._embedded(words)
             leaving_L = (gradient_1LD * embedded["vectors_1LD"]).sum(-1)[0]
             slopes_LW = (gradient_1LD[0] @ entering_WD.T - leaving_L[:, None]).double().cpu().numpy()
         found_TW, end = np.zeros((len(reply), len(words))), len(self._prompts[1])
@@ -157,6 +158,38 @@ class BiEncoder(BatchRanker):
             start, end = end + len(blank), end + len(blank) + len(word)
             found_TW[place] = slopes_LW[[a < end and b > start for a, b in spans_L]].sum(0)
         return found_TW
+
+    def vocabulary(self) -> tuple[str, ...]:
+        """Words that stand for one token each behind a blank; neither pieces of words nor special tokens."""
+        if not self._words:
+            special = set(self._tokenizer.all_special_ids)
+            ids = [number for number in range(len(self._tokenizer)) if number not in special]
+            words = [text.strip() for text in self._tokenizer.batch_decode([[number] for number in ids])]
+            read = self._tokenizer([f" {word}" for word in words], add_special_tokens=False)["input_ids"]
+            for number, word, again in zip(ids, words, read, strict=True):
+                if again == [number] and word.split() == [word]:
+                    self._ids.setdefault(word, number)
+            self._words = tuple(self._ids)
+        return self._words
+
+    def reads(self, reply: Utterance, words: Utterance) -> bool:
+        """Whether a reply with words of the vocabulary behind it is read as its own tokens and one for each word, none cut."""
+        self.vocabulary()
+        alone, whole = (
+            self._tokenizer(self._prompts[1] + detokenise(each), add_special_tokens=False, verbose=False)["input_ids"]
+            for each in (reply, (*reply, *words))
+        )
+        size = len(whole) + self._tokenizer.num_special_tokens_to_add()
+        return size <= self._longest and whole == [*alone, *(self._ids[word] for word in words)]
+
+    def _embedded(self, words: Sequence[str]) -> Tensor:
+        """Embeddings (W, D); of a word of several tokens the mean of theirs."""
+        layer, device = self._model.get_input_embeddings(), self._model.device
+        if self._words and words is self._words:
+            found: Tensor = layer(torch.tensor([self._ids[word] for word in words], device=device))
+            return found
+        read = self._tokenizer([f" {word}" for word in words], add_special_tokens=False)["input_ids"]
+        return torch.stack([layer(torch.tensor(ids, device=device)).mean(0) for ids in read])
 
     def _keep(self, said: Sequence[str]) -> None:
         """Reads the texts of contexts that are not kept yet."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from engine.jobs.command import command_line
 from engine.jobs.job import Reporter, Result, Summary
 from engine.jobs.retrieval.asked import asked_rankers
-from engine.jobs.retrieval.attack_worker import GRADIENT, RankingAttacks, composed, goal_of, method_label, suits
+from engine.jobs.retrieval.attack_worker import RankingAttacks, composed, goal_of, method_label, suits
 from engine.jobs.retrieval.config import RankingAttackConfig
 from engine.jobs.retrieval.groups import RankedGroup
 from engine.jobs.retrieval.matcher import TRAIN_MATCHER
@@ -35,16 +35,16 @@ from engine.jobs.retrieval.rows import SEARCHES
 from engine.jobs.sharded import work_off
 from engine.jobs.tables import noted
 from engine.metrics.retrieval.search_tables import success_table, tables_of_searches
-from engine.metrics.retrieval.searched import SearchedRows, describe_search, search_metrics
+from engine.metrics.retrieval.searched import GASLITE, RANDOM_WORDS, SearchedRows, describe_search, search_metrics
 from engine.metrics.tables import TextTable
 from engine.perturb.replies.catalogue import GROUPS
+from engine.retrieval.catalogue import need_of
 from engine.retrieval.settings import POLICY
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK
 from envs.core.errors import ConfigError, DataError
 from envs.storage.copies import CHECKPOINT
 from policies.chat.answers import ANSWERS_FOLDER
-from policies.ranker import SlopedRanker
 
 GOAL, BUDGET = "goal", "budget"
 """Entries of the summary: what the attacks want, in words; queries at most."""
@@ -76,7 +76,7 @@ class AttackRanking(RankersJob[RankingAttackConfig]):
         """Groups, rankers and rules; that there is something to attack, and that methods and rules suit."""
         prepared, tried = found_ranking(config, asked_rankers(config.model_names), reporter, tags=True)
         _require_replies(prepared.config, prepared.groups.values())
-        _require_slopes(config, tried, reporter)
+        _require_needs(config, tried, reporter)
         _require_suited(config, tried, reporter)
         _require_names(config, tried)
         return prepared
@@ -95,7 +95,7 @@ class AttackRanking(RankersJob[RankingAttackConfig]):
         return Summary(
             f"attack on {', '.join(each.label for each in found.rankers)} on {config.corpus}",
             f"{len(found.groups):,} {config.split} contexts, {goal_of(config)}, at most {config.edits} words and "
-            f"{config.budget:,} queries, seed {config.seed}.",
+            f"{config.budget:,} queries, {_appended(config)}seed {config.seed}.",
             search_metrics(read, config.budget),
             {
                 NUM_CONTEXTS: len(found.groups),
@@ -143,6 +143,12 @@ class AttackRanking(RankersJob[RankingAttackConfig]):
         return replace(result, legend=legend, tables=noted(tables, self.note(run)))
 
 
+def _appended(config: RankingAttackConfig) -> str:
+    """What methods append that edit no word of the reply."""
+    names = [name for name in (GASLITE, RANDOM_WORDS) if name in config.method_names]
+    return f"{' and '.join(names)} put {config.attack.gaslite.num_words} words behind the reply, " if names else ""
+
+
 def _require_replies(config: RankingAttackConfig, items: Iterable[RankedGroup]) -> None:
     """Raises an error where no context has a reply that may be attacked, or none has enough replies."""
     wanted, most = config.goal == "demote", 0
@@ -160,16 +166,17 @@ def _require_replies(config: RankingAttackConfig, items: Iterable[RankedGroup]) 
         raise ConfigError(what, where="attack.rank", got=config.attack.rank, fix=fix)
 
 
-def _require_slopes(config: RankingAttackConfig, tried: Tried, reporter: Reporter) -> None:
-    """Says which rankers a white-box method leaves out; an error where that is all of them."""
-    if GRADIENT not in config.method_names:
-        return
-    without = [label for label, ranker in tried.rankers.items() if not isinstance(ranker, SlopedRanker)]
-    if len(without) == len(tried.rankers):
-        fix = "take methods that ask for scores alone: --method greedy,beam,random, or give a ranker a method slopes"
-        raise ConfigError(f"no ranker gives slopes, which {GRADIENT} goes by", got=", ".join(without), fix=fix)
-    if without:
-        reporter.say(f"{GRADIENT} leaves out rankers that give no slopes: {', '.join(without)}")
+def _require_needs(config: RankingAttackConfig, tried: Tried, reporter: Reporter) -> None:
+    """Says which rankers white-box methods leave out; an error where that is all of them."""
+    for method in config.method_names:
+        if (need := need_of(method)) is None:
+            continue
+        name = method_label(method)
+        without = [label for label, ranker in tried.rankers.items() if not need.is_met(ranker)]
+        if len(without) == len(tried.rankers):
+            raise ConfigError(f"no ranker gives {need.what}, which {name} goes by", got=", ".join(without), fix=need.fix)
+        if without:
+            reporter.say(f"{name} leaves out rankers that give no {need.what}: {', '.join(without)}")
 
 
 def _require_suited(config: RankingAttackConfig, tried: Tried, reporter: Reporter) -> None:

@@ -19,7 +19,7 @@ from engine.jobs.sharded import Tally, spread
 from engine.perturb.replies.language import ReplyLanguage
 from engine.perturb.replies.rule import Rule
 from engine.retrieval.attack import RankAttack
-from engine.retrieval.catalogue import compose_attack
+from engine.retrieval.catalogue import compose_attack, need_of
 from engine.retrieval.goals import RankGoal
 from engine.retrieval.methods import FixedRule
 from engine.retrieval.outcomes import AttackOutcome, transferred
@@ -31,10 +31,8 @@ from envs.candidates.groups import CandidateGroup
 from envs.candidates.split import CandidateSplit
 from envs.core.errors import RankerError
 from envs.pairs.turns import Utterance
-from policies.ranker import Ranker, SlopedRanker
+from policies.ranker import Ranker
 
-GRADIENT = "gradient"
-"""The method that goes by slopes, which not every ranker gives."""
 SUCCEEDED = "succeeded."
 """Begins what is counted by method: attacks that reached the goal."""
 _CONTEXTS = 16
@@ -143,7 +141,7 @@ def method_label(method: str) -> str:
 def composed(
     ranker: Ranker, language: ReplyLanguage, config: RankingAttackConfig, rules: Sequence[Rule], judges: Mapping[str, Any]
 ) -> dict[str, RankAttack]:
-    """The attacks on a ranker, by method and rule; those by slopes on a ranker that gives some.
+    """The attacks on a ranker, by method and rule; without methods that need what it does not give.
 
     Args:
         ranker: any.
@@ -155,7 +153,7 @@ def composed(
     found = {
         method_label(method): compose_attack(ranker, language, config.settings(method), **judges)
         for method in config.method_names
-        if method != GRADIENT or isinstance(ranker, SlopedRanker)
+        if (need := need_of(method)) is None or need.is_met(ranker)
     }
     goal = goal_of(config)
     return found | {

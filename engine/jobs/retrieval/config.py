@@ -8,7 +8,7 @@ from typing import Literal
 from engine.jobs.sharded import ShardedConfig
 from engine.metrics.retrieval.attacked import Untouched
 from engine.metrics.retrieval.ranks import Unranked
-from engine.metrics.retrieval.searched import BASELINE
+from engine.metrics.retrieval.searched import BASELINE, baseline_of
 from engine.perturb.replies.catalogue import rule_names
 from engine.perturb.replies.settings import ReplySettings
 from engine.retrieval.catalogue import attack_names
@@ -111,12 +111,12 @@ class RankingAttackConfig(RankersConfig):
     goal: GoalKind = "promote"
     """Bring a wrong reply to the top, or the right one away from it."""
     method: str = "greedy,beam,random"
-    """Methods separated by commas: greedy, beam, random, gradient (rankers that give slopes alone), editor:RUN (a
-    trained editing policy), or path/file.py:Name; random, the baseline, is there in any case."""
+    """Methods separated by commas: greedy, beam, random (the baseline, there in any case), gradient (rankers with slopes),
+    gaslite (bi-encoders; random-words stands beside it), editor:RUN (a trained editing policy), or path/file.py:Name."""
     moves: str = ""
     """Edits separated by commas: context, synonym, insertion, deletion, swap; when empty those that suit the goal."""
     edits: NumItems = 3
-    """Words changed at most: replaced, inserted or deleted, two for a swap."""
+    """Words changed at most: replaced, inserted or deleted, two for a swap; gaslite appends attack.gaslite.num_words."""
     budget: NumItems = 500
     """Queries at most for a context; a query is one reply scored in its context. A rule makes one."""
     known_words: bool = True
@@ -131,8 +131,9 @@ class RankingAttackConfig(RankersConfig):
 
     @property
     def method_names(self) -> tuple[str, ...]:
-        """The methods one by one, each once; the baseline last where it is not named."""
-        return tuple(dict.fromkeys((*attack_names(self.method), BASELINE)))
+        """The methods one by one, each once; behind them what they are compared with, where it is not named."""
+        named = attack_names(self.method)
+        return tuple(dict.fromkeys((*named, *map(baseline_of, named), BASELINE)))
 
     def settings(self, method: str) -> AttackSettings:
         """What an attack by a method wants and may do."""

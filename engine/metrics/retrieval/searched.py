@@ -35,7 +35,11 @@ from engine.metrics.statistics import (
 QUERIES = (10, 50, 100, 500, 2000)
 """Budgets at which success is read."""
 BASELINE = "random"
-"""The method that every other one is compared with, at the same number of queries."""
+"""The method that others are compared with, at the same number of queries."""
+GASLITE, RANDOM_WORDS = "gaslite", "random-words"
+"""A method that puts words of an encoder's vocabulary behind a reply, and the one that does so at random."""
+CONTROLS = {BASELINE: "random edits", RANDOM_WORDS: "random words behind the reply"}
+"""Methods that others are compared with, in words."""
 SUCCESS, AHEAD, AHEAD_P = "success@", "ahead@", "ahead_p@"
 """Success, and how far it is above that of the baseline, with the p-value of that; the number of queries follows."""
 MEDIAN_QUERIES, WORDS, ASKED, RANKS, SCORE = "queries", "words_changed", "queries_asked", "ranks_moved", "score_moved"
@@ -66,6 +70,11 @@ def describe_search(name: str) -> Metric:
         return Metric(f"{title} {int(queries):,} queries{of}", FOR_ADVERSARY, definition, form, main)
     known = _DEFINITIONS[kind]
     return known._replace(title=f"{known.title}{of}")
+
+
+def baseline_of(method: str) -> str:
+    """The method that one is compared with: what it does, done at random."""
+    return RANDOM_WORDS if method == GASLITE else BASELINE
 
 
 def points_of(budget: int) -> list[int]:
@@ -141,8 +150,9 @@ def search_metrics(found: SearchedRows, budget: int) -> dict[str, Estimate]:
         tried, successes = found.tried(model, method), found.successes(model, method, points)
         for queries, estimate in found.curve(model, method, points):
             metrics[f"{SUCCESS}{queries}.{model}.{method}"] = estimate
-        if method != BASELINE and (model, BASELINE) in found.searches:
-            for name, test in compared(successes, found.successes(model, BASELINE, points), found.clusters).items():
+        baseline = baseline_of(method)
+        if method != baseline and (model, baseline) in found.searches:
+            for name, test in compared(successes, found.successes(model, baseline, points), found.clusters).items():
                 at = name.removeprefix(SUCCESS)
                 metrics[f"{AHEAD}{at}.{model}.{method}"] = test.difference
                 metrics[f"{AHEAD_P}{at}.{model}.{method}"] = count(test.p_value, test.difference.n)
@@ -201,7 +211,12 @@ def _contexts(found: SearchedRows, model: str) -> dict[str, int]:
 
 _AT: Mapping[str, tuple[str, str, Literal["number", "share"], bool]] = {
     SUCCESS: ("success within", "share of the attacked contexts in which the goal is reached", "share", True),
-    AHEAD: ("above random, within", "success less that of random edits in the same contexts, mean", "number", False),
+    AHEAD: (
+        "above random, within",
+        "success less that of random edits (gaslite: of random words behind the reply) in the same contexts, mean",
+        "number",
+        False,
+    ),
     AHEAD_P: ("p of that, within", "paired bootstrap over dialogues, two-sided", "number", False),
 }
 _DEFINITIONS: Mapping[str, Metric] = {

@@ -13,7 +13,17 @@ from engine.jobs.retrieval.attack import ATTACK_RANKING, BUDGET, GOAL
 from engine.jobs.retrieval.prepared import not_scored
 from engine.metrics.retrieval.movement import expected_ranks
 from engine.metrics.retrieval.search_tables import attacks_of, points_in
-from engine.metrics.retrieval.searched import AHEAD, BASELINE, MEDIAN_QUERIES, SUCCESS, TRANSFER, SearchedRows, describe_search
+from engine.metrics.retrieval.searched import (
+    AHEAD,
+    BASELINE,
+    CONTROLS,
+    MEDIAN_QUERIES,
+    SUCCESS,
+    TRANSFER,
+    SearchedRows,
+    baseline_of,
+    describe_search,
+)
 from engine.metrics.rows import Row
 from engine.metrics.statistics import NOTHING, Estimate
 from engine.report.content import Chapter, Item, Section, Verdict
@@ -67,6 +77,8 @@ class RankerAttacks(Chapter[Shown]):
         r"\bgreedy\b": ("greedy", "words by what erasing them does, each by its best edit."),
         r"\bbeam\b": ("beam", "all edits of the best few drafts, edit after edit."),
         r"\bgradient\b": ("gradient", "replacements that the ranker's own slopes point to; slopes are no queries."),
+        r"\bgaslite\b": ("gaslite", "words of the encoder's vocabulary behind the reply, by slopes averaged over some texts."),
+        r"\brandom-words\b": ("random-words", "as many random words there, the control of gaslite at the same budget."),
         r"[Tt]ransfer": ("Transfer", "edits that were found on one ranker, shown to another one."),
     }
 
@@ -84,7 +96,7 @@ class RankerAttacks(Chapter[Shown]):
         methods = {method: first.reached(of, method, budget) for of, method in attacks if of == model}
         if not methods[BASELINE].n:
             return None
-        others = [method for method in methods if method != BASELINE]
+        others = [method for method in methods if method not in CONTROLS]
         best = max(others, key=lambda method: _worth(first, model, method), default=BASELINE)
         few = points_in(first.known)[0]
         told = [
@@ -95,9 +107,10 @@ class RankerAttacks(Chapter[Shown]):
         if best != BASELINE:
             ahead = first.known.get(f"{AHEAD}{budget}.{model}.{best}", NOTHING)
             sign = {1: ", certainly fewer", 0: "", -1: ", certainly more"}[certain_sign(ahead)]
-            baseline = first.reached(model, BASELINE, few)
+            control = baseline_of(best)
+            early = first.reached(model, control, few)
             told.append(
-                f"random edits in {number(SHARE, methods[BASELINE].value)}{sign}, and in {number(SHARE, baseline.value)}"
+                f"{CONTROLS[control]} in {number(SHARE, methods[control].value)}{sign}, and in {number(SHARE, early.value)}"
             )
         told += [
             f"{number(SHARE, estimate.value)} of its successes fool {visible(other)} too"

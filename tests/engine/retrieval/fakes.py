@@ -56,6 +56,7 @@ class Sum:
     def __init__(self, weights: dict[str, float], noise: float = 0.0) -> None:
         self.weights, self._noise = weights, noise
         self.asked: list[Utterance] = []
+        self.words = (*(word for word in sorted(weights) if " " not in word and word != "top"), "z1", "z2")
         self.sizes: list[int] = []
 
     def score(self, context: Context, candidates: Sequence[Utterance]) -> np.ndarray:
@@ -71,6 +72,12 @@ class Sum:
     def slopes(self, context: Context, reply: Utterance, words: Sequence[str]) -> np.ndarray:
         here = np.array([self.weights.get(word, 0.0) for word in reply])
         return np.array([self.weights.get(word, 0.0) for word in words])[None, :] - here[:, None]
+
+    def vocabulary(self) -> Sequence[str]:
+        return self.words
+
+    def reads(self, reply: Utterance, words: Utterance) -> bool:
+        return True
 
 
 class Odds(Sum):

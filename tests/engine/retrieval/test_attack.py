@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.retrieval.constraints import KeptTags, KnownWords
+from engine.retrieval.gaslite import Gaslite, RandomWords
 from engine.retrieval.goals import RankGoal, falling
 from engine.retrieval.methods import AttackMethod, EditBeam, ImportanceGreedy, RandomEdits, SlopeGreedy
 from engine.retrieval.moves import BY_NAME
@@ -28,6 +29,7 @@ from tests.policies.matching.made_up import KINDS, matcher
 
 CONTEXT_ONLY = [BY_NAME["context"]]
 METHODS: list[AttackMethod] = [ImportanceGreedy(), EditBeam(2), RandomEdits(), SlopeGreedy()]
+APPENDING: list[AttackMethod] = [Gaslite(2, 2, 3), RandomWords()]
 WORDS = ("n1", "n2", "n3", "v1", "a1", "n7", "n8", "v7", "a7", "the", "is")
 
 
@@ -115,7 +117,7 @@ def test_a_tie_with_the_best_is_no_success() -> None:
     assert (outcome.status, outcome.score, outcome.ranks()) == ("failure", 3.0, (2.0, 1.5))
 
 
-@pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
+@pytest.mark.parametrize("method", [*METHODS, *APPENDING], ids=lambda method: type(method).__name__)
 @pytest.mark.parametrize("kind", ["promote", "demote"])
 def test_probabilities_near_0_and_1_are_told_apart(method: AttackMethod, kind: Any) -> None:
     weights = {"top": 16.0, "big": 13.0, "large": -1.0, "huge": -2.0, "n7": -17.0, "v7": -16.0, "n1": 9.0, "n3": 8.0, "v1": 11}
@@ -162,7 +164,7 @@ def test_what_cannot_be_attacked_is_skipped_with_the_reason() -> None:
     assert "fewer other replies" in few.reason
 
 
-@pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
+@pytest.mark.parametrize("method", [*METHODS, *APPENDING], ids=lambda method: type(method).__name__)
 def test_a_smaller_budget_is_the_beginning_of_a_larger_one(method: AttackMethod) -> None:
     ranker = Crossed({"top": 50.0, "n1": 3.0, "n2": 4.0, "v1": 2.0, "n3": 1.0, "a1": 5.0, "a1 n2": 7.0})
     groups = [group(["top", "the n7 v7 n8 a7"], key=f"test-{i}") for i in range(3)]
@@ -176,7 +178,7 @@ def test_a_smaller_budget_is_the_beginning_of_a_larger_one(method: AttackMethod)
         assert len(set(asking.asked) - set(groups[0].candidates)) == cut[0].queries
 
 
-@pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
+@pytest.mark.parametrize("method", [*METHODS, *APPENDING], ids=lambda method: type(method).__name__)
 def test_an_example_does_not_know_of_the_others(method: AttackMethod) -> None:
     weights = {"top": 9.0, "n1": 3.0, "n2": 3.0, "v1": 2.0, "n3": 3.0, "a1": 2.0, "n7": 1.0}
     groups = [

@@ -15,7 +15,8 @@ import pytest
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 
 import torch
-from transformers import AutoModel, AutoTokenizer
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import AutoModel, AutoTokenizer, PreTrainedTokenizerFast
 
 from envs.candidates.groups import Context
 from envs.core.errors import CheckpointError
@@ -25,7 +26,7 @@ from policies.judges.judge import JudgeSettings, judge_maker
 from policies.rankers import load_ranker
 from policies.ranking.encoders import BiEncoder, CrossEncoder
 from policies.ranking.hugging_face import load_hugging_face_ranker
-from tests.policies.ranking.folders import bert, bi_encoder, cross_encoder, tokenizer
+from tests.policies.ranking.folders import WORDS, bert, bi_encoder, cross_encoder, tokenizer
 
 CONTEXT: Context = (("is", "it", "on"), ("a", "black", "screen"))
 REPLIES: list[Utterance] = [("it", "is", "on"), ("not", "now"), (), ("off",)]
@@ -265,6 +266,29 @@ def test_words_of_a_reply_that_is_cut_have_no_slope() -> None:
     found = BiEncoder(bert(), tokenizer(), longest=4).slopes(CONTEXT, ("it", "is", "on"), ("off",))
     assert (found[:2] != 0).all()
     assert found[2:].tolist() == [[0.0]]
+
+
+def test_words_of_a_vocabulary_are_one_token_each_where_they_stand() -> None:
+    ranker = BiEncoder(bert(), tokenizer(), prompts=("", "not "))
+    assert ranker.vocabulary() == WORDS[4:], "special tokens are none"
+    assert ranker.vocabulary() is ranker.vocabulary()
+    assert ranker.reads(("it", "is"), ("off", "now"))
+    assert not ranker.reads(("it", "is"), ("now", "?")), "the mark sticks to the word"
+    assert not ranker.reads(("it", "is"), ("?", "now"))
+    # A prompt of one token, four words and two special tokens.
+    assert BiEncoder(bert(), tokenizer(), longest=7, prompts=("", "not ")).reads(("it", "is"), ("off", "now"))
+    assert not BiEncoder(bert(), tokenizer(), longest=6, prompts=("", "not ")).reads(("it", "is"), ("off", "now"))
+    reply = ("it", "is", "off")
+    kept, plain = (ranker.slopes(CONTEXT, reply, each) for each in (ranker.vocabulary(), list(ranker.vocabulary())))
+    np.testing.assert_allclose(kept, plain)
+
+
+def test_pieces_of_words_are_no_words_of_a_vocabulary() -> None:
+    pieces = {"[UNK]": 0, "run": 1, "##s": 2, "runs": 3, "walk": 4, "##ing": 5}
+    inner = Tokenizer(models.WordPiece(pieces, unk_token="[UNK]"))
+    inner.pre_tokenizer, inner.decoder = pre_tokenizers.Whitespace(), decoders.WordPiece()
+    ranker = BiEncoder(bert(), PreTrainedTokenizerFast(tokenizer_object=inner, unk_token="[UNK]"))
+    assert ranker.vocabulary() == ("run", "runs", "walk")
 
 
 REAL = "PARLEY_BI_ENCODER"

@@ -38,6 +38,13 @@ def prepared(config: RankingAttackConfig, path: Path, notes: Notes | None = None
     return ATTACK_RANKING.prepare(config, path / "run", notes or Silent())
 
 
+def encoder(folder: Path) -> Path:
+    """A bi-encoder of random weights that knows some words of the help desk."""
+    from tests.policies.ranking.folders import bi_encoder
+
+    return bi_encoder(folder / "encoder")
+
+
 def entry(row: dict[str, Any], model: str, method: str) -> dict[str, Any]:
     (found,) = (each for each in row["searches"] if (each["model"], each["method"]) == (model, method))
     return found
@@ -115,6 +122,27 @@ def test_a_white_box_method_leaves_out_rankers_without_slopes_and_counts_gradien
     assert "slopes.smn.random" not in result.metrics
 
 
+def test_gaslite_attacks_bi_encoders_with_random_words_beside_it(tmp_path: Path) -> None:
+    pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
+    notes = Notes()
+    config = attacks(f"hf:{encoder(tmp_path)},tfidf", method="gaslite", rules="none")
+    assert config.method_names == ("gaslite", "random-words", "random")
+    run(config, tmp_path / "run", notes)
+    assert "gaslite leaves out rankers that give no words of a vocabulary: tfidf" in notes.said
+    summary = RunFolder.load(tmp_path / "run").summary()
+    assert "gaslite and random-words put 10 words behind the reply" in str(summary)
+    found = [each for row in rows(tmp_path / "run") for each in row["searches"]]
+    methods = {(each["model"], each["method"]) for each in found}
+    assert methods == {("encoder", name) for name in ("gaslite", "random-words", "random")} | {("tfidf", "random")}
+    tried = [each for each in found if each["queries"] and each["method"] in ("gaslite", "random-words")]
+    for each in tried:
+        assert each["num_changed"] in (0, 10), "as many words for both"
+        assert each["edited"][-1] is bool(each["num_changed"])
+        assert [shown["model"] for shown in each["transfers"]] == ["tfidf"]
+        assert (each["num_slopes"] > 0) == (each["method"] == "gaslite")
+    assert {each["method"] for each in tried} == {"gaslite", "random-words"}
+
+
 def test_rules_of_a_group_that_do_not_suit_the_goal_are_left_out(tmp_path: Path) -> None:
     notes = Notes()
     prepared(attacks(goal="demote"), tmp_path, notes)
@@ -146,6 +174,7 @@ def test_limits_are_judged_by_the_training_split(tmp_path: Path) -> None:
         ({"budget": 0}, ConfigError, "budget is out of range"),
         ({"edits": 0}, ConfigError, "edits is out of range"),
         ({"method": "gradient"}, ConfigError, "no ranker gives slopes"),
+        ({"method": "gaslite"}, ConfigError, "no ranker gives words of a vocabulary"),
         ({"method": "MINE:Plain"}, ConfigError, "no method of attacks"),
         ({"method": "MINE:Shuffled,MINE2:Shuffled"}, ConfigError, "bear one name"),
         ({"rules": "sow"}, ConfigError, "does not suit the goal"),
@@ -216,7 +245,7 @@ def test_a_method_of_ones_own(tmp_path: Path) -> None:
 def test_two_workers_of_which_one_is_killed_write_the_rows_of_none(
     tmp_path: Path, ray_session: RaySession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = attacks("tfidf,bm25", method="greedy,beam")
+    config = attacks(f"tfidf,hf:{encoder(tmp_path)}", method="beam,gaslite")
     whole = run(config, tmp_path / "whole", Silent())
     monkeypatch.setattr(job, "RankingAttacks", partial(DyingAttacks, mark=tmp_path / "mark"))
     result = run(replace(config, workers=2), tmp_path / "run", Silent())

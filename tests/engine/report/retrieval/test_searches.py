@@ -52,6 +52,22 @@ def test_the_verdict_says_what_the_best_method_reaches_and_random_edits_beside_i
     assert RankerAttacks().verdict([made(metrics={})]) is None
 
 
+def test_the_verdict_on_gaslite_names_its_own_control() -> None:
+    rows = [
+        attacked_context(
+            number,
+            search("minilm", "gaslite", 20),
+            search("minilm", "random-words", 5 if number % 4 == 0 else None),
+            search("minilm", "random", 5 if number % 2 else None),
+        )
+        for number in range(40)
+    ]
+    verdict = RankerAttacks().verdict([made(*rows)])
+    assert verdict is not None
+    assert "random words behind the reply in 25.0" in verdict.sentence
+    assert "random edits" not in verdict.sentence
+
+
 def test_candidates_stand_by_their_ranks_with_the_edited_words_marked() -> None:
     row = a_context(0)
     found = read_search(row, row["searches"][0])
