@@ -216,7 +216,7 @@ class ServedChatModel:
     def _refused(self, code: int, retry_after: str | None, body: bytes) -> NoReturn:
         said = _blotted(excerpt(body))
         got = f"HTTP {code}: {said}" if said else f"HTTP {code}"
-        if code in (401, 403):
+        if code == 401:
             what = "the server takes the key for none of its own" if api_key() else "the server wants a key and there is none"
             fix = f"export {KEYS[0]}=..., which is read and never written down"
             raise RefusedKeyError(what, where=self.name, got=got, fix=fix)
@@ -224,6 +224,9 @@ class ServedChatModel:
             what = "the server asks for patience" if code == 429 else "the server fails"
             raise _Again(ModelError(what, where=self.name, got=got, fix="resume later"), _seconds(retry_after))
         fix = "mend the address openai:URL#MODEL: the URL ends in /v1, the model is one that the server lists"
+        if code == 403:
+            # Some servers say so of a key, others of a text that their moderation stopped, which says nothing of the next one.
+            fix = f"ask what the server lets through, with a key in {KEYS[0]} that may use this model"
         if code == 400:
             fix = "ask less, or what the server's model takes"
             if is_too_long(body):
