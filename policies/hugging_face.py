@@ -117,9 +117,14 @@ def read_tokenizer(name: str | Path) -> Any:
 
 def is_encoder_decoder(name: str | Path) -> bool:
     """Whether a model has an encoder, by its configuration alone; see `read_placed`."""
-    transformers, folder, source = _source(folder_of(name))
+    return bool(read_config(folder_of(name)).is_encoder_decoder)
+
+
+def read_config(folder: Path) -> Any:
+    """The configuration alone; arguments and errors as of `read_pretrained`."""
+    transformers, folder, source = _source(folder)
     with _readable(folder), without_progress_bars():
-        return bool(transformers.AutoConfig.from_pretrained(folder, **source).is_encoder_decoder)
+        return transformers.AutoConfig.from_pretrained(folder, **source)
 
 
 def folder_of(name: str | Path) -> Path:

@@ -21,7 +21,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from envs.candidates.groups import Context
-from envs.core.errors import RankerError
+from envs.core.errors import RankerError, RefusedKeyError
 from envs.pairs.turns import Utterance
 
 Scores = list[float] | np.ndarray
@@ -111,6 +111,9 @@ def outcomes_of(ranker: Ranker, pairs: Sequence[Pair]) -> list[np.ndarray | Rank
 
     Returns:
         Of each pair the scores of its candidates (C,) float64, or why there are none.
+
+    Raises:
+        RefusedKeyError: the server of a chat model takes no such key, which would cost every pair its scores.
     """
     if not pairs:
         return []
@@ -157,6 +160,8 @@ def _log_odds(probabilities: np.ndarray) -> np.ndarray:
 def _batched(ranker: BatchRanker, pairs: Sequence[Pair]) -> list[np.ndarray | RankerError]:
     try:
         found = list(ranker.score_all(pairs))
+    except RefusedKeyError:
+        raise
     except Exception as error:
         return [_died(ranker, error)] * len(pairs)
     if len(found) != len(pairs):
@@ -168,6 +173,8 @@ def _single(ranker: Ranker, pair: Pair) -> np.ndarray | RankerError:
     context, candidates = pair
     try:
         found = ranker.score(context, candidates)
+    except RefusedKeyError:
+        raise
     except Exception as error:
         return _died(ranker, error)
     return _checked(ranker, found, candidates)

@@ -81,7 +81,7 @@ TRAININGS = (
         "train hardened",
         "harden a Hugging Face model against triggers that searches found, and perturbed contexts",
         "engine.jobs.responders.hardened:TRAIN_HARDENED",
-        "parley train hardened --model hf:MODEL --searches runs/search",
+        "parley train hardened --model hf:MODEL --searches runs/search,runs/search-universal",
         "parley train hardened --model hf:MODEL --searches runs/search --control --run runs/hardened-control",
         "parley train hardened full --model hf:MODEL --strategies random-swap,character-noise",
     ),

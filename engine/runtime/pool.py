@@ -104,6 +104,7 @@ def run_sharded(
 
     Raises:
         ClusterError: no session, too little room in it for the workers, or workers that die while they start.
+        RefusedKeyError: a shard met it.
         Exception: what building a worker raised.
     """
     num_items, num_done, num_failed = sum(map(len, shards)), 0, 0
@@ -142,6 +143,8 @@ def run_sharded(
             else:
                 under_way.pop(shard.name, None)
                 result = _logged(shard, tried)
+                if isinstance(result, ShardFailure) and result.ends is not None:
+                    raise result.ends
                 num_failed += len(shard) * isinstance(result, ShardFailure)
                 num_done += len(shard)
                 on_result(shard, result)

@@ -17,6 +17,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from engine.runtime import logs
 from engine.runtime.sharding import ItemT, Shard
+from envs.core.errors import RefusedKeyError
 
 ResultT = TypeVar("ResultT")
 ResultT_co = TypeVar("ResultT_co", covariant=True)
@@ -79,10 +80,12 @@ class ShardFailure:
     Args:
         reason: the kind of error and its message.
         details: the traceback, or what Ray says of the worker's death.
+        ends: an error that every other shard would meet too, which ends the work; None of most.
     """
 
     reason: str
     details: str
+    ends: RefusedKeyError | None = None
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,8 @@ def _attempt(worker: ShardWorker[ItemT, ResultT], shard: Shard[ItemT]) -> Result
 
 
 def _failure(error: BaseException) -> ShardFailure:
-    return ShardFailure(f"{type(error).__name__}: {error}", traceback.format_exc())
+    ends = error if isinstance(error, RefusedKeyError) else None
+    return ShardFailure(f"{type(error).__name__}: {error}", traceback.format_exc(), ends)
 
 
 def _attempted(result: ResultT | ShardFailure, began: float) -> ShardAttempt[ResultT]:
@@ -159,7 +163,7 @@ class Turns(Generic[ItemT, ResultT]):
         # As in `attempt`.
         except (Exception, SystemExit) as error:
             self._worker.drop()
-            if len(self._held) == 1:
+            if len(self._held) == 1 or isinstance(error, RefusedKeyError):
                 return TurnResult({name: self._ended(name, _failure(error)) for name in list(self._held)}, {})
             self._suspects.extend(shard for shard, _ in self._held.values())
             self._held = {}

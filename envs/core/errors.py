@@ -69,6 +69,10 @@ class ModelError(ParleyError):
     """A chat model gave no answer: its server cannot be reached, refused, or said what its protocol does not know."""
 
 
+class RefusedKeyError(ModelError):
+    """A server takes the key for none of its own, or wants one: no other question would fare better, so a command ends."""
+
+
 class RunError(ParleyError):
     """A run folder cannot be created, resumed, read or written."""
 

@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from envs.core.errors import ConfigError, ModelError
+from envs.core.errors import ConfigError, ModelError, RefusedKeyError
 
 _BEHIND = 0
 ItemT = TypeVar("ItemT")
@@ -28,10 +28,10 @@ class AgentError(ConfigError):
 
 @contextmanager
 def agent_errors() -> Iterator[None]:
-    """A block whose errors are those of an agent."""
+    """A block whose errors are those of an agent, but for one that ends the command."""
     try:
         yield
-    except AgentError:
+    except (AgentError, RefusedKeyError):
         raise
     except (ConfigError, ModelError) as error:
         raise AgentError(error.what, where=error.where, got=error.got, fix=error.fix) from error

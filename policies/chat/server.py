@@ -22,11 +22,12 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
-from envs.core.errors import ConfigError, ModelError
+from envs.core.errors import ConfigError, ModelError, RefusedKeyError
 from policies.chat.addresses import OPENAI
 from policies.chat.completions import answer_of, excerpt, is_too_long, request_of
 from policies.chat.model import Access, Answer, Chat, ChatDecoding, ChatTooLongError
 from policies.chat.settings import ChatModelSettings
+from policies.chat.timed_http import TimedHTTPHandler, TimedHTTPSHandler
 from policies.chat.usage import ChatUsage
 
 KEYS = ("PARLEY_API_KEY", "OPENAI_API_KEY")
@@ -75,7 +76,7 @@ class ServedChatModel:
     def __init__(self, name: str, settings: ChatModelSettings) -> None:
         self._url, self._model = _parts(name)
         self.name, self._settings, self.usage = name, settings, ChatUsage()
-        self._opener = build_opener(_NoRedirects)
+        self._opener = build_opener(_NoRedirects, TimedHTTPHandler, TimedHTTPSHandler)
         self._limit, self._lock = _LIMITS[0], threading.Lock()
         self._num_failed, self._failed_at = 0, -math.inf
 
@@ -91,9 +92,10 @@ class ServedChatModel:
         self._require_alive()
         drawn: Sequence[int | None] = seeds if decoding.temperature > 0 and seeds else [None] * len(chats)
         failed: ModelError | ConfigError | None = None
+        refusals: list[RefusedKeyError] = []
         with ThreadPoolExecutor(self._settings.concurrency, "parley-chat") as pool:
             asked: dict[Future[Answer], int] = {
-                pool.submit(self._asked, chat, decoding, seed): place
+                pool.submit(self._asked_unless, refusals, chat, decoding, seed): place
                 for place, (chat, seed) in enumerate(zip(chats, drawn, strict=True))
             }
             try:
@@ -123,6 +125,16 @@ class ServedChatModel:
             raise ModelError(
                 what, where=self.name, got=f"nothing asked for {self._settings.longest_wait_s:g} s", fix="resume later"
             )
+
+    def _asked_unless(self, refusals: list[RefusedKeyError], chat: Chat, decoding: ChatDecoding, seed: int | None) -> Answer:
+        """One answer, unless the key was refused meanwhile: no thread may ask before all others are cancelled."""
+        if refusals:
+            raise refusals[0]
+        try:
+            return self._asked(chat, decoding, seed)
+        except RefusedKeyError as error:
+            refusals.append(error)
+            raise
 
     def _asked(self, chat: Chat, decoding: ChatDecoding, seed: int | None) -> Answer:
         """One answer, in as many attempts as are allowed."""
@@ -206,7 +218,8 @@ class ServedChatModel:
         got = f"HTTP {code}: {said}" if said else f"HTTP {code}"
         if code in (401, 403):
             what = "the server takes the key for none of its own" if api_key() else "the server wants a key and there is none"
-            raise ModelError(what, where=self.name, got=got, fix=f"export {KEYS[0]}=..., which is read and never written down")
+            fix = f"export {KEYS[0]}=..., which is read and never written down"
+            raise RefusedKeyError(what, where=self.name, got=got, fix=fix)
         if code in _BUSY:
             what = "the server asks for patience" if code == 429 else "the server fails"
             raise _Again(ModelError(what, where=self.name, got=got, fix="resume later"), _seconds(retry_after))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from envs.core.errors import CheckpointError
-from policies.hugging_face import read_pretrained
+from policies.hugging_face import read_config, read_pretrained
 from policies.ranking.encoders import POOLING, BiEncoder, CrossEncoder
 from policies.stored import model_inside, reading
 
@@ -38,14 +38,14 @@ def load_hugging_face_ranker(folder: Path, device: str = "cpu") -> CrossEncoder 
 
     Raises:
         ConfigError: transformers is not installed.
-        CheckpointError: the folder holds no ranker, one whose parts are not known here, or not all weights.
+        CheckpointError: there is no such folder, or it holds no ranker, one that wants code of its own to be run, one whose
+            parts are not known here, or not all weights.
     """
     modules = _modules(folder)
     transformer = next((module.folder for module in modules if module.kind == "Transformer"), folder)
     if any(module.kind == "Pooling" for module in modules):
         return _bi_encoder(folder, modules, transformer, device)
-    with reading(transformer):
-        architectures = _json(transformer / "config.json").get("architectures") or ["none"]
+    architectures = read_config(transformer).architectures or ["none"]
     # Another model would get a head of random weights.
     if not architectures[0].endswith("ForSequenceClassification"):
         raise CheckpointError(

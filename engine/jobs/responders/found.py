@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from engine.metrics.rows import finished
+from engine.metrics.rows import Row, finished
 from engine.store.mirror import fetched_run
 from engine.store.run_folder import RunFolder
 from envs.core.errors import ConfigError, DataError
 from envs.core.seeds import stream
 
-SEARCH = "search"
-"""The job whose rows are read."""
+METHODS = "search-methods"
+"""The job whose run holds searches, one for each method."""
 SPLITS = ("train", "validation", "test")
 
 
@@ -25,7 +24,7 @@ class FoundTrigger:
     """An input that was found.
 
     Args:
-        key: of its row and restart, unique in its run.
+        key: of its row, and of its restart or pair, unique in its run.
         text: what is typed; slots of a template are told apart by lines.
         target: what the model was made to say.
         template: the setting that names the prompt that it was found in; empty for the usual one.
@@ -42,11 +41,11 @@ class FoundTrigger:
 
 
 def found_triggers(runs: Sequence[str], *, hits_only: bool) -> list[FoundTrigger]:
-    """What runs of `parley search` have found, each text once for a target.
+    """What searches have found, each text once for a target behind its request.
 
     Args:
-        runs: names of the runs.
-        hits_only: leave out restarts that are no hit of the type that the search was for.
+        runs: names of runs of `parley search`, `search universal`, `search text` and `search methods`.
+        hits_only: leave out what is no hit of the type that the search was for; by replies alone, whose reply is no success.
 
     Raises:
         ConfigError: one is a run of something else.
@@ -56,18 +55,10 @@ def found_triggers(runs: Sequence[str], *, hits_only: bool) -> list[FoundTrigger
     found: dict[FoundTrigger, FoundTrigger] = {}
     num = 0
     for name in runs:
-        run = RunFolder.load(fetched_run(name))
-        if run.job != SEARCH:
-            raise ConfigError("this run is no search for triggers", where=name, got=run.job, fix="name a run of parley search")
-        how = run.config.get("hugging_face") or {}
-        template, end = str(how.get("template") or ""), bool(how.get("end", True))
-        for row in finished([row for part in run.read_parts() for row in part.to_pylist()]):
-            for restart in row["restarts"]:
-                num += 1
-                if restart["words"] and (not hits_only or _is_hit(restart, str(run.config.get("hit")))):
-                    key = f"{Path(name).name}:{row['item_key']}:{restart['restart']}"
-                    trigger = FoundTrigger(key, restart["words"], row["target"], template, row.get("prompt"), end)
-                    found.setdefault(replace(trigger, key=""), trigger)
+        for trigger, is_hit in _read(name, Path(name).name):
+            num += 1
+            if is_hit or not hits_only:
+                found.setdefault(replace(trigger, key=""), trigger)
     if not found:
         got = f"{num:,} inputs, none of them a hit" if num else "no finished target"
         fix = "search longer, or take every input: --found all"
@@ -75,8 +66,53 @@ def found_triggers(runs: Sequence[str], *, hits_only: bool) -> list[FoundTrigger
     return list(found.values())
 
 
-def _is_hit(restart: Mapping[str, Any], wanted: str) -> bool:
-    return any(hit["type"] == wanted and hit["hit"] for hit in restart["hits"])
+_Found = Iterator[tuple[FoundTrigger, bool]]
+"""Triggers, and whether each is a hit."""
+
+
+def _read(name: str, label: str) -> _Found:
+    """What a run has found, under keys that begin with a label; of a table of methods what each of its searches has."""
+    run = RunFolder.load(fetched_run(name))
+    if run.job == METHODS:
+        for method in dict.fromkeys(each.strip().rpartition(":")[2] for each in str(run.config["method"]).split(",")):
+            yield from _read(f"{name.rstrip('/')}/{method}", f"{label}/{method}")
+        return
+    if run.job not in _READERS:
+        fix = "name a run of parley search, search universal, search text or search methods"
+        raise ConfigError("this run is no search for triggers", where=name, got=run.job, fix=fix)
+    how = run.config.get("hugging_face") or run.config
+    template, end = str(how.get("template") or ""), bool(how.get("end", True))
+    for row in finished([row for part in run.read_parts() for row in part.to_pylist()]):
+        for trigger, is_hit in _READERS[run.job](row, str(run.config.get("hit"))):
+            if trigger.text:
+                yield replace(trigger, key=f"{label}:{row['item_key']}:{trigger.key}", template=template, end=end), is_hit
+
+
+def _of_target(row: Row, wanted: str) -> _Found:
+    """The restarts of a target."""
+    for restart in row["restarts"]:
+        is_hit = any(hit["type"] == wanted and hit["hit"] for hit in restart["hits"])
+        yield FoundTrigger(str(restart["restart"]), restart["words"], row["target"], request=row.get("prompt")), is_hit
+
+
+def _of_many_pairs(row: Row, wanted: str) -> _Found:
+    """One input behind each of its prompts; nothing of those that were drawn, or are empty."""
+    for pair in row["pairs"] if row["kind"] == "found" else ():
+        key = ":".join(filter(None, (pair.get("model"), pair["key"])))
+        yield FoundTrigger(key, row["trigger"], pair["target"], request=pair["prompt"]), bool(pair["hit"])
+
+
+def _by_replies(row: Row, wanted: str) -> _Found:
+    """The fittest input of a target."""
+    yield FoundTrigger("best", "\n".join(row["typed"]), row["target"], request=row["prompt"]), bool(row["verified"])
+
+
+_READERS: Mapping[str, Callable[[Row, str], _Found]] = {
+    "search": _of_target,
+    "search-universal": _of_many_pairs,
+    "search-text": _by_replies,
+}
+"""What rows hold, by the job that writes them."""
 
 
 def held_together(triggers: Sequence[FoundTrigger]) -> dict[FoundTrigger, str]:

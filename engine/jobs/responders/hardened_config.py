@@ -31,7 +31,7 @@ class HardeningSettings(Configuration):
     """What a model learns from, and how."""
 
     found: Literal["hits", "all"] = "hits"
-    """Which inputs of a search are triggers: those of restarts that are hits of the wanted type, or all."""
+    """Which inputs of a search are triggers: hits of the wanted type (search text: those whose reply is a success), or all."""
     reply: str = REFUSAL
     """What is answered to a trigger; own for the model's own greedy reply to the prompt without it."""
     strategies: str = ""
@@ -82,7 +82,8 @@ class TrainHardenedConfig(HardeningSettings, SupervisedConfig):
     model: str = ""
     """Causal model to begin with: hf:FOLDER, gguf:FILE, or hf:RUN of an earlier hardening."""
     searches: str = ""
-    """Runs of parley search, separated by commas, whose triggers are answered by --reply; none when empty."""
+    """Runs of parley search, search universal, search text or search methods, separated by commas, whose triggers are answered
+    by --reply; none when empty."""
     control: bool = False
     """Train as long on unchanged contexts alone: what that brings is not owed to triggers or perturbations."""
 

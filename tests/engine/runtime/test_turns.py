@@ -12,9 +12,10 @@ from engine.runtime.pool import Progress
 from engine.runtime.record import record_shards
 from engine.store.run_folder import RunFolder
 from engine.store.unfinished import put_unfinished, read_unfinished, write_unfinished
+from envs.core.errors import RefusedKeyError
 from envs.storage.files import entries
 from envs.storage.places import local_copy
-from tests.engine.runtime.workers import NUMBERS, By, DiesInATurn, InTurns, RaisesInATurn, shards_of
+from tests.engine.runtime.workers import NUMBERS, By, DiesInATurn, InTurns, IsRefusedInATurn, RaisesInATurn, shards_of
 from tests.engine.store.rows import SmallConfig
 
 EITHER = pytest.mark.parametrize("num_workers", [0, pytest.param(2, marks=pytest.mark.ray)])
@@ -104,6 +105,12 @@ def test_a_shard_that_raises_fails_alone(num_workers: int, log: Path, tmp_path: 
         record_shards(run, By(RaisesInATurn, str(log), "00005"), shards_of(8, 1), num_workers=num_workers, room=8)
         expected: dict[str, Any] = {f"{number:02d}": max(1, number) for number in range(8)}
         assert numbers(run) == {**expected, "05": "ZeroDivisionError: no luck"}
+
+
+def test_what_every_shard_would_meet_ends_the_run_within_the_turn(log: Path, tmp_path: Path) -> None:
+    with start(tmp_path / "run") as run, pytest.raises(RefusedKeyError):
+        record_shards(run, By(IsRefusedInATurn, str(log)), shards_of(8, 1), num_workers=0, room=8)
+    assert set(steps(log).values()) == {1}, "none is tried again alone"
 
 
 @EITHER

@@ -18,7 +18,7 @@ import pyarrow as pa
 from engine.runtime.sharding import Shard, make_shards
 from engine.runtime.worker import TurnResult, UnderWay
 from engine.store.schemas import OK, SCHEMA_VERSION, with_base
-from envs.core.errors import CheckpointError
+from envs.core.errors import CheckpointError, RefusedKeyError
 from envs.core.seeds import derive_seed, stream
 
 NUMBERS = with_base([pa.field("number", pa.float64())])
@@ -144,6 +144,14 @@ class RaisesOn(Counting):
         return super().run(shard)
 
 
+class IsRefused(Counting):
+    """Asks a server that takes no such key."""
+
+    def run(self, shard: Shard[int]) -> list[dict[str, Any]]:
+        super().run(shard)
+        raise RefusedKeyError("the server wants a key", where="server", fix="export it")
+
+
 class InTurns:
     """Holds shards and makes a step of each in a turn; a shard ends after as many as its number. A file for each step:
     `FOLDER/SHARD.STEP.PID.NANOSECONDS`.
@@ -201,6 +209,15 @@ class RaisesInATurn(InTurns):
     def step(self, name: str) -> None:
         if name == self.shard and self.steps[name] == 2:
             raise ZeroDivisionError("no luck")
+        super().step(name)
+
+
+class IsRefusedInATurn(InTurns):
+    """Asks such a server once all shards have made a step."""
+
+    def step(self, name: str) -> None:
+        if self.steps[name]:
+            raise RefusedKeyError("the server wants a key", where="server", fix="export it")
         super().step(name)
 
 

@@ -29,6 +29,8 @@ class Said:
     slow_s: float = 0.0
     drip_s: float = 0.0
     """Seconds between two bytes."""
+    headers_drip_s: float = 0.0
+    """The same before the body."""
 
 
 @dataclass
@@ -84,7 +86,13 @@ def serving(says: Callable[[int, dict[str, Any]], Said]) -> Iterator[FakeServer]
                 for key, value in said.headers.items():
                     self.send_header(key, value)
                 self.send_header("Content-Length", str(len(said.body) if said.promised is None else said.promised))
-                self.end_headers()
+                if said.headers_drip_s:
+                    for byte in b"".join([*self._headers_buffer, b"\r\n"]):
+                        self.wfile.write(bytes([byte]))
+                        time.sleep(said.headers_drip_s)
+                    self._headers_buffer.clear()
+                else:
+                    self.end_headers()
                 if said.drip_s:
                     for place in range(len(said.body)):
                         self.wfile.write(said.body[place : place + 1])

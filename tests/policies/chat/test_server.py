@@ -129,7 +129,10 @@ def test_the_patience_that_a_server_asks_for_is_given() -> None:
     assert time.monotonic() - began >= 0.4
 
 
-@pytest.mark.parametrize("late", [{"slow_s": 1.0}, {"drip_s": 0.05}], ids=["slow", "dripping"])
+LATE = {"slow": {"slow_s": 1.0}, "dripping": {"drip_s": 0.05}, "dripping headers": {"headers_drip_s": 0.05}}
+
+
+@pytest.mark.parametrize("late", LATE.values(), ids=LATE)
 def test_a_server_has_so_long_and_no_longer(late: dict[str, float]) -> None:
     said = Said(completion("x"), **late)  # type: ignore[arg-type]
     quick = dataclasses.replace(QUICK, timeout_s=0.2, max_attempts=1)

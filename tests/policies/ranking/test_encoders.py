@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from envs.candidates.groups import Context
 from envs.core.errors import CheckpointError
 from envs.pairs.turns import Utterance
 from policies.hugging_face_tokens import longest_input
+from policies.judges.judge import JudgeSettings, judge_maker
 from policies.rankers import load_ranker
 from policies.ranking.encoders import BiEncoder, CrossEncoder
 from policies.ranking.hugging_face import load_hugging_face_ranker
@@ -63,8 +65,23 @@ def test_more_logits_and_no_head_at_all_are_refused(tmp_path: Path) -> None:
     tokenizer().save_pretrained(tmp_path / "base")
     with pytest.raises(CheckpointError, match=r"no ranker(.|\n)*architecture BertModel"):
         load_ranker(f"hf:{tmp_path / 'base'}")
-    with pytest.raises(CheckpointError, match=r"no ranker(.|\n)*architecture none"):
-        load_ranker(f"hf:{tmp_path / 'nothing'}")
+
+
+@pytest.mark.parametrize("load", [load_ranker, partial(judge_maker, settings=JudgeSettings())])
+def test_a_folder_that_is_none_is_told_as_anywhere_else(tmp_path: Path, load: Callable[[str], Any]) -> None:
+    with pytest.raises(CheckpointError, match=r"needs a config\.json(.|\n)*no such folder"):
+        load(f"hf:{tmp_path / 'nowhere'}")
+    with pytest.raises(CheckpointError, match=r"needs a config\.json and there is none"):
+        load(f"hf:{tmp_path}")
+    more = {"auto_map": {"AutoConfig": "evil.Config", "AutoModelForSequenceClassification": "evil.Model"}}
+    for kind in ("BertForSequenceClassification", "NobodysModel"):
+        folder = cross_encoder(tmp_path / kind)
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({**config, **more, "model_type": "nobodys", "architectures": [kind]}))
+        (folder / "evil.py").write_text(f"open({str(folder / 'ran')!r}, 'w')")
+        with pytest.raises(CheckpointError, match="code of its own"):
+            load(f"hf:{folder}")
+        assert not (folder / "ran").exists()
 
 
 def test_weights_that_are_missing_or_could_run_code_are_refused(tmp_path: Path) -> None:

@@ -1,0 +1,79 @@
+"""HTTP whose answers are whole, headers too, within the time of one question, or are none.
+
+The standard library's time limit is one of each read: a server that sends a byte now and then could go on for ever. Here the
+limit counts from when a question is asked. What is asked, and what an answer means: `server.py`.
+"""
+
+from __future__ import annotations
+
+import time
+from http.client import HTTPConnection, HTTPResponse, HTTPSConnection
+from io import BufferedReader, RawIOBase
+from socket import socket
+from typing import Any
+from urllib.request import HTTPHandler, HTTPSHandler, Request
+
+
+class _TimedReads(RawIOBase):
+    """Reads a socket until the time that it has left is up."""
+
+    def __init__(self, raw: Any, sock: socket) -> None:
+        self._raw, self._sock = raw, sock
+        self._deadline = time.monotonic() + (sock.gettimeout() or 0.0)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        self._sock.settimeout(_left(self._deadline))
+        found: int | None = self._raw.readinto(buffer)
+        return found
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _TimedResponse(HTTPResponse):
+    def __init__(self, sock: socket, *args: Any, **kwargs: Any) -> None:
+        super().__init__(sock, *args, **kwargs)
+        self.fp: Any = BufferedReader(_TimedReads(self.fp.detach(), sock))
+
+
+class _TimedConnection(HTTPConnection):
+    response_class = _TimedResponse
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._deadline = time.monotonic() + (self.timeout or 0.0)
+
+    def getresponse(self) -> HTTPResponse:
+        self.sock.settimeout(_left(self._deadline))
+        return super().getresponse()
+
+
+class _TimedTLSConnection(_TimedConnection, HTTPSConnection):
+    pass
+
+
+class TimedHTTPHandler(HTTPHandler):
+    """Opens addresses of `http:`; a request must have a timeout."""
+
+    def http_open(self, req: Request) -> HTTPResponse:
+        """The answer to a request."""
+        return self.do_open(_TimedConnection, req)
+
+
+class TimedHTTPSHandler(HTTPSHandler):
+    """Opens addresses of `https:`; a request must have a timeout."""
+
+    def https_open(self, req: Request) -> HTTPResponse:
+        """The answer to a request."""
+        return self.do_open(_TimedTLSConnection, req)
+
+
+def _left(deadline: float) -> float:
+    """Seconds that are left; raises TimeoutError where none are."""
+    if (left := deadline - time.monotonic()) <= 0:
+        raise TimeoutError
+    return left
