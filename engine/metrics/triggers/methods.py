@@ -74,6 +74,12 @@ def describe_method(name: str) -> Metric:
     return FIGURES[kind]._replace(title=f"{FIGURES[kind].title}: {line}")
 
 
+def methods_said(metrics: Mapping[str, Estimate]) -> dict[str, Estimate]:
+    """How often the model says its targets, by line of the table."""
+    ending = f"{BETWEEN}{VERIFIED}"
+    return {name.removesuffix(ending): estimate for name, estimate in metrics.items() if name.endswith(ending)}
+
+
 def methods_table(metrics: Mapping[str, Estimate], access: Mapping[str, str]) -> TextTable:
     """A method a line.
 

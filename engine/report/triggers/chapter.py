@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from engine.jobs.triggers.enumeration import SEARCH_ENUMERATE
@@ -13,20 +13,20 @@ from engine.jobs.triggers.search import SEARCH
 from engine.jobs.triggers.table import SEARCH_TABLE
 from engine.metrics.statistics import Estimate
 from engine.metrics.triggers.enumeration import enumeration_table
-from engine.metrics.triggers.hits import describe
+from engine.metrics.triggers.hits import VERIFIED, describe
+from engine.metrics.triggers.methods import FIGURES, methods_said
 from engine.report.content import Chapter, Section, ShownRun, Stages, Verdict
 from engine.report.runs import Run
 from engine.report.triggers.pairs import note_of, search_figures, search_items, word_figures
 from engine.report.triggers.sections import ShownSearch, Triggers
-from engine.report.triggers.typed import TYPED_JOBS, shown_typed, typed_items, typed_verdict
-from engine.report.verdicts import MOST_MARKS, SHARE, caveat, listed
+from engine.report.triggers.typed import MOST_SAID, TYPED_JOBS, shown_typed, typed_items, typed_verdict
+from engine.report.verdicts import MOST_MARKS, SHARE, caveat, first_marks, listed, number
 from engine.triggers.settings import CANDIDATES, CANDIDATES_GCG
 from engine.triggers.targets import Skipped
 from envs.core.visible import visible
 
 _LISTS = {"normal": "usual replies", "mal": "rude sentences", "random": "sentences of random words"}
 """What the built-in lists of targets hold."""
-_MOST_SAID = 3
 
 
 class TriggerSearches(Chapter[Triggers]):
@@ -68,19 +68,22 @@ class TriggerSearches(Chapter[Triggers]):
         shown = [ShownRun.of(run) for run in tried]
         typed = [shown_typed(run) for run in measured if run.job in TYPED_JOBS]
         tables += [(each.name, each.table) for each in typed]
-        found = Triggers(searches=searches, tables=tables, others=shown, typed=typed)
+        compared = [methods_said(run.metrics) for run in measured if run.job == SEARCH_METHODS.name]
+        found = Triggers(searches=searches, tables=tables, others=shown, typed=typed, compared=compared)
         return found if searches or tables else None
 
     def verdict(self, found: Triggers) -> Verdict | None:
+        if found.compared:
+            return _methods_verdict(found.compared[0])
         searches = [search for search in found.searches if math.isfinite(search.rate.value)]
         if not searches:
             return next(filter(None, map(typed_verdict, found.typed)), None)
         ordered = sorted(searches, key=lambda search: -search.rate.value)
         said = listed([_told(search) for search in ordered])
-        if len(searches) > _MOST_SAID:
+        if len(searches) > MOST_SAID:
             said = f"{_told(ordered[0])} at most, {_told(ordered[-1])} at least, in {len(searches)} searches"
         skipped = [f"{len(each.skipped):,} of {len(each.skipped) + len(each.rows):,}" for each in searches if each.skipped]
-        words = f" Skipped, as the model cannot say them: {listed(skipped[:_MOST_SAID])} sentences." if skipped else ""
+        words = f" Skipped, as the model cannot say them: {listed(skipped[:MOST_SAID])} sentences." if skipped else ""
         return Verdict(
             sentence=f"A trigger was found for {said}.{caveat(*(each.rate for each in searches), unit='targets')}{words}",
             metric=SHARE._replace(title="Triggers found", direction="higher: adversary", definition="share of all targets"),
@@ -106,6 +109,14 @@ class TriggerSearches(Chapter[Triggers]):
             items=[item for shown in items.values() for item in shown] + replies,
             chosen={f"{name}: best": shown[0] for name, shown in items.items()},
         )
+
+
+def _methods_verdict(said: Mapping[str, Estimate]) -> Verdict:
+    """What methods come to under one budget, their controls among them."""
+    told = listed([f"{number(SHARE, share.value)} with {visible(line)}" for line, share in said.items()])
+    sentence = f"Of the targets the model says {told}.{caveat(*said.values(), unit='targets')}"
+    metric = FIGURES[VERIFIED]._replace(title="Targets said")
+    return Verdict(sentence=sentence, metric=metric, marks=first_marks({visible(line): share for line, share in said.items()}))
 
 
 def _search(run: Run) -> ShownSearch:

@@ -41,9 +41,18 @@ class ShownSearch(ShownRun):
 
 @dataclass(frozen=True, kw_only=True)
 class Triggers:
-    """All searches of a page, tables, runs that are shown by their metrics alone, and those that type inputs to chat models."""
+    """What a page shows.
+
+    Args:
+        searches: one by one.
+        tables: of several.
+        others: runs that are shown by their metrics alone.
+        typed: runs that type inputs to chat models.
+        compared: how often the model says its targets, by method under one budget.
+    """
 
     searches: Sequence[ShownSearch] = ()
     tables: Sequence[tuple[str, TextTable]] = ()
     others: Sequence[ShownRun] = ()
     typed: Sequence[ShownTyped] = ()
+    compared: Sequence[Mapping[str, Estimate]] = ()

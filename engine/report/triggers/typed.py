@@ -123,9 +123,13 @@ def typed_verdict(run: ShownTyped) -> Verdict | None:
     if not marks:
         return None
     shown = first_marks(marks)
-    told = listed([f"{number(SHARE, mark.value)} {name}" for name, mark in shown.items()])
-    more = f" {len(marks) - len(shown)} more lines are in the table." if len(marks) > len(shown) else ""
-    sentence = f"Of the {units}, {told} had the target for a reply.{more}{caveat(*marks.values(), unit=units)}"
+    told = {name: f"{number(SHARE, mark.value)} {name}" for name, mark in marks.items()}
+    ordered = sorted(marks, key=lambda name: -marks[name].value)
+    # A matrix has more lines than a sentence carries.
+    said = f"{told[ordered[0]]} at most, {told[ordered[-1]]} at least, in {len(told)} lines,"
+    if len(told) <= MOST_SAID:
+        said = listed(list(told.values()))
+    sentence = f"Of the {units}, {said} had the target for a reply.{caveat(*marks.values(), unit=units)}"
     return Verdict(sentence=sentence, metric=_SUCCESS, marks=shown)
 
 
@@ -191,5 +195,7 @@ _SORTS = {
     SEARCH_TRANSFER.name: _Sort(SEARCH_TRANSFER, describe_transfer, _transfer_replies, _transfer_marks),
     SEARCH_TEXT.name: _Sort(SEARCH_TEXT, TEXT_METRICS.__getitem__, _text_replies, _text_marks),
 }
+MOST_SAID = 3
+"""Shares that a sentence names one by one."""
 TYPED_JOBS = tuple(_SORTS)
 """Jobs that type inputs to chat models."""

@@ -9,17 +9,22 @@ from engine.jobs.triggers.text_search import SEARCH_TEXT, TextSearchConfig
 from engine.jobs.triggers.transfer import SEARCH_TRANSFER, TriggerTransferConfig
 from engine.jobs.triggers.universal import SEARCH_UNIVERSAL, UniversalConfig
 from engine.metrics.statistics import Estimate
+from engine.metrics.triggers.hits import VERIFIED
 from engine.metrics.triggers.text import text_metrics
+from engine.metrics.triggers.transfer import BETWEEN as SEPARATOR
 from engine.metrics.triggers.transfer import transfer_metrics
 from engine.metrics.triggers.universal import universal_metrics
 from engine.report.collect import collect_run
 from engine.report.content import Report, Verdict
 from engine.report.triggers.chapter import TriggerSearches
+from engine.report.triggers.sections import Triggers
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import ok_row
 from tests.engine.report.negotiation.dialogues import page_of
 from tests.engine.report.pages import HOSTILE, assert_harmless
 
+MATRIX = {"b": 0.0, "c": 0.75, "d": 0.5, "e": 0.25}
+"""Shares of one search's triggers that work, by model."""
 UNJUDGED: dict[str, Any] = {"samples": 0, "sampled": 0, "judge_answers": 0, "judge_unparsable": 0}
 
 
@@ -104,3 +109,22 @@ def test_evolved_inputs_beside_their_controls(tmp_path: Path) -> None:
     shown = recorded(tmp_path / "run", SEARCH_TEXT, config, rows, text_metrics(rows))
     assert [mark.value for mark in verdict_of(shown).marks.values()] == [0.75, 0.25, 0.0]
     assert_harmless(page_of(shown))
+
+
+def test_methods_under_one_budget_are_told_beside_their_controls() -> None:
+    none, half = Estimate(0.0, 0.0, 0.49, 4), Estimate(0.5, 0.15, 0.85, 4)
+    verdict = TriggerSearches().verdict(Triggers(compared=[{"gcg": half, "random": none, HOSTILE: none}]))
+    assert verdict is not None
+    assert verdict.sentence.startswith(
+        "Of the targets the model says 50.0\N{NO-BREAK SPACE}% with gcg, 0.0\N{NO-BREAK SPACE}% with random"
+    )
+    assert list(verdict.marks.values()) == [half, none, none]
+
+
+def test_a_matrix_is_told_by_its_highest_and_its_lowest_share(tmp_path: Path) -> None:
+    shares = {f"a{SEPARATOR}{model}{SEPARATOR}{VERIFIED}": Estimate(share, 0, 1, 9) for model, share in MATRIX.items()}
+    config = TriggerTransferConfig(searches="runs/a", model="openai:http://127.0.0.1:1/v1#b")
+    verdict = verdict_of(recorded(tmp_path / "run", SEARCH_TRANSFER, config, [], shares))
+    assert verdict.sentence.startswith(
+        "Of the typed triggers, 75.0\N{NO-BREAK SPACE}% of a on c at most, 0.0\N{NO-BREAK SPACE}% of a on b at least, in 4"
+    )
