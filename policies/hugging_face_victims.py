@@ -15,6 +15,7 @@ inputs can be typed, `slot_texts` says what to type, `typed` what the model then
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, Self
@@ -175,7 +176,7 @@ class HuggingFaceVictim:
 
         Args:
             read: the tokens of a prompt, or a source.
-            num_tokens: of the reply at most.
+            num_tokens: of the reply at most; fewer where the model reads no more.
             temperature: of the distribution of tokens; 0 takes the likeliest.
             seed: of the draws.
 
@@ -183,9 +184,9 @@ class HuggingFaceVictim:
             The reply's tokens without its end, and whether it ended.
         """
         generator, reply = torch.Generator().manual_seed(seed), list[int]()
-        step = self.steps(read)
+        step, most = self.steps(read), min(num_tokens, self.room(read))
         with torch.inference_mode():
-            while len(reply) < num_tokens:
+            while len(reply) < most:
                 logits_V = step(reply)
                 if temperature == 0:
                     word = int(logits_V.argmax())
@@ -218,6 +219,10 @@ class HuggingFaceVictim:
     def steps(self, read: Sequence[int]) -> Callable[[list[int]], Tensor]:
         """From the beginning of a reply to the logits (V,) of its next token, float32; each call has one token more."""
         raise NotImplementedError
+
+    def room(self, read: Sequence[int]) -> int | float:
+        """Tokens of a reply that fit behind what is read of a prompt."""
+        return math.inf if self.longest_reply is None else self.longest_reply
 
     def _embedded(self, ids: list[int], like_BNE: Tensor) -> Tensor:
         """Fixed tokens beside every input: (B, P, E)."""
@@ -345,6 +350,10 @@ class HuggingFaceCausal(HuggingFaceVictim):
         texts = [self._slots.text(self.slot_texts(ids)) for ids in rows]
         typed: list[list[int]] = self.tokenizer(texts, add_special_tokens=False).input_ids
         return typed
+
+    def room(self, read: Sequence[int]) -> int | float:
+        # What is said last is not read.
+        return longest_input(self.tokenizer, self.model) - len(read) + 1
 
     def steps(self, read: Sequence[int]) -> Callable[[list[int]], Tensor]:
         past: list[Any] = [None]

@@ -98,6 +98,15 @@ def test_a_draw_follows_from_its_seed(parts: tuple[Any, Any]) -> None:
     assert draws[0] not in draws[2:]
 
 
+def test_a_reply_ends_where_the_model_reads_no_more(parts: tuple[Any, Any]) -> None:
+    model, tokenizer = parts
+    silent = victim_of(parts)
+    silent.end_ids = ()
+    read = own_prompt(tokenizer, [("user", "hello")])
+    reply, ended = silent.say(read, 10_000)
+    assert (len(reply), ended) == (model.config.n_positions - len(read) + 1, False)
+
+
 def test_an_encoder_reads_what_was_typed(parts: tuple[Any, Any]) -> None:
     victim = t5()
     words = victim.tokenizer("you are well", add_special_tokens=False).input_ids
