@@ -10,6 +10,7 @@ Reference selection perplexity: exp(mean over batches of the weighted mean cross
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -76,8 +77,13 @@ def evaluate(model: Negotiator, dialogues: Split) -> NegotiatorFitness:
         decided += int(choosable.sum())
     model.train(was_training)
     return NegotiatorFitness(
-        perplexity_reference=math.exp(with_padding / float(dialogues.lengths.sum())),
-        perplexity=math.exp(words / predicted),
-        selection_perplexity=math.exp(sum(selection_losses) / len(selection_losses)),
+        perplexity_reference=_perplexity(with_padding / float(dialogues.lengths.sum())),
+        perplexity=_perplexity(words / predicted),
+        selection_perplexity=_perplexity(sum(selection_losses) / len(selection_losses)),
         selection_accuracy=right / max(decided, 1),
     )
+
+
+def _perplexity(nats: float) -> float:
+    """exp(nats), infinite where no float holds it: a model that has diverged has more than 709 nats."""
+    return math.exp(nats) if not nats > math.log(sys.float_info.max) else math.inf
