@@ -2,8 +2,7 @@
 
 transformers reads such a file by turning all of its numbers into plain ones, in seconds and in the memory of each process.
 Weights of a folder are mapped instead: the processes of a machine that read them share one copy, which takes no time to open.
-Of a model of 135 million weights that is 0.2 processor seconds, once 16 for the copy. It holds the same numbers in float32,
-four bytes a weight.
+It holds the same numbers in float32, four bytes a weight.
 """
 
 from __future__ import annotations
