@@ -18,7 +18,7 @@ import torch
 
 from benchmarks.plain_negotiator import PlainNegotiator
 from engine.negotiation.settings import SearchConfig
-from envs.negotiation.scenario import picks_table
+from envs.negotiation.dealornodeal.rules import picks_table
 from envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION_ID, UNK_ID
 
 RESOLUTION = 1e-4

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from envs.negotiation.dealornodeal.rules import selection_table
 from envs.negotiation.game import NegotiationGame
-from envs.negotiation.scenario import points, selection_table
+from envs.negotiation.scenario import points
 from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID
 from policies.negotiator.model import Negotiator
 

@@ -14,8 +14,8 @@ from torch import nn
 from engine.negotiation.settings import ReinforceConfig
 from envs.core.seeds import derive_seed, stream
 from envs.negotiation.corpora.compiled import Corpus
+from envs.negotiation.dealornodeal.rules import random_scenario
 from envs.negotiation.game import NegotiationGame, Rules, play
-from envs.negotiation.scenario import random_scenario
 from policies.negotiator.batches import make_batch
 from policies.negotiator.model import Negotiator, supervised_loss, word_nll
 from policies.negotiator.speaker import NegotiatorAgent

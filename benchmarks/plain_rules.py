@@ -14,7 +14,7 @@ from typing import Protocol
 from benchmarks.plain_perturbation import Draw, Knowledge, PlainNltk, Words
 from engine.perturb.commands import NAMES, held_in_one
 from engine.perturb.lexicon import Lexicon
-from engine.perturb.replies.insertion import TermCounts
+from engine.perturb.replies.term_counts import TermCounts
 
 Loop = Callable[[Sequence[Words], Words, Draw], Words]
 """A context's turns, a reply and draws: the reply as it is then."""

@@ -22,7 +22,7 @@ import torch
 from benchmarks.measure import Clock, run
 from benchmarks.plain_ranking import PLAIN, PlainBatch, plain_scores, stock
 from benchmarks.ranking import MOST_DIFFERENCE, SIZES, groups, network
-from engine.perturb.lexicon import open_lexicon
+from engine.perturb.lexicons import open_lexicon
 from engine.perturb.replies.language import English
 from engine.retrieval.attack import RankAttack
 from engine.retrieval.goals import RankGoal

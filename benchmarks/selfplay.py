@@ -28,8 +28,8 @@ from benchmarks.measure import Clock, gflop_per_s, run
 from benchmarks.plain_negotiator import PlainNegotiator, Played, play_plainly
 from benchmarks.weights import negotiator, store
 from envs.core.seeds import derive_seed, stream
+from envs.negotiation.dealornodeal.rules import random_scenario
 from envs.negotiation.game import NegotiationGame, play
-from envs.negotiation.scenario import random_scenario
 from envs.negotiation.vocabulary import Vocabulary
 from policies.negotiator.cells import ROWS
 from policies.negotiator.model import Negotiator

@@ -38,8 +38,8 @@ from engine.negotiation.replacement import ExchangeBatch, Found, reactive
 from engine.negotiation.settings import SearchConfig
 from envs.core.errors import ConfigError
 from envs.core.seeds import derive_seed, stream
+from envs.negotiation.dealornodeal.rules import random_scenario
 from envs.negotiation.game import NegotiationGame, Rules
-from envs.negotiation.scenario import random_scenario
 from envs.negotiation.vocabulary import EOS_ID
 from policies.negotiator import cells, prefix
 from policies.negotiator.speaker import NegotiatorAgent

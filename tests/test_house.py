@@ -10,8 +10,10 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
+from graphlib import TopologicalSorter
 from pathlib import Path
 
+import grimp
 import pytest
 from hypothesis import settings
 from packaging.requirements import Requirement
@@ -126,6 +128,14 @@ def test_envs_load_neither_torch_nor_ray() -> None:
 
 def test_pure_rings_and_policies_work_without_ray() -> None:
     assert loaded_by(below("policies", *PURE_RINGS), ("ray",)) == []
+
+
+def test_no_files_import_each_other_in_a_circle_but_for_types() -> None:
+    graph = grimp.build_graph(*ROOMS, exclude_type_checking_imports=True)
+    # A circle is named by the error.
+    assert list(
+        TopologicalSorter({name: graph.find_modules_directly_imported_by(name) for name in graph.modules}).static_order()
+    )
 
 
 def test_every_pure_ring_stands_in_the_contract() -> None:

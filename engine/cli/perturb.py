@@ -22,13 +22,15 @@ from rich.text import Text
 from tyro import conf
 
 from engine.cli.flags import parse
+from engine.cli.marked_lines import MarkedLines
+from engine.cli.replies import attack_replies
 from engine.cli.screen import PlainScreen, beating
 from engine.cli.tables import make_console, show_table
 from engine.cli.verbs import Verb
 from engine.jobs.checkpoints import require_checkpoint
 from engine.perturb.augment import edits_of
 from engine.perturb.catalogue import build, left_out, names, strategies
-from engine.perturb.changes import ChangeKind, Span, bracketed, num_changed, spans
+from engine.perturb.changes import num_changed, spans
 from engine.perturb.replies.catalogue import rules
 from engine.perturb.replies.settings import ReplySettings
 from engine.perturb.resources import Resources
@@ -39,21 +41,12 @@ from engine.perturb.texts import Texts
 from envs.core.config import assign, overlay
 from envs.core.errors import CheckpointError, ConfigError, DataError
 from envs.core.ranges import Configuration, NonNegativeInt
-from envs.core.visible import visible
-from envs.pairs.turns import Turns, format_turns
+from envs.pairs.turns import Turns
 from envs.pairs.vocabulary import SPECIALS, PairVocabulary
 from envs.storage.copies import fetched_file
 
 CHUNK = 1000
 """Lines perturbed at once; one where a person types them."""
-_STYLES = {
-    ChangeKind.SAME: "",
-    ChangeKind.REPLACED: "bold yellow",
-    ChangeKind.INSERTED: "bold green",
-    ChangeKind.DELETED: "bold red",
-}
-_LABEL = 27
-"""Columns of the longest strategy's name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,8 +133,6 @@ def _perturb_lines(asked: PerturbArguments, settings: PerturbSettings, console: 
 
 
 def _attack_replies(asked: PerturbArguments, path: Path, config: PerturbConfig, console: Console) -> None:
-    from engine.cli.replies import attack_replies
-
     if asked.input is not None:
         raise ConfigError("--context and --input name two files", fix="leave one of them out")
     _announce(config.perturb, console)
@@ -255,53 +246,6 @@ class _Json:
             "untouched": contexts[1] == contexts[0],
         }
         sys.stdout.write(f"{json.dumps(record)}\n")
-
-
-class MarkedLines:
-    """Words before and after below each other, changed ones in colour or in brackets.
-
-    Args:
-        width: columns of the longest name.
-    """
-
-    def __init__(self, width: int = _LABEL) -> None:
-        self._width = width
-        self._console = make_console(stderr=False)
-        self._in_colour = self._console.is_terminal and not self._console.no_color
-
-    def __call__(self, line: int, strategy: str, texts: tuple[str, str], contexts: tuple[Turns, Turns]) -> None:
-        self.show(line, strategy, *contexts)
-
-    def show(self, line: int, name: str, before: Turns, after: Turns) -> None:
-        """Prints one.
-
-        Args:
-            line: of the file, counted from 1.
-            name: of what changed it.
-            before: its words as they were.
-            after: its words as they are.
-        """
-        label = f"{line:>5} {name:<{self._width}}"
-        if after == before:
-            sys.stdout.write(f"{label} = {visible(format_turns(before))}\n")
-            return
-        found = spans(before, after)
-        if self._in_colour:
-            for mark, side in (("-", "before"), ("+", "after")):
-                self._console.print(
-                    _coloured(f"{label if mark == '-' else '':<{len(label)}} {mark}", found, side), soft_wrap=True
-                )
-            return
-        old, new = map(visible, bracketed(found))
-        sys.stdout.write(f"{label} - {old}\n{'':<{len(label)}} + {new}\n")
-
-
-def _coloured(start: str, found: Sequence[Span], side: str) -> Text:
-    text = Text(start)
-    for span in found:
-        if words := getattr(span, side):
-            text.append(" ").append(" ".join(words), _STYLES[span.kind])
-    return text
 
 
 def _summarise(console: Console, counts: Counts) -> None:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.text import Text
 
+from engine.cli.marked_lines import MarkedLines
 from engine.cli.tables import show_table
 from engine.perturb.draws import seeds_of
 from engine.perturb.replies.catalogue import build_rules, rule_names
@@ -155,8 +156,6 @@ def _show_json(written: WrittenGroup, attacked: Sequence[tuple[Rule, Attacked]])
 
 
 def _show_lines(written: WrittenGroup, attacked: Sequence[tuple[Rule, Attacked]]) -> None:
-    from engine.cli.perturb import MarkedLines
-
     show = MarkedLines(_LABEL)
     turns = visible(format_turns(tuple((turn,) for turn in written.group.context)))
     sys.stdout.write(f"{written.rows[0].line:>5} {'context':<{_LABEL}}   {turns}\n")

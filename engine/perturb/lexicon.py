@@ -69,18 +69,3 @@ class Lexicon(Protocol):
     @property
     def paraphrases(self) -> Mapping[tuple[str, ...], tuple[tuple[str, ...], ...]]:
         """Phrases (words) and their paraphrases, lower case."""
-
-
-def open_lexicon(name: str) -> Lexicon:
-    """The lexicon of a name of `PerturbSettings.lexicon`.
-
-    Raises:
-        DataError: its data are not there; says how to get them.
-    """
-    if name == "built-in":
-        from engine.perturb.built_in import BuiltInLexicon
-
-        return BuiltInLexicon()
-    from engine.perturb.nltk_lexicon import NltkLexicon
-
-    return NltkLexicon()

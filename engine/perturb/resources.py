@@ -90,6 +90,6 @@ class Resources:
         Raises:
             DataError: NLTK's data are not there.
         """
-        from engine.perturb.lexicon import open_lexicon
+        from engine.perturb.lexicons import open_lexicon
 
         return open_lexicon(self.settings.lexicon)

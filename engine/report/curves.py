@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from markupsafe import Markup
 
-from engine.report.figure import Figure
+from engine.report.figure import Curve, Figure
 from engine.report.runs import Run
 
 STEP = "number"
@@ -17,27 +17,6 @@ STEP = "number"
 
 Steps = Mapping[float, Mapping[str, Any]]
 """Events by step; a step that a resumed run did twice counts as it was done last."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Curve:
-    """Some series over the same steps of training.
-
-    Args:
-        title: what is shown.
-        x_label: the step, such as "epoch".
-        y_label: the quantity and its unit.
-        series: (step, value) points by name, each in the order of its steps.
-        smoothed: draws a moving average in front of the single points, for quantities that jump from step to step.
-        bands: (step, low, high) 95 % intervals of some series, by name.
-    """
-
-    title: str
-    x_label: str
-    y_label: str
-    series: Mapping[str, Sequence[tuple[float, float]]]
-    smoothed: bool = False
-    bands: Mapping[str, Sequence[tuple[float, float, float]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

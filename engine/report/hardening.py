@@ -11,7 +11,8 @@ from engine.jobs.job import Job
 from engine.metrics.statistics import Estimate
 from engine.metrics.tables import TextTable
 from engine.report.content import Chapter, Section, Verdict
-from engine.report.curves import Curve, CurveSource, curve_figure, read_curves
+from engine.report.curves import CurveSource, curve_figure, read_curves
+from engine.report.figure import Curve
 from engine.report.runs import Run
 from engine.report.verdicts import certain_sign
 

@@ -22,7 +22,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator, NullLocator
 
 from engine.metrics.statistics import Estimate, Points
-from engine.report.curves import Curve
+from engine.report.figure import Curve
 
 INK, MUTED, GRID, PAPER = "#1c2430", "#5c6878", "#d8dee6", "#fefefe"
 SERIES = ("#b8460e", "#1f5fbf", "#0f7b6c", "#8a3ffc")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.perturb.lexicon import open_lexicon
+from engine.perturb.lexicons import open_lexicon
 from engine.perturb.replies.language import English, ReplyLanguage
 from engine.retrieval.attack import RankAttack
 from engine.retrieval.methods import AttackMethod

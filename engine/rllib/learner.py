@@ -15,7 +15,7 @@ from engine.negotiation.reinforce import DivergenceError, entropy, kl_to_referen
 from engine.negotiation.settings import ReinforceConfig
 from engine.rllib.exact import SeededLearner, summed
 from engine.rllib.module import SELECTION_WEIGHT
-from envs.negotiation.scenario import DISAGREE_ID, DISCONNECT_ID
+from envs.negotiation.dealornodeal.rules import DISAGREE_ID, DISCONNECT_ID
 from envs.storage.copies import fetched_model
 from policies.negotiator.checkpoints import load_model
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from envs.negotiation.scenario import Triple
+from envs.negotiation.dealornodeal.rules import Triple
 from envs.negotiation.scripted.bargainers import Talks
 from envs.negotiation.scripted.listening import understand
 from envs.negotiation.vocabulary import SPECIALS

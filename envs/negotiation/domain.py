@@ -2,8 +2,8 @@
 
 The dialogue of every game is the same (`game.py`); all else is a `Domain`, the field's word for it. Both sides see K items: how
 many there are of each, alike for both, and what one is worth to them. A choice hands items to both sides, and a side's points
-are its items times their values. That covers goods that are divided (`scenario.py`: Deal or No Deal) and issues of which one
-option is settled for both (`interview/domain.py`).
+are its items times their values. That covers goods that are divided (`dealornodeal/`) and issues of which one
+option is settled for both (`interview/`).
 
 A game of your own is an object of a class like those; a package offers it under the entry point group `parley.games`.
 
@@ -35,7 +35,9 @@ DISAGREE, NO_AGREEMENT, DISCONNECT = REFUSALS = ("<disagree>", "<no_agreement>",
 DEAL_OR_NO_DEAL = "dealornodeal"
 
 domains = Registry("game", "parley.games")
-domains.register(DEAL_OR_NO_DEAL, "divide books, hats and balls (Lewis et al. 2017)", "envs.negotiation.scenario:DIVISION")
+domains.register(
+    DEAL_OR_NO_DEAL, "divide books, hats and balls (Lewis et al. 2017)", "envs.negotiation.dealornodeal.domain:DIVISION"
+)
 domains.register("interview", "settle four issues of a job", "envs.negotiation.interview.domain:INTERVIEW")
 
 

@@ -7,25 +7,22 @@ is named as `path/file.py:Name` and is called without arguments.
     Judge           the protocol
     Parsing         what a judge offers that asks a chat model
     Featured        what a judge offers that can say which words it goes by
-    judges          the registry; `judge_maker` finds what makes a judge of that name
+    judges          the registry; `makers.py` finds what makes a judge of a name
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from envs.core.errors import ConfigError, JudgeError
+from envs.core.errors import JudgeError
 from envs.core.registry import Registry
 from envs.pairs.replied import RepliedPair
-from envs.storage.copies import fetched_model
 from envs.storage.places import HUGGING_FACE
-from policies.chat.addresses import GGUF, OPENAI, is_chat_address
-from policies.chat.own import answers_chats, made_chat_model
+from policies.chat.addresses import GGUF, OPENAI
 from policies.chat.settings import DEFAULT, ChatModelSettings
 
 
@@ -113,47 +110,6 @@ JUDGE_KINDS = {
     "path/file.py:Name": "a class of your own, or a chat model of your own",
 }
 """Names that are not registered, by their form, with what they stand for."""
-
-
-def judge_maker(name: str, settings: JudgeSettings) -> Callable[[], Judge]:
-    """Finds what makes judges that are to be fitted, each call a new one.
-
-    Args:
-        name: a registered one, or of a form above.
-        settings: what it is made with; one of your own is called without arguments.
-
-    Raises:
-        ConfigError: no judge is called so, or a file of your own makes none.
-        CheckpointError: a folder holds no classifier, or a model is not there.
-    """
-    if is_chat_address(name):
-        return _of_address(name, settings)
-    maker: Any = judges.get(name)
-    if ".py:" not in name:
-        return cast("Callable[[], Judge]", maker(settings))
-    judge = made_chat_model(name, maker)
-    if not isinstance(judge, Judge) and answers_chats(judge):
-        return _asked(name, settings)
-    if not isinstance(judge, Judge) or inspect.isclass(judge):
-        fix = "name a class with the methods fit(pairs, labels, seed) and score(pairs), without arguments; or a chat model"
-        raise ConfigError("this makes no judge", where=name, got=repr(judge), fix=fix)
-    return cast("Callable[[], Judge]", maker)
-
-
-def _of_address(name: str, settings: JudgeSettings) -> Callable[[], Judge]:
-    from policies.judges.classifier import classifier
-    from policies.ranking.hugging_face import is_causal
-
-    folder = name.removeprefix(HUGGING_FACE)
-    if name.startswith(HUGGING_FACE) and not is_causal(fetched_model(folder)):
-        return classifier(folder, settings.device)
-    return _asked(name, settings)
-
-
-def _asked(name: str, settings: JudgeSettings) -> Callable[[], Judge]:
-    from policies.judges.asked import asked_judge
-
-    return asked_judge(name, settings)
 
 
 def scores_by(judge: Judge, pairs: Sequence[RepliedPair]) -> np.ndarray:

@@ -28,7 +28,8 @@ from engine.store.schemas import OK
 from envs.core.config import from_dict
 from envs.pairs.replied import SAMPLE
 from policies.chat.answers import ANSWERS_FOLDER
-from policies.judges.judge import CONTROLS, judge_maker
+from policies.judges.judge import CONTROLS
+from policies.judges.makers import judge_maker
 
 SYSTEMS, VERDICTS, NOTES, NUM_FITS = "systems", "verdicts", "notes", "fits"
 """Entries of the summary: labels of the machine files; what it comes to; what was left out; how many rows there are."""

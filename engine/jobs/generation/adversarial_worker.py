@@ -20,7 +20,8 @@ from engine.runtime.sharding import Shard
 from engine.store.schemas import OK, error_row, list_of, ok_row, with_base
 from envs.core.errors import RefusedKeyError
 from envs.core.seeds import derive_seed
-from policies.judges.judge import Featured, Judge, JudgeSettings, Parsing, judge_maker, scores_by
+from policies.judges.judge import Featured, Judge, JudgeSettings, Parsing, scores_by
+from policies.judges.makers import judge_maker
 
 _MOST_ITEMS = 5
 NUM_EXAMPLES, NUM_FEATURES = 3, 50

@@ -52,7 +52,8 @@ class HeldOut:
 
     def judged(self, said: Sequence[Sequence[int]]) -> JudgedScores:
         """What judges say of recorded replies and those, all folds together; recorded ones are the first side."""
-        from policies.judges.judge import JudgeSettings, judge_maker, scores_by
+        from policies.judges.judge import JudgeSettings, scores_by
+        from policies.judges.makers import judge_maker
 
         human, machine = (by_source(self._pairs(replies), self._seed, len(said)) for replies in (self.recorded, said))
         folds = assign_folds(human, NUM_FOLDS, self._seed)

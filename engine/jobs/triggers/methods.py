@@ -18,7 +18,8 @@ from engine.jobs.sharded import RESUME_SAFE, ShardedConfig, session
 from engine.jobs.tables import TABLE_FILE
 from engine.jobs.triggers.config import HuggingFaceSettings, SearchingConfig, TriggerConfig, is_hugging_face
 from engine.jobs.triggers.search import SEARCH
-from engine.jobs.triggers.text_search import SEARCH_TEXT, TextSearchConfig
+from engine.jobs.triggers.text_config import TextSearchConfig
+from engine.jobs.triggers.text_search import SEARCH_TEXT
 from engine.metrics.statistics import Estimate
 from engine.metrics.tables import TextTable
 from engine.metrics.triggers.methods import (

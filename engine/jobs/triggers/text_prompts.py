@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.jobs.triggers.text_config import TextSearchConfig, WantedTexts
 from engine.triggers.success import TOKENS
 from engine.triggers.target_pairs import has_prompts
 from envs.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from engine.jobs.triggers.text_search import TextSearchConfig, WantedTexts
     from policies.chat.model import Chat
 
 BEFORE_TARGET = 4

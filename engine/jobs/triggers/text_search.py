@@ -10,19 +10,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.jobs.apart import rows_apart
 from engine.jobs.job import Job, Reporter, Result, Summary
-from engine.jobs.sharded import RESUME_SAFE, Sharded, ShardedConfig, Tally, spread, work_off
+from engine.jobs.sharded import RESUME_SAFE, Sharded, Tally, spread, work_off
 from engine.jobs.tables import TABLE_FILE
 from engine.jobs.triggers.config import MAL
 from engine.jobs.triggers.input_words import WORDS, input_words, save_words
 from engine.jobs.triggers.rows import TEXT_TRIGGERS
 from engine.jobs.triggers.targets import FILE, as_written, kept_targets, limited, num_targets, save_targets
+from engine.jobs.triggers.text_config import TextSearchConfig, WantedTexts
 from engine.jobs.triggers.text_prompts import messages_of, num_tokens
 from engine.jobs.triggers.verification import judges_of_texts, verdict_columns
 from engine.metrics.rows import finished
@@ -35,17 +36,14 @@ from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import ok_row
 from engine.triggers.evolution import Evolution, EvolutionSettings, Proposals, ToldReply, Words
-from engine.triggers.fitness import FitnessSettings, load_fitness
-from engine.triggers.success import SuccessSettings
+from engine.triggers.fitness import load_fitness
 from engine.triggers.target_pairs import has_prompts, read_pairs
 from engine.triggers.targets import Target, TargetList, from_file, malicious, target_seed
-from engine.triggers.writing import Writing, WritingSettings, asked_for_words, read_words
+from engine.triggers.writing import Writing, asked_for_words, read_words
 from envs.core.errors import ConfigError, ModelError
-from envs.core.ranges import NumItemsOrAll
 from envs.core.seeds import derive_seed
 from policies.chat.addresses import absolute_address
 from policies.chat.answers import ANSWERS_FOLDER
-from policies.chat.settings import ChatAsking
 from policies.chat.verdicts import ReplyRating, ReplyVerdict
 from policies.chat.written import WrittenLine, written_lines
 
@@ -56,51 +54,6 @@ UNRATED = ReplyRating(0.0)
 """Of the reply to no input, which nothing goes on from."""
 _TARGETS = 8
 """Of a shard at most: what they ask for is asked at once."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TextSearchConfig(ShardedConfig):
-    """Which model is to say what, and how inputs evolve."""
-
-    model: str = ""
-    """A chat model by its address: openai:URL#MODEL, hf:FOLDER, gguf:FILE, or path/file.py:Name."""
-    targets: str = MAL
-    """A file of (prompt, target) pairs (CSV, JSONL), a file of sentences, or mal."""
-    limit: NumItemsOrAll = 20
-    """At most so many targets, the seed's choice; 0 for all."""
-    template: str = ""
-    """user, prefix, suffix, system, or a JSON file of messages, with {} and {prompt}; suffix or user when empty."""
-    words: str = ""
-    """A file of words that inputs are made of; those of the targets, their prompts and the list mal when empty."""
-    end: bool = False
-    """Whether the model has to end its reply behind the target; else targets are what its replies begin with."""
-    attacker: str = ""
-    """A chat model that writes the inputs and reads their replies, by its address; when empty words evolve."""
-    search: EvolutionSettings = field(default_factory=EvolutionSettings)
-    """How inputs evolve, and how many replies are asked for in any case."""
-    writing: WritingSettings = field(default_factory=WritingSettings)
-    """How an attacker writes."""
-    fitness: FitnessSettings = field(default_factory=FitnessSettings)
-    """What makes an input fit."""
-    success: SuccessSettings = field(default_factory=SuccessSettings)
-    """When a reply is a success, which ends the search for its target."""
-    chat: ChatAsking = field(default_factory=ChatAsking)
-    """How the model, and one that judges, are loaded or asked."""
-
-
-@dataclass(frozen=True)
-class WantedTexts:
-    """What is searched for, found and checked.
-
-    Args:
-        config: what was asked for.
-        targets: what the model is to say.
-        words: that inputs are made of.
-    """
-
-    config: TextSearchConfig
-    targets: TargetList
-    words: tuple[str, ...]
 
 
 @dataclass(frozen=True)

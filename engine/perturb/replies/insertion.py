@@ -24,10 +24,8 @@ the context are drawn at random, one for nine words of the context.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -39,42 +37,13 @@ from engine.perturb.replies.language import ReplyLanguage
 from engine.perturb.replies.resources import RuleResources
 from engine.perturb.replies.rule import OnReplies
 from engine.perturb.replies.settings import ReplySettings
+from engine.perturb.replies.term_counts import TermCounts
 from envs.candidates.groups import CandidateGroup, Context
 from envs.pairs.turns import Utterance
 
 Word = tuple[str, tuple[str, ...]]
 """A word of a context, and the tags that it has there."""
 _ROUNDING = 1e-9
-
-
-@dataclass(frozen=True)
-class TermCounts:
-    """Counts of words in contexts.
-
-    Args:
-        term: how often each word occurs (TF).
-        documents: how many contexts hold it (DF).
-        num_contexts: how many there are (M).
-    """
-
-    term: Counter[str]
-    documents: Counter[str]
-    num_contexts: int
-
-    @classmethod
-    def of(cls, contexts: Iterable[Context]) -> TermCounts:
-        """The counts of some contexts."""
-        term, documents, num = Counter[str](), Counter[str](), 0
-        for context in contexts:
-            words = list(chain.from_iterable(context))
-            term.update(words)
-            documents.update(set(words))
-            num += 1
-        return cls(term, documents, num)
-
-    def idf(self, word: str) -> float:
-        """Equation (4); a word that no context holds counts as one that one holds."""
-        return math.log(max(self.num_contexts, 1) / max(self.documents[word], 1))
 
 
 class _Slots(NamedTuple):

@@ -8,12 +8,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from engine.perturb.replies.settings import ReplySettings
+from engine.perturb.replies.term_counts import TermCounts
 from engine.perturb.resources import Resources
 from envs.candidates.groups import Context
 from envs.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from engine.perturb.replies.insertion import TermCounts
     from engine.perturb.replies.language import ReplyLanguage
 
 LanguageCode = Literal["en", "zh"]
@@ -57,8 +57,6 @@ class RuleResources:
         Raises:
             ConfigError: those contexts are not at hand.
         """
-        from engine.perturb.replies.insertion import TermCounts
-
         which = self.settings.fitted_on
         if which not in self.contexts:
             given = next(iter(self.contexts), None)

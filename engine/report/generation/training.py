@@ -15,7 +15,8 @@ from engine.metrics.statistics import Estimate
 from engine.metrics.tables import TextTable
 from engine.metrics.training import BEFORE
 from engine.report.content import Chapter, Item, Section, ShownRun, Stages, Verdict, tables_of
-from engine.report.curves import Curve, CurveSource, curve_figure, read_curves
+from engine.report.curves import CurveSource, curve_figure, read_curves
+from engine.report.figure import Curve
 from engine.report.markup import fill, line
 from engine.report.runs import Run
 from engine.report.verdicts import SHARE, caveat, certain_sign, first_marks

@@ -14,7 +14,7 @@ from engine.metrics.rows import Row
 from engine.metrics.statistics import NOTHING, Estimate, Metric, Points
 from engine.metrics.tables import TextTable
 from engine.report.content import ShownRun
-from engine.report.curves import Curve
+from engine.report.figure import Curve
 from engine.report.negotiation.populations import ShownPopulation
 from envs.negotiation.domain import DEAL_OR_NO_DEAL, Domain, domain_of, domain_recorded
 

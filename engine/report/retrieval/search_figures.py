@@ -10,7 +10,7 @@ from markupsafe import Markup
 from engine.metrics.retrieval.searched import SUCCESS, TRANSFER, points_of
 from engine.report import plots
 from engine.report.figure import Figure
-from engine.report.retrieval.searches import ShownSearches
+from engine.report.retrieval.sections import ShownSearches
 from envs.core.visible import visible
 
 _STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)

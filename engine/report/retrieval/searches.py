@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -20,15 +18,14 @@ from engine.metrics.retrieval.searched import (
     MEDIAN_QUERIES,
     SUCCESS,
     TRANSFER,
-    SearchedRows,
     baseline_of,
     describe_search,
 )
 from engine.metrics.rows import Row
-from engine.metrics.statistics import NOTHING, Estimate
+from engine.metrics.statistics import NOTHING
 from engine.report.content import Chapter, Item, Section, Verdict
 from engine.report.retrieval.examples import AttackedContext, ShownCandidate, context_item, marked, moved, said_by
-from engine.report.retrieval.sections import ShownRankers, measured_section
+from engine.report.retrieval.sections import ShownSearches, measured_section
 from engine.report.runs import Run
 from engine.report.verdicts import SHARE, caveat, certain_sign, first_marks, number, others_below
 from envs.core.seeds import stable_hash
@@ -37,30 +34,6 @@ from envs.core.visible import visible
 NUM_SHOWN = 10
 """Contexts of a method on a ranker that the viewer holds."""
 _SUCCESS = SHARE._replace(title="Goal reached", definition="share of the attacked contexts")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ShownSearches(ShownRankers):
-    """One run of attacks on rankers.
-
-    Args:
-        known: every estimate by name; those of success with all queries are the run's metrics too.
-        goal: of the attacks, in words.
-        budget: queries at most.
-    """
-
-    known: Mapping[str, Estimate] = field(default_factory=dict)
-    goal: str = ""
-    budget: int = 1
-
-    @cached_property
-    def searched(self) -> SearchedRows:
-        """The rows by ranker and method."""
-        return SearchedRows(self.rows)
-
-    def reached(self, model: str, method: str, queries: int) -> Estimate:
-        """Success of a method on a ranker with so many queries."""
-        return self.known.get(f"{SUCCESS}{queries}.{model}.{method}", NOTHING)
 
 
 Shown = Sequence[ShownSearches]

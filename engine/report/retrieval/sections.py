@@ -9,7 +9,8 @@ from typing import TypeVar
 
 from engine.metrics.retrieval.ranking import RankedRows
 from engine.metrics.retrieval.ranks import recall_at
-from engine.metrics.statistics import Estimate
+from engine.metrics.retrieval.searched import SUCCESS, SearchedRows
+from engine.metrics.statistics import NOTHING, Estimate
 from engine.metrics.tables import TextTable
 from engine.report.content import Item, Section, ShownRun, tables_of
 from engine.report.figure import Figure
@@ -50,6 +51,30 @@ class ShownRanking(ShownRankers):
     def ranked(self) -> RankedRows:
         """The rows by ranker and rule."""
         return RankedRows(self.rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownSearches(ShownRankers):
+    """One run of attacks on rankers.
+
+    Args:
+        known: every estimate by name; those of success with all queries are the run's metrics too.
+        goal: of the attacks, in words.
+        budget: queries at most.
+    """
+
+    known: Mapping[str, Estimate] = field(default_factory=dict)
+    goal: str = ""
+    budget: int = 1
+
+    @cached_property
+    def searched(self) -> SearchedRows:
+        """The rows by ranker and method."""
+        return SearchedRows(self.rows)
+
+    def reached(self, model: str, method: str, queries: int) -> Estimate:
+        """Success of a method on a ranker with so many queries."""
+        return self.known.get(f"{SUCCESS}{queries}.{model}.{method}", NOTHING)
 
 
 RankersT = TypeVar("RankersT", bound=ShownRankers)

@@ -9,7 +9,8 @@ from typing import ClassVar
 from engine.metrics.statistics import Metric
 from engine.metrics.tables import TextTable
 from engine.report.content import Chapter, Section, ShownRun, Verdict
-from engine.report.curves import Curve, CurveSource, curve_figure, read_curves
+from engine.report.curves import CurveSource, curve_figure, read_curves
+from engine.report.figure import Curve
 from engine.report.runs import Run
 from engine.report.verdicts import caveat, number
 

@@ -18,16 +18,16 @@ from dataclasses import dataclass
 from envs.core.errors import DataError, ParleyError
 from envs.data.lines import located
 from envs.negotiation.corpora.dealornodeal import DialogueRecord, Turn, format_line, parse_context, parse_turns
-from envs.negotiation.scenario import (
+from envs.negotiation.dealornodeal.domain import DIVISION
+from envs.negotiation.dealornodeal.rules import (
     DISAGREE_ID,
     DISCONNECT_ID,
-    DIVISION,
     ITEM_TOKEN_INDEX,
     MAX_COUNT,
     NO_AGREEMENT_ID,
     NUM_ITEMS,
-    Scenario,
 )
+from envs.negotiation.scenario import Scenario
 from envs.negotiation.vocabulary import EOS, SELECTION
 
 _CONTEXT_WIDTH = 2 * NUM_ITEMS

@@ -9,12 +9,12 @@ import numpy as np
 from envs.negotiation.domain import Numbers
 from envs.negotiation.game_acts import GameActs
 from envs.negotiation.interview.bargainers import Applicant, InterviewStanding
-from envs.negotiation.interview.domain import BEST, INTERVIEW, ISSUES, OPTIONS, deals
+from envs.negotiation.interview.rules import BEST, ISSUES, OPTIONS, deals, describe
 from envs.negotiation.interview.wording import understand
 from envs.negotiation.scripted.bargainers import STYLES
 from envs.negotiation.vocabulary import SELECTION_ID, Vocabulary
 
-NUM_DEALS = INTERVIEW.max_selections - 2
+NUM_DEALS = len(deals())
 INTERVIEW_ACTS = ("takes the proposal on the table", "breaks off without a deal", "says <selection>")
 """The acts behind those that propose a deal."""
 ACCEPTS, BREAKS_OFF, ENDS = range(NUM_DEALS, NUM_DEALS + len(INTERVIEW_ACTS))
@@ -93,7 +93,7 @@ class InterviewActs(GameActs):
     def name(self, action: int) -> str:
         if action >= NUM_DEALS:
             return INTERVIEW_ACTS[action - NUM_DEALS]
-        settled = INTERVIEW.describe((1,) * len(OPTIONS), int(self.order[action]))
+        settled = describe(int(self.order[action]))
         return f"proposes {settled}, worth {self.own[action]}"
 
     def proposal(self, action: int) -> Numbers:

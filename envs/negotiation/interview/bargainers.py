@@ -17,7 +17,7 @@ from envs.core.play import Utterances
 from envs.core.registry import nearest
 from envs.negotiation.domain import Numbers
 from envs.negotiation.game import SideView
-from envs.negotiation.interview.domain import BEST, ISSUES, OPTIONS, STARTS, deals
+from envs.negotiation.interview.rules import BEST, ISSUES, OPTIONS, STARTS, deals
 from envs.negotiation.interview.wording import PHRASES, SLOT, HeardOffer, understand, ways_to_name
 from envs.negotiation.scripted.bargainers import STYLES, Style
 from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID, Vocabulary

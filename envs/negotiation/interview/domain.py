@@ -1,60 +1,32 @@
-"""A job interview: two sides settle four issues of a job, of each one option, such as 60k, 25 days, Lima, engineer.
-
-Written for Parley, after negotiations with several issues as they are studied (preferences that are opposed on some issues and
-alike on others, so that points can be won together). Each of the thirteen options is an item that is there once; a choice names
-one option of each issue, both sides hold what is chosen, and choices fit when they are the same.
-
-A selection is four tokens, one an issue: `salary=40k` and so on in the order of `OPTIONS`, then the refusals.
-"""
+"""The job interview as a `Domain`."""
 
 from __future__ import annotations
 
 import itertools
-from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from envs.negotiation.domain import REFUSALS, Domain, Numbers, Selections
+from envs.negotiation.game import Agent
+from envs.negotiation.game_acts import GameActs
+from envs.negotiation.interview.acts import InterviewActs
+from envs.negotiation.interview.bargainers import Applicant
+from envs.negotiation.interview.rules import (
+    BEST,
+    ISSUES,
+    ITEMS,
+    NAME,
+    OPTION_INDEX,
+    OPTIONS,
+    STARTS,
+    WEIGHTS,
+    deals,
+    describe,
+    selections,
+)
+from envs.negotiation.interview.wording import interview_vocabulary
 from envs.negotiation.scenario import Scenario
-
-if TYPE_CHECKING:
-    from envs.negotiation.game import Agent
-    from envs.negotiation.game_acts import GameActs
-    from envs.negotiation.vocabulary import Vocabulary
-
-NAME = "interview"
-ISSUES: dict[str, tuple[str, ...]] = {
-    "salary": ("40k", "50k", "60k", "70k"),
-    "holidays": ("20", "25", "30"),
-    "office": ("lima", "oslo", "perth"),
-    "role": ("analyst", "engineer", "manager"),
-}
-OPTIONS = tuple((issue, option) for issue, options in enumerate(ISSUES.values()) for option in options)
-"""Issue and word of each item."""
-OPTION_INDEX = {word: item for item, (_, word) in enumerate(OPTIONS)}
-STARTS = tuple(itertools.accumulate((len(options) for options in ISSUES.values()), initial=0))
-"""The items of issue i are those from `STARTS[i]` up to `STARTS[i + 1]`."""
-WEIGHTS = (6, 4, 3, 2)
-"""Points that the best options are worth, by importance, in scenarios that are drawn."""
-BEST = sum(WEIGHTS)
-
-
-@cache
-def deals() -> np.ndarray:
-    """Every deal (108, 4) int64, in the order of the selections."""
-    of_issues = (range(start, stop) for start, stop in itertools.pairwise(STARTS))
-    return np.array(list(itertools.product(*of_issues)), dtype=np.int64)
-
-
-@cache
-def _selections() -> Selections:
-    chosen = deals()
-    table = np.concatenate([chosen, np.full((2, len(ISSUES)), len(OPTIONS) + 1)])
-    table[-1] += 1
-    held = np.zeros((len(table), len(OPTIONS)), dtype=np.int64)
-    np.put_along_axis(held[:-2], chosen, 1, axis=1)
-    return Selections(table, held, held, np.arange(len(table)))
+from envs.negotiation.vocabulary import Vocabulary
 
 
 class Interview(Domain):
@@ -65,11 +37,11 @@ class Interview(Domain):
         f"one of each of the {len(OPTIONS)} options; of each issue the worst option of a side is worth 0, "
         f"its best ones {BEST} points in total, and the sides want different options of some issue"
     )
-    items = tuple(f"{tuple(ISSUES)[issue]} {option}" for issue, option in OPTIONS)
-    tokens = (*(item.replace(" ", "=") for item in items), *REFUSALS)
+    items = ITEMS
+    tokens = (*(item.replace(" ", "=") for item in ITEMS), *REFUSALS)
     num_heads = len(ISSUES)
     largest = best = BEST
-    max_selections = len(_selections())
+    max_selections = len(selections())
     how_to_play = (
         f"You and a partner settle a contract by talking: one option of each issue, {', '.join(ISSUES)}, which then holds for "
         "both of you. After the talk each of you writes down the contract, unseen by the other. If the two differ in any "
@@ -89,10 +61,10 @@ class Interview(Domain):
         return ""
 
     def selections(self, counts: Numbers) -> Selections:
-        return _selections()
+        return selections()
 
     def legal_selections(self, counts_nK: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        table = _selections().table
+        table = selections().table
         return np.broadcast_to(table, (len(counts_nK), *table.shape)), np.ones((len(counts_nK), len(table)), dtype=bool)
 
     def random_scenario(self, rng: np.random.Generator) -> Scenario:
@@ -118,19 +90,12 @@ class Interview(Domain):
             return Scenario((1,) * len(OPTIONS), (values[0], values[1]), self.name)
 
     def vocabulary(self) -> Vocabulary:
-        # Imported here because those who bring agents of their own need no wording.
-        from envs.negotiation.interview.wording import interview_vocabulary
-
         return interview_vocabulary()
 
     def scripted(self, name: str, vocabulary: Vocabulary) -> Agent:
-        from envs.negotiation.interview.bargainers import Applicant
-
         return Applicant.named(name, vocabulary)
 
     def acts(self, vocabulary: Vocabulary) -> GameActs:
-        from envs.negotiation.interview.acts import InterviewActs
-
         return InterviewActs(vocabulary)
 
     def question(self, counts: Numbers) -> str:
@@ -148,7 +113,7 @@ class Interview(Domain):
         return int(hits[0]) if hits.size else None
 
     def describe(self, counts: Numbers, selection: int) -> str:
-        return ", ".join(self.items[item] for item in deals()[selection].tolist())
+        return describe(selection)
 
 
 INTERVIEW = Interview()

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from envs.negotiation.domain import Numbers
-from envs.negotiation.interview.domain import ISSUES, NAME, OPTION_INDEX, OPTIONS
+from envs.negotiation.interview.rules import ISSUES, NAME, OPTION_INDEX, OPTIONS
 from envs.negotiation.vocabulary import SPECIALS, THEM, YOU, Vocabulary
 
 SLOT = "{deal}"

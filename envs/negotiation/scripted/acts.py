@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from envs.negotiation.game_acts import GameActs
-from envs.negotiation.scenario import (
+from envs.negotiation.dealornodeal.rules import (
     MAX_SELECTIONS,
     NUM_ITEMS,
     TOTAL_VALUE,
@@ -16,6 +15,7 @@ from envs.negotiation.scenario import (
     selection_index,
     selection_table,
 )
+from envs.negotiation.game_acts import GameActs
 from envs.negotiation.scripted.bargainers import Talks, worth
 from envs.negotiation.scripted.phrasing import Act, Move, Phrasebook
 from envs.negotiation.vocabulary import SELECTION_ID, Vocabulary

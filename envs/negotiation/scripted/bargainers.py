@@ -20,8 +20,8 @@ from envs.core.config import check
 from envs.core.errors import ConfigError, DataError
 from envs.core.play import Utterances
 from envs.core.registry import nearest
+from envs.negotiation.dealornodeal.rules import NUM_ITEMS, TOTAL_VALUE, Triple, picks_table, selection_index
 from envs.negotiation.game import Agent, SideView
-from envs.negotiation.scenario import NUM_ITEMS, TOTAL_VALUE, Triple, picks_table, selection_index
 from envs.negotiation.scripted.listening import Meaning
 from envs.negotiation.scripted.phrasing import Act, Move, Phrasebook
 from envs.negotiation.scripted.wording import bargainer_vocabulary

@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 
 from envs.core.errors import DataError
-from envs.negotiation.scenario import ITEM_NAMES, NUM_ITEMS, Triple
+from envs.negotiation.dealornodeal.rules import ITEM_NAMES, NUM_ITEMS, Triple
 from envs.negotiation.scripted.listening import Meaning, understand
 from envs.negotiation.scripted.wording import AMOUNTS, DISPENSABLE, PHRASES, SLOTS, WHOLES
 from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID, SPECIALS, Vocabulary

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 
-from envs.negotiation.scenario import ITEM_NAMES, MAX_COUNT, NUM_ITEMS
+from envs.negotiation.dealornodeal.rules import ITEM_NAMES, MAX_COUNT, NUM_ITEMS
 from envs.negotiation.vocabulary import SPECIALS, THEM, YOU, Vocabulary
 
 SLOTS = ("{mine}", "{yours}", "{kind}")

@@ -10,7 +10,8 @@ from engine.cli.play import read_scenario
 from engine.jobs.negotiation.negotiator import demo as preset
 from engine.store.run_folder import RunFolder
 from envs.core.errors import ConfigError, ScenarioError
-from envs.negotiation.scenario import DIVISION, Scenario
+from envs.negotiation.dealornodeal.domain import DIVISION
+from envs.negotiation.scenario import Scenario
 from tests.engine.cli.conftest import Parley, Typed
 
 SCENARIO = "1,2,3/0,2,2/4,0,2"

@@ -23,7 +23,8 @@ from engine.jobs.retrieval.config import RankingAttackConfig, RankingConfig
 from engine.jobs.retrieval.ranking import EVALUATE_RANKING
 from engine.jobs.triggers.config import HuggingFaceSettings, TriggerConfig
 from engine.jobs.triggers.search import SEARCH
-from engine.jobs.triggers.text_search import SEARCH_TEXT, TextSearchConfig
+from engine.jobs.triggers.text_config import TextSearchConfig
+from engine.jobs.triggers.text_search import SEARCH_TEXT
 from engine.store.run_folder import RunFolder
 from engine.triggers.settings import SearchSettings
 from engine.triggers.success import SuccessSettings

@@ -16,8 +16,8 @@ from engine.negotiation.candidates import ExchangeBatch, Found
 from engine.negotiation.settings import AttackKind, SearchConfig
 from envs.core.play import play_sessions
 from envs.core.seeds import derive_seed, stream
+from envs.negotiation.dealornodeal.rules import random_scenario
 from envs.negotiation.game import NegotiationGame, Rules
-from envs.negotiation.scenario import random_scenario
 from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID
 from policies.negotiator.speaker import NegotiatorAgent
 from tests.engine.negotiation.speakers import leaning

@@ -13,7 +13,8 @@ from engine.negotiation import replacement
 from engine.negotiation.replacement import ExchangeBatch
 from engine.negotiation.settings import SearchConfig
 from envs.core.seeds import stream
-from envs.negotiation.scenario import complement, points, random_scenario, selection_table
+from envs.negotiation.dealornodeal.rules import complement, random_scenario, selection_table
+from envs.negotiation.scenario import points
 from envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION_ID
 from policies.negotiator.speaker import NegotiatorAgent
 from tests.policies.negotiator.made_up import VOCABULARY, WORDS, negotiator

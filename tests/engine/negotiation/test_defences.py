@@ -13,10 +13,11 @@ from engine.negotiation.replacement import preemptive, reactive
 from engine.negotiation.settings import SearchConfig
 from envs.core.errors import ConfigError
 from envs.core.play import Utterances, play_sessions
+from envs.negotiation.dealornodeal.rules import selection_index
 from envs.negotiation.demands import Demand, last_demand
 from envs.negotiation.domain import domain_of
 from envs.negotiation.game import NegotiationGame, Rules, SideView
-from envs.negotiation.scenario import Scenario, selection_index
+from envs.negotiation.scenario import Scenario
 from envs.negotiation.scripted.wording import bargainer_vocabulary
 from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID, UNK_ID, Vocabulary
 from policies.negotiator.scoring import token_nll

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from engine.negotiation.gradient import word_changes
 from engine.negotiation.objective import Values, end_gaps, losses
-from envs.negotiation.scenario import DIVISION, random_scenario
+from envs.negotiation.dealornodeal.domain import DIVISION
+from envs.negotiation.dealornodeal.rules import random_scenario
 from envs.negotiation.vocabulary import PAD_ID, Vocabulary
 from policies.negotiator.model import Negotiator
 from policies.negotiator.speaker import selection_scores

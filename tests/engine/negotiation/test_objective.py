@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from engine.negotiation.objective import Loss, Values, bounds, end_gaps, losses
-from envs.negotiation.scenario import DIVISION, MAX_SELECTIONS, Scenario, complement, points, random_scenario, selection_table
+from envs.negotiation.dealornodeal.domain import DIVISION
+from envs.negotiation.dealornodeal.rules import MAX_SELECTIONS, complement, random_scenario, selection_table
+from envs.negotiation.scenario import Scenario, points
 from envs.negotiation.vocabulary import SELECTION_ID
 
 SEEDS = st.integers(0, 2**32)

@@ -12,8 +12,8 @@ import torch
 from engine.negotiation.transfer import TransferAgent, last_sentences
 from envs.core.errors import ConfigError
 from envs.core.seeds import stream
+from envs.negotiation.dealornodeal.rules import random_scenario
 from envs.negotiation.game import SPEAK, NegotiationGame, Rules, play
-from envs.negotiation.scenario import random_scenario
 from envs.negotiation.vocabulary import SELECTION
 from policies.negotiator.model import Negotiator
 from policies.negotiator.settings import NegotiatorSizes

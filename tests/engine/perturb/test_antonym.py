@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine.perturb.antonym import Antonym
 from engine.perturb.built_in import BuiltInLexicon
-from engine.perturb.lexicon import open_lexicon
+from engine.perturb.lexicons import open_lexicon
 from engine.perturb.ngrams import NGrams
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from nltk.tag import PerceptronTagger
 
 from engine.perturb.built_in import BuiltInLexicon
-from engine.perturb.lexicon import Lexicon, open_lexicon
+from engine.perturb.lexicon import Lexicon
+from engine.perturb.lexicons import open_lexicon
 from engine.perturb.nltk_lexicon import NltkLexicon
 from engine.perturb.tagger import Tagger
 from envs.core.errors import DataError

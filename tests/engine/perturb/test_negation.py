@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from engine.perturb.built_in import BuiltInLexicon
 from engine.perturb.clause_words import BREAKS, NEGATIONS
-from engine.perturb.lexicon import Lexicon, open_lexicon
+from engine.perturb.lexicon import Lexicon
+from engine.perturb.lexicons import open_lexicon
 from engine.perturb.negation import AddNegation, build
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings

@@ -34,7 +34,7 @@ from engine.metrics.statistics import NOTHING, Estimate
 from engine.metrics.tables import TextTable
 from engine.report.collect import collect_run, report_from_run
 from engine.report.content import Report, ShownRun
-from engine.report.curves import Curve
+from engine.report.figure import Curve
 from engine.report.negotiation.sections import Match
 from engine.report.page import metric_blocks
 from engine.report.runs import short_paths

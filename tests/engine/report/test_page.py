@@ -12,7 +12,7 @@ from engine.metrics.statistics import Estimate, Metric
 from engine.metrics.tables import TextTable
 from engine.report.chapters import CHAPTERS
 from engine.report.content import Report, ShownRun
-from engine.report.curves import Curve
+from engine.report.figure import Curve
 from engine.report.negotiation.sections import Match, Negotiation
 from engine.report.page import MOST_NUMBERS, MetricBlock, fitted, metric_blocks, write_report
 from engine.report.training.chapter import ShownTraining

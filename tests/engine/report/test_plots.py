@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from engine.metrics.statistics import Estimate
-from engine.report.curves import Curve
+from engine.report.figure import Curve
 from engine.report.negotiation.plots import scatter_svg
 from engine.report.plots import budget_svg, curve_svg, moving_average
 from tests.engine.report.negotiation.dialogues import row

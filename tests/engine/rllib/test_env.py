@@ -18,9 +18,10 @@ from ray.rllib.utils.pre_checks.env import check_multiagent_environments
 
 from engine.rllib.env import AGENTS, NegotiationMultiAgentEnv
 from envs.core.errors import ConfigError, ScenarioError
+from envs.negotiation.dealornodeal.rules import complement, selection_index
 from envs.negotiation.env import choose_action, speak_action
 from envs.negotiation.game import OVER, SELECT, SPEAK, Rules
-from envs.negotiation.scenario import Scenario, complement, selection_index
+from envs.negotiation.scenario import Scenario
 from tests.envs.negotiation.agents import VOCABULARY
 
 SHORT = Rules(max_turns=6, max_words=8, max_tokens=64)

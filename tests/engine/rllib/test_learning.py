@@ -19,8 +19,8 @@ from engine.rllib.env import ADVERSARY, TARGET
 from envs.core.play import Utterances
 from envs.core.seeds import derive_seed
 from envs.negotiation.corpora.compiled import load_corpus
+from envs.negotiation.dealornodeal.rules import MAX_SELECTIONS
 from envs.negotiation.game import NegotiationGame, Rules, play
-from envs.negotiation.scenario import MAX_SELECTIONS
 from envs.negotiation.vocabulary import SELECTION_ID
 from policies.negotiator.checkpoints import load_model
 from policies.negotiator.speaker import NegotiatorAgent, load_agent

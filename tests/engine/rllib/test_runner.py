@@ -16,8 +16,9 @@ from engine.rllib.algorithm import DialogueReinforceConfig
 from engine.rllib.env import ADVERSARY, AGENTS, TARGET
 from engine.rllib.runner import DialogueEnvRunner
 from envs.core.seeds import derive_seed, stream
+from envs.negotiation.dealornodeal.rules import random_scenario
 from envs.negotiation.game import NegotiationGame, Rules, play
-from envs.negotiation.scenario import Scenario, random_scenario
+from envs.negotiation.scenario import Scenario
 from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID
 from policies.negotiator.checkpoints import load_model
 from policies.negotiator.speaker import load_agent

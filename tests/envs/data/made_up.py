@@ -7,7 +7,8 @@ from pathlib import Path
 from envs.core.seeds import stream
 from envs.negotiation.corpora.catalogue import FileCorpus
 from envs.negotiation.corpora.dealornodeal import DialogueRecord, Turn, format_line
-from envs.negotiation.scenario import DISAGREE_ID, Scenario, random_scenario, selection_table
+from envs.negotiation.dealornodeal.rules import DISAGREE_ID, random_scenario, selection_table
+from envs.negotiation.scenario import Scenario
 
 SCENARIO = Scenario((1, 2, 3), ((1, 3, 1), (4, 0, 2)))
 LINE = (

@@ -16,7 +16,7 @@ from envs.data.sources import SPLITS
 from envs.negotiation.corpora.catalogue import corpora
 from envs.negotiation.corpora.compiled import Corpus, load_corpus
 from envs.negotiation.corpora.dealornodeal import format_line, parse_lines
-from envs.negotiation.scenario import selection_table
+from envs.negotiation.dealornodeal.rules import selection_table
 
 DATA = os.environ.get("PARLEY_DATA")
 pytestmark = pytest.mark.data

@@ -20,9 +20,10 @@ from envs.friends.game import FriendsRules
 from envs.friends.linker import EntityLinker
 from envs.friends.scenario import ScenarioOptions
 from envs.friends.task import ChatTask
+from envs.negotiation.dealornodeal.rules import complement, selection_index
 from envs.negotiation.env import choose_action, speak_action
 from envs.negotiation.game import SPEAK, Rules
-from envs.negotiation.scenario import Scenario, complement, selection_index
+from envs.negotiation.scenario import Scenario
 from envs.replies.reply_env import reply_action, words_of
 from tests.envs.candidates.made_up import DESK, Listed
 from tests.envs.friends.made_up import SCENARIO as FRIENDLY

@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 
 from envs.core.errors import ConfigError, ScenarioError
 from envs.core.seeds import stream
+from envs.negotiation.dealornodeal.domain import DIVISION
 from envs.negotiation.domain import REFUSALS, Domain, domain_of, domain_recorded, domains
 from envs.negotiation.game import NegotiationGame
-from envs.negotiation.interview.domain import BEST, INTERVIEW, STARTS, Interview
-from envs.negotiation.scenario import DIVISION, Scenario, is_pareto_optimal, points
+from envs.negotiation.interview.domain import INTERVIEW, Interview
+from envs.negotiation.interview.rules import BEST, STARTS
+from envs.negotiation.scenario import Scenario, is_pareto_optimal, points
 from envs.negotiation.vocabulary import Vocabulary
 
 games = st.sampled_from([domain_of(name) for name in domains])

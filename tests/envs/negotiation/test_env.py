@@ -15,10 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envs.core.errors import ConfigError, ScenarioError
+from envs.negotiation.dealornodeal.rules import complement, selection_index, selection_table
 from envs.negotiation.domain import domain_of
 from envs.negotiation.env import NegotiationEnv, choose_action, speak_action
 from envs.negotiation.game import OVER, SELECT, SPEAK, Rules
-from envs.negotiation.scenario import Scenario, complement, selection_index, selection_table
+from envs.negotiation.scenario import Scenario
 from envs.negotiation.vocabulary import PAD_ID, Vocabulary
 from tests.envs.negotiation.agents import VOCABULARY, Babbler, Reader
 

@@ -11,20 +11,18 @@ from hypothesis import strategies as st
 
 from envs.core.errors import ScenarioError
 from envs.core.play import Utterances
-from envs.negotiation.game import NOBODY, OVER, SELECT, SPEAK, NegotiationGame, Rules, play
-from envs.negotiation.render import render_dialogue
-from envs.negotiation.scenario import (
+from envs.negotiation.dealornodeal.rules import (
     MAX_SELECTIONS,
-    Scenario,
     complement,
-    is_pareto_optimal,
     legal_selections,
     picks_table,
-    points,
     random_scenario,
     selection_index,
     selection_table,
 )
+from envs.negotiation.game import NOBODY, OVER, SELECT, SPEAK, NegotiationGame, Rules, play
+from envs.negotiation.render import render_dialogue
+from envs.negotiation.scenario import Scenario, is_pareto_optimal, points
 from envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION_ID, UNK_ID
 from tests.envs.negotiation.agents import VOCABULARY, Babbler, Reader
 

@@ -7,10 +7,11 @@ import pytest
 from pettingzoo.test import api_test, seed_test
 
 from envs.core.errors import ConfigError, ScenarioError
+from envs.negotiation.dealornodeal.rules import complement, selection_index
 from envs.negotiation.env import choose_action, speak_action
 from envs.negotiation.game import Rules
 from envs.negotiation.pettingzoo_env import PLAYERS, NegotiationAEC
-from envs.negotiation.scenario import Scenario, complement, selection_index
+from envs.negotiation.scenario import Scenario
 from tests.envs.negotiation.agents import VOCABULARY
 
 SHORT = Rules(max_turns=6, max_words=8, max_tokens=64)

@@ -21,7 +21,8 @@ from policies.chat.seat import chat_model
 from policies.chat.settings import DEFAULT
 from policies.decoders import DecoderSettings
 from policies.judges.asked import REPAIR, question_of, side_of
-from policies.judges.judge import JudgeSettings, Parsing, judge_maker, scores_by
+from policies.judges.judge import JudgeSettings, Parsing, scores_by
+from policies.judges.makers import judge_maker
 from policies.ranker import scores_of
 from policies.rankers import load_ranker
 from policies.responders import load_responder

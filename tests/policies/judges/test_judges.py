@@ -12,7 +12,8 @@ from envs.core.errors import CheckpointError, ConfigError, JudgeError
 from envs.pairs.replied import RepliedPair
 from envs.pairs.vocabulary import PairVocabulary
 from policies.judges.classifier import ThresholdJudge, best_threshold
-from policies.judges.judge import CONTROLS, Featured, Judge, JudgeSettings, judge_maker, judges, scores_by
+from policies.judges.judge import CONTROLS, Featured, Judge, JudgeSettings, judges, scores_by
+from policies.judges.makers import judge_maker
 from policies.judges.remembered import Remembered
 from policies.rankers import load_ranker
 from policies.seq2seq.checkpoints import save_model

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from envs.core.seeds import derive_seed
+from envs.negotiation.dealornodeal.rules import DISAGREE_ID, DISCONNECT_ID, random_scenario, selection_table
 from envs.negotiation.game import NegotiationGame, Rules, play
-from envs.negotiation.scenario import DISAGREE_ID, DISCONNECT_ID, Scenario, random_scenario, selection_table
+from envs.negotiation.scenario import Scenario
 from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID
 from policies.negotiator.model import Negotiator
 from policies.negotiator.screening import Screening

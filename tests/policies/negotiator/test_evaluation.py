@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from envs.negotiation.scenario import DISAGREE_ID, DISCONNECT_ID
+from envs.negotiation.dealornodeal.rules import DISAGREE_ID, DISCONNECT_ID
 from envs.negotiation.vocabulary import PAD_ID
 from policies.negotiator.evaluation import evaluate
 from policies.negotiator.model import Negotiator

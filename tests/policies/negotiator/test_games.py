@@ -11,9 +11,11 @@ import torch
 from engine.negotiation.objective import Values
 from envs.core.errors import CheckpointError
 from envs.core.seeds import stream
+from envs.negotiation.dealornodeal.domain import DIVISION
+from envs.negotiation.dealornodeal.rules import random_scenario
 from envs.negotiation.game import NegotiationGame, play
 from envs.negotiation.interview.domain import INTERVIEW
-from envs.negotiation.scenario import DIVISION, points, random_scenario
+from envs.negotiation.scenario import points
 from policies.negotiator.checkpoints import load_model, save_model
 from policies.negotiator.model import Negotiator
 from policies.negotiator.speaker import NegotiatorAgent, selection_scores

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from envs.negotiation.dealornodeal.rules import random_scenario
 from envs.negotiation.game import play
-from envs.negotiation.scenario import random_scenario
 from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID
 from policies.negotiator.speaker import LOOK_EVERY, NegotiatorAgent
 from tests.policies.negotiator.made_up import SHORT, TINY, deal, negotiator

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from envs.core.errors import ConfigError
-from envs.negotiation.scenario import DISAGREE_ID, DISCONNECT_ID, NO_AGREEMENT_ID
+from envs.negotiation.dealornodeal.rules import DISAGREE_ID, DISCONNECT_ID, NO_AGREEMENT_ID
 from envs.negotiation.vocabulary import PAD_ID, SPECIALS, Vocabulary
 from policies.negotiator.batches import NegotiationBatch, by_length, make_batch, shuffled
 from policies.negotiator.model import Negotiator, selection_loss, supervised_loss, word_nll

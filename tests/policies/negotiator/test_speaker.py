@@ -18,8 +18,9 @@ from torch import Tensor
 from envs.core.errors import CheckpointError, ConfigError
 from envs.core.play import Utterances
 from envs.core.seeds import derive_seed
+from envs.negotiation.dealornodeal.domain import DIVISION
+from envs.negotiation.dealornodeal.rules import random_scenario, selection_table
 from envs.negotiation.game import NOBODY, SPEAK, NegotiationGame, Rules, play
-from envs.negotiation.scenario import DIVISION, random_scenario, selection_table
 from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID, UNK_ID, Vocabulary
 from policies.negotiator.checkpoints import save_model
 from policies.negotiator.inference import Tables

@@ -22,7 +22,8 @@ from envs.candidates.groups import Context
 from envs.core.errors import CheckpointError
 from envs.pairs.turns import Utterance
 from policies.hugging_face_tokens import longest_input
-from policies.judges.judge import JudgeSettings, judge_maker
+from policies.judges.judge import JudgeSettings
+from policies.judges.makers import judge_maker
 from policies.rankers import load_ranker
 from policies.ranking.encoders import BiEncoder, CrossEncoder
 from policies.ranking.hugging_face import load_hugging_face_ranker

@@ -10,8 +10,10 @@ import pytest
 
 from engine.jobs.negotiation.person import HELP, Person, StandardTerminal, tell_outcome
 from envs.negotiation.agents import agents
+from envs.negotiation.dealornodeal.domain import read_numbers
+from envs.negotiation.dealornodeal.rules import picks_table
 from envs.negotiation.game import NegotiationGame, Rules, play
-from envs.negotiation.scenario import Scenario, picks_table, read_numbers
+from envs.negotiation.scenario import Scenario
 from envs.negotiation.scripted.bargainers import scripted
 from envs.negotiation.scripted.wording import bargainer_vocabulary
 from envs.negotiation.vocabulary import UNK_ID, split_text

@@ -16,7 +16,7 @@ from engine.jobs.negotiation.whitebox import JOBS, FixedTurnConfig
 from engine.negotiation import choices, replacement
 from engine.negotiation.settings import AttackKind
 from envs.core.errors import CheckpointError, ConfigError
-from envs.negotiation.scenario import MAX_SELECTIONS
+from envs.negotiation.dealornodeal.rules import MAX_SELECTIONS
 from policies.negotiator import inference
 from tests.engine.jobs.negotiation.whitebox import asked, attack, save_hasty, save_speaker, save_target
 from tests.policies.negotiator.made_up import never_screened

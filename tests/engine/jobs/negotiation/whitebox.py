@@ -9,7 +9,7 @@ from typing import Any
 from engine.jobs.job import Silent
 from engine.jobs.negotiation.whitebox import JOBS, WhiteBoxAttackConfig
 from engine.negotiation.settings import AttackKind, SearchConfig
-from envs.negotiation.scenario import NO_AGREEMENT_ID
+from envs.negotiation.dealornodeal.rules import NO_AGREEMENT_ID
 from envs.negotiation.scripted.wording import bargainer_vocabulary
 from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID
 from policies.checkpoint import Checkpoint

@@ -22,7 +22,8 @@ from engine.jobs.responders.lessons import CLEAN, TRIGGER, HardeningLesson, prom
 from engine.jobs.triggers.config import HuggingFaceSettings, TriggerConfig
 from engine.jobs.triggers.methods import SEARCH_METHODS, MethodsConfig
 from engine.jobs.triggers.rows import TRIGGERS
-from engine.jobs.triggers.text_search import SEARCH_TEXT, TextSearchConfig
+from engine.jobs.triggers.text_config import TextSearchConfig
+from engine.jobs.triggers.text_search import SEARCH_TEXT
 from engine.jobs.triggers.universal import SEARCH_UNIVERSAL, UniversalConfig
 from engine.jobs.weights import weights_digests
 from engine.metrics.training import BEFORE

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from engine.jobs.job import Silent
+from engine.jobs.triggers.text_config import TextSearchConfig, WantedTexts
 from engine.jobs.triggers.text_prompts import num_tokens
-from engine.jobs.triggers.text_search import SEARCH_TEXT, TextSearchConfig, WantedTexts
+from engine.jobs.triggers.text_search import SEARCH_TEXT
 from engine.metrics.triggers.text import EMPTY, NUM_QUERIES, OVER, RANDOM
 from engine.report.collect import report_from_run
 from engine.triggers.evolution import EvolutionSettings

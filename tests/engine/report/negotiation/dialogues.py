@@ -8,7 +8,7 @@ from engine.metrics.negotiation.attack import attack_metrics
 from engine.metrics.statistics import NOTHING, Estimate
 from engine.report.chapters import CHAPTERS
 from engine.report.content import Report, ShownRun
-from engine.report.curves import Curve
+from engine.report.figure import Curve
 from engine.report.negotiation.sections import Match, Negotiation
 from engine.report.page import render
 from engine.report.training.chapter import ShownTraining

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from engine.jobs.triggers.text_search import SEARCH_TEXT, TextSearchConfig
+from engine.jobs.triggers.text_config import TextSearchConfig
+from engine.jobs.triggers.text_search import SEARCH_TEXT
 from engine.jobs.triggers.transfer import SEARCH_TRANSFER, TriggerTransferConfig
 from engine.jobs.triggers.universal import SEARCH_UNIVERSAL, UniversalConfig
 from engine.metrics.statistics import Estimate

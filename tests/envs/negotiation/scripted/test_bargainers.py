@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from envs.core.errors import ConfigError, DataError
 from envs.core.play import Utterances
 from envs.core.seeds import derive_seed, stream
+from envs.negotiation.dealornodeal.rules import MAX_COUNT, Triple, complement, random_scenario
 from envs.negotiation.game import Agent, NegotiationGame, Rules, SideView, play
-from envs.negotiation.scenario import MAX_COUNT, Scenario, Triple, complement, random_scenario
+from envs.negotiation.scenario import Scenario
 from envs.negotiation.scripted.bargainers import STYLES, Bargainer, Style, Talks, scripted, scripted_tough, settle
 from envs.negotiation.scripted.listening import Meaning, understand
 from envs.negotiation.scripted.phrasing import Act, Move, Phrasebook
