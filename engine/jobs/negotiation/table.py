@@ -303,7 +303,7 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
             # Before there is a folder, which is tied to its configuration.
             require_words(config.corpus, config.data_root, words, "or a trained adversary with --adversary")
         judge = judge_of(config.judge, (config.target, config.speaker))
-        talk = config.corpus, config.data_root, config.false_alarms
+        talk = config.corpus, config.data_root, config.false_alarms, config.device, config.chat
         limit = chosen_limit(judge, *talk) if FILTER in config.defence_names() else None
         if limit is not None:
             reporter.say(str(limit))
