@@ -30,12 +30,12 @@ from engine.runtime import logs
 from engine.runtime.record import WORK
 from engine.runtime.session import TIMEOUT_VARIABLE
 from engine.store.run_folder import RunFolder
-from envs.core.errors import ClusterError
+from envs.core.errors import ClusterError, RefusedKeyError
 from tune.config import SweepConfig
 from tune.ledger import Ledger, values_of
 from tune.news import EVERY_S, Board
 from tune.study import Study
-from tune.trial import BUDGET, HIGH, LOW, NUM, NUMBER, OBJECTIVE, PARAMETERS, REASON, Setup, run_trial
+from tune.trial import BUDGET, ENDS, HIGH, LOW, NUM, NUMBER, OBJECTIVE, PARAMETERS, REASON, Setup, run_trial
 
 LIVES = 3
 """Times that a trial may lose its process, to a machine that went or to want of memory, before it counts as failed."""
@@ -59,6 +59,7 @@ def run_trials(config: SweepConfig, setup: Setup, folder: RunFolder, reporter: R
 
     Raises:
         ClusterError: no trial has run for `wait_s`.
+        RefusedKeyError: a trial met it.
         RunError: the disk refuses, or all trials fail for one reason.
         KeyboardInterrupt: somebody stopped the sweep.
     """
@@ -162,6 +163,7 @@ class _Results(ray_tune.Callback):
         self._values: dict[int, dict[int, Estimate]] = {}
         self._ended: list[int] = []
         self._failed: dict[int, str] = {}
+        self._ends: RefusedKeyError | None = None
         self._losses: dict[int, list[float]] = {}
 
     def on_trial_result(self, iteration: int, trials: Sequence[Any], trial: Any, result: dict[str, Any], **info: Any) -> None:
@@ -169,6 +171,7 @@ class _Results(ray_tune.Callback):
         number = self._numbers[trial.trial_id]
         if REASON in result:
             self._failed[number] = result[REASON]
+            self._ends = result.get(ENDS, self._ends)
         else:
             found = Estimate(result[OBJECTIVE], result[LOW], result[HIGH], result[NUM])
             self._values.setdefault(number, {})[result[BUDGET]] = found
@@ -195,7 +198,10 @@ class _Results(ray_tune.Callback):
 
         Raises:
             ClusterError: no trial has run for too long.
+            RefusedKeyError: a trial met it.
         """
+        if self._ends:
+            raise self._ends
         if any(trial.status == Trial.RUNNING for trial in trials):
             self._up_at = time.monotonic()
         elif time.monotonic() > self._up_at + self._wait_s:

@@ -23,7 +23,7 @@ from engine.metrics.repeats import over_runs
 from engine.metrics.statistics import NOTHING, Estimate
 from engine.store.lease import STALE_S, keeper_of
 from envs.core.config import with_values
-from envs.core.errors import RunError
+from envs.core.errors import RefusedKeyError, RunError
 from envs.core.registry import nearest
 from envs.core.seeds import derive_seed
 from envs.storage.places import local_copy
@@ -36,8 +36,8 @@ TRIALS = "trials"
 """Folder of a sweep's run in which those of its trials lie."""
 NUMBER, PARAMETERS = "number", "parameters"
 """What a trial is given: which one it is, and its settings by dotted key."""
-OBJECTIVE, LOW, HIGH, NUM, BUDGET, REASON = "objective", "low", "high", "n", "budget", "reason"
-"""What a trial reports after each budget; after a failure, budget 0 and the reason."""
+OBJECTIVE, LOW, HIGH, NUM, BUDGET, REASON, ENDS = "objective", "low", "high", "n", "budget", "reason", "ends"
+"""What a trial reports after each budget; after a failure, budget 0 and the reason, and an error that ends the sweep."""
 PATIENCE_S = 30.0
 """How much longer than a lease lives a trial waits for one of the same number that outlived its sweep."""
 
@@ -99,7 +99,8 @@ def run_trial(given: Mapping[str, Any], setup: Setup, board: Board) -> None:
             found = measure(given[PARAMETERS], setup, budget, runs / str(budget), partial(board.put, given[NUMBER]))
         except Exception as error:
             logger.debug("trial %d failed", given[NUMBER], exc_info=True)
-            return ray_tune.report({OBJECTIVE: math.nan, BUDGET: 0, REASON: f"{type(error).__name__}: {error}"})
+            ends = {ENDS: error} if isinstance(error, RefusedKeyError) else {}
+            return ray_tune.report({OBJECTIVE: math.nan, BUDGET: 0, REASON: f"{type(error).__name__}: {error}", **ends})
         ray_tune.report({OBJECTIVE: found.value, LOW: found.low, HIGH: found.high, NUM: found.n, BUDGET: budget})
 
 

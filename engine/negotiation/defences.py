@@ -23,11 +23,13 @@ import numpy as np
 
 from engine.negotiation.candidates import Candidates, ExchangeBatch
 from envs.core.errors import ConfigError
-from envs.core.play import Session, Utterances
+from envs.core.play import Session, Utterances, agent_errors
 from envs.negotiation.demands import Demand, last_demand
 from envs.negotiation.domain import DEAL_OR_NO_DEAL
 from envs.negotiation.game import Agent, SideView
 from envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION_ID, UNK, UNK_ID, Vocabulary
+from policies.chat import bargaining
+from policies.chat.model import Message, ScoringChatModel
 from policies.negotiator.model import Negotiator
 from policies.negotiator.scoring import token_nll
 
@@ -45,9 +47,10 @@ class PerplexityFilter:
 
     def __init__(self, model: Negotiator, limit: float) -> None:
         self.model, self.limit = model, limit
+        self.vocabulary: Vocabulary = model.vocabulary
 
     def __repr__(self) -> str:
-        return f"PerplexityFilter(limit={self.limit:g})"
+        return f"{type(self).__name__}(limit={self.limit:g})"
 
     def perplexities(
         self, contexts_n6: np.ndarray, tokens_nT: np.ndarray, starts_n: np.ndarray, ends_n: np.ndarray
@@ -69,6 +72,42 @@ class PerplexityFilter:
     def passes(self, perplexities: np.ndarray) -> np.ndarray:
         """Which of them are heard; one that is not a number is not."""
         return perplexities <= self.limit
+
+
+class TextFilter(PerplexityFilter):
+    """The same under a chat model, which reads a sentence as text (Jain et al. 2023, arXiv:2309.00614, section 3.1).
+
+    Each sentence is scored alone, as an answer to `bargaining.BEGINNING`: neither values nor talk stand before it.
+    # Jain et al.: perplexity of a prompt under the attacked model itself. Ours: of a sentence, under the model that is named.
+
+    Args:
+        model: the judge.
+        vocabulary: of the words that are judged.
+        limit: the highest perplexity that passes; per token of the model's own, the sentence's end left out.
+    """
+
+    def __init__(self, model: ScoringChatModel, vocabulary: Vocabulary, limit: float) -> None:
+        self._scorer, self.vocabulary, self.limit = model, vocabulary, limit
+
+    def perplexities(
+        self, contexts_n6: np.ndarray, tokens_nT: np.ndarray, starts_n: np.ndarray, ends_n: np.ndarray
+    ) -> np.ndarray:
+        """Perplexity (n,) of the last sentence of each dialogue, see `PerplexityFilter`; 1 without words.
+
+        Raises:
+            AgentError: the model cannot read a sentence.
+        """
+        places = zip(tokens_nT, starts_n.tolist(), ends_n.tolist(), strict=True)
+        texts = [self._text(row_T[start:end]) for row_T, start, end in places]
+        asked = [text for text in dict.fromkeys(texts) if text]
+        with agent_errors():
+            scores = self._scorer.score([(Message("user", bargaining.BEGINNING),)] * len(asked), asked)
+        with np.errstate(over="ignore"):
+            found = {text: np.exp(-one.nats / max(one.num_tokens, 1)) for text, one in zip(asked, scores, strict=True)}
+        return np.array([found.get(text, 1.0) for text in texts])
+
+    def _text(self, ids: np.ndarray) -> str:
+        return " ".join(self.vocabulary.words[word] for word in ids.tolist() if word not in (EOS_ID, PAD_ID))
 
 
 def admissible(
@@ -203,11 +242,11 @@ class DefendedAgent:
         self.agent, self.ears, self.own_demand = agent, ears, own_demand
         self.vocabulary: Vocabulary = agent.vocabulary
         self.name = f"{agent.name}, defended"
-        if ears is not None and ears.model.vocabulary.digest != self.vocabulary.digest:
+        if ears is not None and ears.vocabulary.digest != self.vocabulary.digest:
             raise ConfigError(
                 "the perplexity filter reads another vocabulary than the agent that it defends",
                 where=agent.name,
-                got=f"{len(ears.model.vocabulary)} words against {len(self.vocabulary)}",
+                got=f"{len(ears.vocabulary)} words against {len(self.vocabulary)}",
                 fix="name a judge that was trained on the same corpus with --judge",
             )
         if own_demand and self.vocabulary.game != DEAL_OR_NO_DEAL:

@@ -9,6 +9,11 @@ as things stand, or the one that pays most where none pays enough.
   # Paper: words are replaced. Ours: words are added, because a chat model reads any text, as suffixes of Zou et al. 2023 are.
   # Ours: whether the target ends the talk is part of the loss and no constraint, because a chat model seldom does.
 
+What is made likely are both answers behind the talk; what is wanted, what the target would choose and whether the goal is
+reached go by the target's own rule (`ChatNegotiator.choice_scores`: behind the talk less behind the question alone).
+  # Ours: no margin over rival choices. Each would be one more reading of the prompt for every candidate, and a difference
+  # of losses can be below 0, by which `UniversalScorer` could no longer prune.
+
 How words are searched is handed in (`Search`): `engine/jobs/negotiation/trigger.py` composes it of what `parley search` has.
 """
 

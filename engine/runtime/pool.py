@@ -29,6 +29,7 @@ from engine.runtime.worker import (
     UnderWay,
     attempt,
     describe,
+    require_no_end,
 )
 
 logger = logging.getLogger(__name__)
@@ -142,9 +143,8 @@ def run_sharded(
                 on_under_way(shard, tried)
             else:
                 under_way.pop(shard.name, None)
+                require_no_end(tried)
                 result = _logged(shard, tried)
-                if isinstance(result, ShardFailure) and result.ends is not None:
-                    raise result.ends
                 num_failed += len(shard) * isinstance(result, ShardFailure)
                 num_done += len(shard)
                 on_result(shard, result)

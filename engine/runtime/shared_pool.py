@@ -16,7 +16,7 @@ from typing import Any
 
 from engine.runtime.actors import ActorPool
 from engine.runtime.sharding import Shard
-from engine.runtime.worker import ShardAttempt, ShardFailure
+from engine.runtime.worker import ShardAttempt, ShardFailure, require_no_end
 
 KEPT = 2
 """Pieces of work whose workers an actor keeps: their models are in memory."""
@@ -121,6 +121,7 @@ class SharedPool:
 
         Raises:
             ClusterError: as there.
+            RefusedKeyError: a shard of any piece met it; all pieces end.
         """
 
         def more() -> list[Shard[_Piece]] | None:
@@ -132,6 +133,7 @@ class SharedPool:
             pool = ActorPool[_Piece, Any](Several, (), num_workers=num_workers, num_cpus=1, num_gpus=num_gpus_per_worker)
             with closing(pool.work(more, start_timeout_s)) as done:
                 for shard, tried, num_up in done:
+                    require_no_end(tried)
                     (piece,) = shard.items
                     with self._lock:
                         results = self._results.get(piece.number)

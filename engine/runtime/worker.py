@@ -105,6 +105,13 @@ class ShardAttempt(Generic[ResultT]):
     pid: int
 
 
+def require_no_end(tried: object) -> None:
+    """Raises what ends the work, where a shard met it."""
+    result = tried.result if isinstance(tried, ShardAttempt) else tried
+    if isinstance(result, ShardFailure) and result.ends is not None:
+        raise result.ends
+
+
 def attempt(worker: ShardWorker[ItemT, ResultT], shard: Shard[ItemT]) -> ShardAttempt[ResultT]:
     """Lets a worker work off a shard; what is logged meanwhile names the shard."""
     began = time.monotonic()

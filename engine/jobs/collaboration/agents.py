@@ -66,8 +66,7 @@ def make_friends_agent(
         own = OwnFriendsAgent(spec, corpus)
         if own.chat_model is None:
             return own
-        model = kept_answers(own.chat_model, answers)
-        return ChatFriend(spec, lambda: model, temperature, seat.max_tokens)
+        return ChatFriend(spec, partial(kept_answers, own.chat_model, answers), temperature, seat.max_tokens)
     if spec in friends_agents:
         agent: FriendsAgent = made_by(friends_agents.get(spec), corpus)
         return agent

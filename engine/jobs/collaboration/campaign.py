@@ -24,6 +24,7 @@ from envs.core.config import check
 from envs.core.ranges import NonNegativeFloat, NonNegativeInt, NumItems, PositiveInt
 from envs.core.seeds import derive_seed
 from envs.friends.lies import LieRules
+from policies.chat.seat import ChatSeat
 from policies.choosing_settings import ChoiceLearning
 from policies.dynonet.settings import DynoNetSizes, FriendsDecoding, dynonet_fit
 from policies.fitting.settings import FitConfig
@@ -45,7 +46,7 @@ class HardenFriendsConfig(HardeningConfig):
     model: str = ""
     """The bot at the start, a run or checkpoint (parley train dynonet); when empty a DynoNet is trained first."""
     body: str = SCRIPTED
-    """Who plays the liars' side."""
+    """Who plays the liars' side: as the model, a registered name, a chat model's address, or path/file.py:Name."""
     corpus: str = ""
     """Corpus of chats to train on; that of the model when empty, else the built-in one."""
     rounds: NumItems = 3
@@ -73,7 +74,9 @@ class HardenFriendsConfig(HardeningConfig):
     learning: ChoiceLearning = field(default_factory=liar_learning)
     """The learning rule of liars."""
     decoding: FriendsDecoding = field(default_factory=FriendsDecoding)
-    """How bots speak."""
+    """How bots speak; of chat models the temperature."""
+    chat: ChatSeat = field(default_factory=ChatSeat)
+    """How a chat model plays the liars' side."""
     sizes: DynoNetSizes = field(default_factory=DynoNetSizes)
     """Sizes of a bot that is trained first."""
     fit: FitConfig = field(default_factory=dynonet_fit)
@@ -154,7 +157,7 @@ class FriendsCampaign(HardeningCampaign[HardenFriendsConfig]):
         return TrainDynoNetConfig(**{"selfplay": 0, **{name: getattr(self.config, name) for name in names}, **settings})
 
     def _liar(self, model: str, seed: int) -> Stage:
-        names = ("body", "corpus", "scenarios", "max_events", "data_root", "threads", "game", "learning", "decoding")
+        names = ("body", "corpus", "scenarios", "max_events", "data_root", "threads", "game", "learning", "decoding", "chat")
         return TRAIN_LIAR, TrainLiarConfig(model=model, seed=seed, **{name: getattr(self.config, name) for name in names})
 
 

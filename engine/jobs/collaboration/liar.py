@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from engine.jobs.checkpoints import require_checkpoint
 from engine.jobs.choices import ChoiceJob
@@ -35,6 +35,10 @@ from envs.friends.lies import Choice, Decisions, LieRules, LyingGame, by_chance,
 from envs.friends.scenario import ScenarioOptions, check_schema
 from envs.storage.copies import CHECKPOINT
 from envs.storage.places import display_path
+from policies.chat.addresses import is_chat_address
+from policies.chat.answers import ANSWERS_FOLDER
+from policies.chat.friend import ChatFriend
+from policies.chat.seat import ChatSeat
 from policies.choosing_settings import ChoiceLearning, ChoiceSizes
 from policies.dynonet.settings import FriendsDecoding
 
@@ -59,7 +63,8 @@ class TrainLiarConfig(Configuration):
     """Which player a liar learns to mislead, and on what."""
 
     model: str = SCRIPTED
-    """The frozen player: a run or checkpoint (parley train dynonet), a registered name (parley list), or path/file.py:Name."""
+    """The frozen player: a run or checkpoint (parley train dynonet), a registered name (parley list), a chat model (hf:FOLDER,
+    gguf:FILE, openai:URL#MODEL), or path/file.py:Name."""
     body: str = SCRIPTED
     """Who plays the liar's side, named in the same way."""
     start: str = ""
@@ -83,7 +88,9 @@ class TrainLiarConfig(Configuration):
     tables: ScenarioOptions = field(default_factory=ScenarioOptions)
     """How scenarios are drawn."""
     decoding: FriendsDecoding = field(default_factory=FriendsDecoding)
-    """How models choose words."""
+    """How models choose words; of chat models the temperature."""
+    chat: ChatSeat = field(default_factory=ChatSeat)
+    """How chat models take part."""
     liar: ChoiceSizes = field(default_factory=ChoiceSizes)
     """Widths of a new policy."""
     learning: ChoiceLearning = field(default_factory=liar_learning)
@@ -118,8 +125,12 @@ class LiarWorld:
         return found, sum(found.lies) / max(sum(len(each.taken) for each in noted), 1)
 
 
-def opened_world(config: TrainLiarConfig) -> LiarWorld:
-    """Reads what a training needs.
+def opened_world(config: TrainLiarConfig, answers: Path | None = None) -> LiarWorld:
+    """Reads what a training needs; chat models are loaded when they first play.
+
+    Args:
+        config: what is asked for.
+        answers: folder in which answers of chat models are kept; None keeps none.
 
     Raises:
         ConfigError: no player or corpus is called so, or its schema has too few values.
@@ -131,7 +142,8 @@ def opened_world(config: TrainLiarConfig) -> LiarWorld:
 
     corpus = load_friends(config.corpus or corpus_of((config.model, config.body)) or EMBEDDED_FRIENDS, config.data_root)
     check_schema(corpus.schema, config.tables)
-    body, target = (make_friends_agent(spec, corpus, config.decoding) for spec in (config.body, config.model))
+    how: dict[str, Any] = {"decoding": config.decoding, "seat": config.chat, "answers": answers}
+    body, target = (make_friends_agent(spec, corpus, **how) for spec in (config.body, config.model))
     liar, rules = new_liar(config.liar, config.seed), config.game
     if config.start:
         liar, rules = load_liar(require_checkpoint(config.start, "--start", LIAR_MAKER))
@@ -139,9 +151,19 @@ def opened_world(config: TrainLiarConfig) -> LiarWorld:
     return LiarWorld(config, LyingChats(game, config.tables), liar)
 
 
-def training_chats(config: TrainLiarConfig) -> LyingChats:
+def training_chats(config: TrainLiarConfig, answers: Path | None = None) -> LyingChats:
     """What a configuration is played on; runners make it by themselves, because players are not sent."""
-    return opened_world(config).chats
+    return opened_world(config, answers).chats
+
+
+def _lies_tried(world: LiarWorld) -> float:
+    """How often a few chats give occasion to lie; chat models are asked nothing before there is a run, and always speak."""
+    game = world.chats.game
+    if isinstance(game.body, ChatFriend):
+        return 1.0
+    target = game.body if isinstance(game.target, ChatFriend) else game.target
+    tried = replace(world, config=replace(world.config, scenarios=_TRIED))
+    return replace(tried, chats=replace(world.chats, game=replace(game, target=target))).play(by_chance(1.0))[1]
 
 
 def small() -> TrainLiarConfig:
@@ -171,9 +193,8 @@ class TrainLiar(ChoiceJob[TrainLiarConfig, LiarWorld]):
         Raises:
             ConfigError: besides what `opened_world` raises, the body says nothing in them that could be a lie.
         """
-        world = opened_world(config)
-        _, rate = replace(world, config=replace(config, scenarios=_TRIED)).play(by_chance(1.0))
-        if not rate:
+        world = opened_world(config, (path / ANSWERS_FOLDER).absolute())
+        if not _lies_tried(world):
             what, fix = "the body says nothing that could be a lie", "name one that speaks"
             raise ConfigError(what, where="--body", got=config.body, fix=fix)
         return world
@@ -190,7 +211,8 @@ class TrainLiar(ChoiceJob[TrainLiarConfig, LiarWorld]):
         config, liar, rules = prepared.config, prepared.liar, prepared.chats.game.rules
         with threads(config.threads), session(1, ""):
             save = partial(save_liar, liar, rules=rules, provenance={})
-            self.learn(run, config, liar, save, training_chats, LiarRunner, LiarModule, reporter)
+            chats = partial(training_chats, answers=(run.path / ANSWERS_FOLDER).absolute())
+            self.learn(run, config, liar, save, chats, LiarRunner, LiarModule, reporter)
             reporter.say(f"measuring on {config.scenarios:,} scenarios, with its lies, random ones and none")
             by_policy, rate = prepared.play(liar_choice(liar))
             played = {POLICY: by_policy, RANDOM: prepared.play(by_chance(rate))[0], HONEST: prepared.play(by_chance(0.0))[0]}
@@ -213,12 +235,11 @@ class TrainLiar(ChoiceJob[TrainLiarConfig, LiarWorld]):
     def next_commands(self, config: TrainLiarConfig, path: Path) -> tuple[str, ...]:
         """Who believes its lies, in both directions of play, and the model trained further against them."""
         run = display_path(path)
-        asked = CollaborationConfig(
-            model=config.model, strategies=f"{LIAR}{run}", controls=False, corpus=config.corpus, data_root=config.data_root
-        )
+        same = {name: getattr(config, name) for name in ("model", "corpus", "data_root", "chat")}
+        asked = CollaborationConfig(strategies=f"{LIAR}{run}", controls=False, **same)
         heard = command_line(("evaluate", "collaboration"), {"": CollaborationConfig}, asked, run=None)
         commands = (*super().next_commands(config, path), heard)
-        if config.model in friends_agents or ".py:" in config.model:
+        if config.model in friends_agents or ".py:" in config.model or is_chat_address(config.model):
             return commands
         further = ["parley", "train", "dynonet", "--start", config.model, "--against", f"{NONE},{LIAR}{run}"]
         further += ["--run", display_path(path.with_name(f"{path.name}-against")), *root_words(config.data_root)]

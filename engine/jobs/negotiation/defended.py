@@ -9,27 +9,31 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from engine.jobs.composite import Stage
-from engine.jobs.negotiation.agents import require_negotiator
+from engine.jobs.negotiation.agents import require_judge
 from engine.jobs.negotiation.language import require_words
 from engine.jobs.repeated import nth_name
 from engine.metrics.negotiation.attack_table import DEFENCES, ROWS, TACTIC
 from engine.negotiation.settings import DefenceConfig, SearchConfig
 from envs.core.errors import ConfigError
 from envs.core.play import Session
+from envs.negotiation.agents import is_chat_model
 from envs.negotiation.game import Agent
+from policies.chat.seat import ChatSeat, chat_model
 
 if TYPE_CHECKING:
     from engine.negotiation.defences import PerplexityFilter
     from envs.negotiation.corpora.compiled import Split
-    from policies.negotiator.model import Negotiator
+    from envs.negotiation.vocabulary import Vocabulary
+    from policies.chat.model import ScoringChatModel
 
 FILTER, KNOWN_FILTER, OWN_DEMAND = "filter", "filter-known", "own-demand"
 """What a table measures: attacks on the filter, searches that mind it, attacks on what refuses to end."""
+DEFAULT = ChatSeat()
 PLAIN_DIALOGUES = 2000
 """Dialogues of a split whose sentences are judged at most: enough for a share of a few per cent."""
 
@@ -64,23 +68,35 @@ def defended_stages(
     return found
 
 
-def perplexity_filter(judge: str, limit: float, device: str = "cpu") -> PerplexityFilter:
+def perplexity_filter(
+    judge: str, limit: float, vocabulary: Vocabulary, device: str = "cpu", seat: ChatSeat = DEFAULT
+) -> PerplexityFilter:
     """A filter under a judge.
 
+    Args:
+        judge: a checkpoint, or a chat model that gives likelihoods.
+        limit: of perplexity.
+        vocabulary: of the words that a chat model judges; a checkpoint has its own.
+        device: that the judge computes on.
+        seat: how a chat model is loaded.
+
     Raises:
-        ConfigError: nobody judges.
-        CheckpointError: there is no such checkpoint, or it is damaged.
+        ConfigError: nobody judges, or a chat model that gives no likelihoods.
+        CheckpointError: there is no such model, or it is damaged.
     """
-    from engine.negotiation.defences import PerplexityFilter
+    from engine.negotiation.defences import PerplexityFilter, TextFilter
     from policies.negotiator.checkpoints import load_model
 
     if not judge:
         what = "a limit of perplexity needs a judge, and neither side is a model"
-        raise ConfigError(what, got=f"max_perplexity {limit:g}", fix="name a checkpoint with --judge")
-    return PerplexityFilter(load_model(require_negotiator(judge, "--judge")).to(device), limit)
+        raise ConfigError(what, got=f"max_perplexity {limit:g}", fix="name a checkpoint, hf:FOLDER or gguf:FILE with --judge")
+    named = require_judge(judge)
+    if is_chat_model(judge):
+        return TextFilter(cast("ScoringChatModel", chat_model(judge, seat.on(device), answers=None)), vocabulary, limit)
+    return PerplexityFilter(load_model(Path(named)).to(device), limit)
 
 
-def defend(target: Agent, defence: DefenceConfig, judge: str, device: str = "cpu") -> Agent:
+def defend(target: Agent, defence: DefenceConfig, judge: str, device: str, seat: ChatSeat) -> Agent:
     """The target with its defences around it; itself where there are none.
 
     Raises:
@@ -92,7 +108,8 @@ def defend(target: Agent, defence: DefenceConfig, judge: str, device: str = "cpu
     from engine.negotiation.defences import DefendedAgent
 
     limit = defence.max_perplexity
-    return DefendedAgent(target, perplexity_filter(judge, limit, device) if limit else None, defence.own_demand)
+    ears = perplexity_filter(judge, limit, target.vocabulary, device, seat) if limit else None
+    return DefendedAgent(target, ears, defence.own_demand)
 
 
 def defended_row(session: Session, row: int, defence: DefenceConfig) -> Mapping[str, Any]:
@@ -119,14 +136,18 @@ class FilterLimit:
         return f"the filter stops sentences of perplexity above {self.max_perplexity:g}: {', '.join(shares)}"
 
 
-def chosen_limit(judge: str, corpus: str, data_root: Path | None, false_alarms: float) -> FilterLimit:
+def chosen_limit(
+    judge: str, corpus: str, data_root: Path | None, false_alarms: float, device: str = "cpu", seat: ChatSeat = DEFAULT
+) -> FilterLimit:
     """The limit that stops a given share of plain talk.
 
     Args:
-        judge: a checkpoint.
+        judge: a checkpoint, or a chat model that gives likelihoods.
         corpus: whose training split is plain talk, in the judge's words.
         data_root: where corpora lie.
         false_alarms: share of its sentences that may be stopped.
+        device: that the judge computes on.
+        seat: how a chat model is loaded.
 
     Raises:
         ConfigError: the corpus has other words than the judge.
@@ -135,32 +156,29 @@ def chosen_limit(judge: str, corpus: str, data_root: Path | None, false_alarms: 
     """
     from envs.negotiation.corpora.compiled import load_corpus
 
-    ears = perplexity_filter(judge, np.inf)
-    require_words(corpus, data_root, ears.model.vocabulary, "or leave out the defence filter")
-    splits = load_corpus(corpus, data_root).splits
+    spoken = load_corpus(corpus, data_root)
+    ears, splits = perplexity_filter(judge, np.inf, spoken.vocabulary, device, seat), spoken.splits
+    require_words(corpus, data_root, ears.vocabulary, "or leave out the defence filter")
     train = sentence_perplexities(ears, splits["train"])
-    # Rounded, so that a run which is resumed on another machine finds the same one.
-    limit = float(np.format_float_positional(np.quantile(train, 1 - false_alarms), precision=3, fractional=False))
+    # Rounded, so that a run which is resumed on another machine finds the same one; up, for a sentence may stand there often.
+    highest = float(np.quantile(train, 1 - false_alarms))
+    unit = 10.0 ** (np.floor(np.log10(highest)) - 4)
+    limit = float(np.format_float_positional(np.ceil(highest / unit) * unit, precision=5, fractional=False))
     found = {"training": train, "validation": sentence_perplexities(ears, splits["val"])}
     return FilterLimit(limit, {split: float((one > limit).mean()) for split, one in found.items()})
 
 
 def sentence_perplexities(ears: PerplexityFilter, split: Split) -> np.ndarray:
     """What the sentences (s,) that the other side says in the first dialogues come to, as the listener reads them."""
-    from policies.negotiator.scoring import token_nll
-
     dialogues = split.first(PLAIN_DIALOGUES)
+    you, them = ears.vocabulary.you_id, ears.vocabulary.them_id
     tokens = np.zeros((len(dialogues), int(dialogues.lengths.max())), dtype=np.int64)
+    places = []
     for row, length in enumerate(dialogues.lengths.tolist()):
         tokens[row, :length] = dialogues.tokens(row)
-    nats = token_nll(ears.model, dialogues.contexts.astype(np.int64), tokens, dialogues.lengths)
-    found = []
-    words: Negotiator = ears.model
-    you, them = words.vocabulary.you_id, words.vocabulary.them_id
-    for row, length in enumerate(dialogues.lengths.tolist()):
         marks = np.flatnonzero(np.isin(tokens[row, :length], (you, them))).tolist()
-        for start, end in zip(marks, [*marks[1:], length], strict=True):
-            # What is no more than a marker and an end is never stopped.
-            if tokens[row, start] == them and end - start > 2:
-                found.append(np.exp(nats[row, start + 1 : end].mean()))
-    return np.array(found)
+        # What is no more than a marker and an end is never stopped.
+        turns = zip(marks, [*marks[1:], length], strict=True)
+        places += [(row, start + 1, end) for start, end in turns if tokens[row, start] == them and end - start > 2]
+    rows, starts, ends = np.array(places, dtype=np.int64).T
+    return ears.perplexities(dialogues.contexts.astype(np.int64)[rows], tokens[rows], starts, ends)

@@ -199,7 +199,7 @@ class Roster(Sharded[Scenario]):
             make_agent(spec, words, config.temperature, device, seat=config.chat, tactic=tactic, answers=self.answers)
             for spec, tactic in told
         )
-        return adversary, defend(target, config.defence, config.judge, device)
+        return adversary, defend(target, config.defence, config.judge, device, config.chat)
 
     @property
     def chats(self) -> bool:

@@ -73,6 +73,7 @@ from engine.store.mirror import fetched_run
 from engine.store.run_folder import RunFolder
 from envs.core.config import shared
 from envs.core.errors import ConfigError, RunError
+from envs.negotiation.agents import is_chat_model
 from envs.negotiation.domain import DEAL_OR_NO_DEAL
 from envs.storage.places import display_path
 from policies.chat.answers import usage_of
@@ -104,13 +105,17 @@ class Planned:
     limit: FilterLimit | None = None
 
 
-def _announcement(rule: ReinforceConfig, seeds: int) -> str:
-    minutes = max(1.0, seeds * rule.updates * rule.dialogues_per_update * _SECONDS_PER_TRAINED_DIALOGUE / 60)
+def _announcement(rule: ReinforceConfig, seeds: int, target: str) -> str:
+    """What is trained first, and how long that takes; of a chat model only the display that watches it can tell."""
+    dialogues = seeds * rule.updates * rule.dialogues_per_update
+    long = f"about {max(1.0, dialogues * _SECONDS_PER_TRAINED_DIALOGUE / 60):.0f} minutes of one core"
+    if is_chat_model(target):
+        long = (
+            f"{dialogues:,} dialogues with a chat model, which decides how long that takes; reinforce.dialogues asks for fewer"
+        )
     num = "one is" if seeds == 1 else f"{seeds} are"
-    return (
-        f"no --adversary is named, so {num} trained first: {rule.updates:,} updates of {rule.dialogues_per_update} dialogues, "
-        f"about {minutes:.0f} minutes of one core"
-    )
+    updates = f"{rule.updates:,} updates of {rule.dialogues_per_update} dialogues"
+    return f"no --adversary is named, so {num} trained first: {updates}, {long}"
 
 
 def _baseline_metrics(config: TableConfig) -> dict[str, Estimate]:
@@ -298,7 +303,7 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
             # Before there is a folder, which is tied to its configuration.
             require_words(config.corpus, config.data_root, words, "or a trained adversary with --adversary")
         judge = judge_of(config.judge, (config.target, config.speaker))
-        talk = config.corpus, config.data_root, config.false_alarms
+        talk = config.corpus, config.data_root, config.false_alarms, config.device, config.chat
         limit = chosen_limit(judge, *talk) if FILTER in config.defence_names() else None
         if limit is not None:
             reporter.say(str(limit))
@@ -306,7 +311,7 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
 
     def work(self, run: RunFolder, prepared: Planned, reporter: Reporter) -> Planned:
         if prepared.untrained:
-            reporter.say(_announcement(prepared.config.reinforce, prepared.config.seeds))
+            reporter.say(_announcement(prepared.config.reinforce, prepared.config.seeds, prepared.config.target))
         config, planned = prepared.config, self.stages(prepared.config, run.path)
         chains = [list(chain) for chain in self._chains(config, run.path, planned)] if ADVERSARY in planned else []
         # With trainers each training's rows are played where it was trained; with workers the others are side by side.

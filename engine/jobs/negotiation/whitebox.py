@@ -126,7 +126,8 @@ class SearchRoster(Roster):
         assert isinstance(read, NegotiatorAgent)
         sentences = [encode_sentence(sentence, speaker.vocabulary) for sentence in self.sentences]
         limit = self.search.max_perplexity
-        fluency = perplexity_filter(self.config.judge, limit, device) if limit else None
+        how = read.vocabulary, device, self.config.chat
+        fluency = perplexity_filter(self.config.judge, limit, *how) if limit else None
         # Who minds a limit knows what a filter has kept from the target, too.
         ears = target.ears if limit and isinstance(target, DefendedAgent) else None
         plugged = (sentences, self.transfer_turn)

@@ -2,35 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from engine.jobs.collaboration.config import CollaborationConfig
-from engine.jobs.collaboration.evaluate import EVALUATE_COLLABORATION
 from engine.jobs.generation.adversarial import EVALUATE_ADVERSARIAL, NOTES
 from engine.jobs.generation.adversarial_config import labels_of
 from engine.jobs.job import Silent
-from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
 from engine.jobs.perturb.config import RobustnessConfig
 from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS
 from engine.jobs.responders.reply import REPLY, ReplyConfig
 from engine.jobs.retrieval.attack import ATTACK_RANKING
 from engine.jobs.retrieval.config import RankingAttackConfig, RankingConfig
 from engine.jobs.retrieval.ranking import EVALUATE_RANKING
-from engine.jobs.triggers.config import HuggingFaceSettings, TriggerConfig
-from engine.jobs.triggers.search import SEARCH
-from engine.jobs.triggers.text_config import TextSearchConfig
-from engine.jobs.triggers.text_search import SEARCH_TEXT
 from engine.store.run_folder import RunFolder
-from engine.triggers.settings import SearchSettings
-from engine.triggers.success import SuccessSettings
-from envs.core.errors import RefusedKeyError
 from policies.chat.responder import ChatResponder
-from policies.chat.seat import ChatSeat
 from policies.chat.settings import ChatAsking
 from tests.engine.jobs.generation.judging import asked
 from tests.engine.jobs.made_up import rows
@@ -74,51 +62,6 @@ def test_a_run_that_was_broken_off_asks_nothing_twice_and_ends_alike(
     assert {row["status"] for row in rows(tmp_path / "run")} == {"ok"}
     for path in tmp_path.rglob("*"):
         assert not path.is_file() or KEY.encode() not in path.read_bytes(), path
-
-
-ASKING: dict[str, Callable[[str, Path], tuple[Any, Any]]] = {
-    "reply": lambda name, folder: (REPLY, ReplyConfig(model=name, corpus=DESK, chat=QUICK)),
-    "evaluate robustness": lambda name, folder: (
-        EVALUATE_ROBUSTNESS,
-        RobustnessConfig(model=name, corpus=DESK, strategies="antonym", perturb=BUILT_IN, chat=QUICK),
-    ),
-    "evaluate ranking": lambda name, folder: (EVALUATE_RANKING, RankingConfig(model=name, limit=2, chat=QUICK)),
-    "attack ranking": lambda name, folder: (ATTACK_RANKING, RankingAttackConfig(model=name, limit=2, chat=QUICK)),
-    "evaluate adversarial": lambda name, folder: (EVALUATE_ADVERSARIAL, replace(asked(folder), judges=name, chat=QUICK)),
-    "search text": lambda name, folder: (SEARCH_TEXT, TextSearchConfig(model=name, chat=QUICK)),
-    "selfplay": lambda name, folder: (SELFPLAY, MatchConfig(adversary="scripted", target=name, chat=ChatSeat(max_attempts=1))),
-    "evaluate collaboration": lambda name, folder: (EVALUATE_COLLABORATION, CollaborationConfig(model=name, scenarios=40)),
-}
-"""Verbs that ask a chat model, and would ask it often."""
-
-
-@pytest.mark.parametrize("verb", ASKING)
-def test_a_refused_key_ends_the_command_at_the_first_answer(tmp_path: Path, verb: str) -> None:
-    with serving(lambda number, body: Said(b"", 401)) as server:
-        job, config = ASKING[verb](server.name, tmp_path)
-        with pytest.raises(RefusedKeyError, match=r"wants a key(.|\n)*HTTP 401(.|\n)*export PARLEY_API_KEY"):
-            job.run(config, tmp_path / "run", Silent())
-        assert 1 <= len(server.asked) <= QUICK.concurrency, "those that were under way"
-
-
-def test_a_refused_key_ends_a_search_that_such_a_model_judges(tmp_path: Path) -> None:
-    pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
-    from tests.policies.small_gpt2 import save_gpt2
-
-    (tmp_path / "pairs.csv").write_text("prompt,target\n" + "".join(f"{word} sees,fish\n" for word in ("cat", "dog", "bird")))
-    with serving(lambda number, body: Said(b"", 401)) as server:
-        config = TriggerConfig(
-            model=f"hf:{save_gpt2(tmp_path / 'model')}",
-            targets=str(tmp_path / "pairs.csv"),
-            hit="o-greedy",
-            search=SearchSettings(candidates=2, max_sweeps=1, restarts=1),
-            hugging_face=HuggingFaceSettings(length=2, end=False),
-            success=SuccessSettings(by="judge", judge=server.name, tokens=4),
-            chat=QUICK,
-        )
-        with pytest.raises(RefusedKeyError):
-            SEARCH.run(config, tmp_path / "run", Silent())
-        assert len(server.asked) == 1
 
 
 def test_a_context_that_is_refused_costs_no_other(tmp_path: Path) -> None:

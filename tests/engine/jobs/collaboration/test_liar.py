@@ -14,20 +14,22 @@ from engine.jobs.collaboration.channels import Channels
 from engine.jobs.collaboration.config import CollaborationConfig
 from engine.jobs.collaboration.evaluate import EVALUATE_COLLABORATION, demo
 from engine.jobs.collaboration.liar import MEASURED, TRAIN_LIAR, TrainLiarConfig, training_chats
-from engine.jobs.job import Silent
+from engine.jobs.job import USAGE, Silent
 from engine.metrics.collaboration.chats import MODEL, REPLACED, of
 from engine.metrics.collaboration.lying import LYING, LiedTo, lying_metrics
 from engine.perturb.settings import PerturbSettings
 from engine.rllib.choosing import ChoiceReinforceConfig
 from engine.rllib.lying import LiarModule, LiarRunner
 from engine.store.run_folder import RunFolder
-from envs.core.errors import CheckpointError, ConfigError
+from envs.core.errors import CheckpointError, ConfigError, RefusedKeyError
 from envs.data.words import WordList
 from envs.friends.compiled import load_friends
 from envs.friends.lies import FEATURES, LieRules, LyingHearing
+from policies.chat.seat import ChatSeat
 from policies.choosing_settings import ChoiceLearning, ChoiceSizes
 from policies.liar import LIAR, Liar, liar_choice, load_liar, new_liar, save_liar
 from tests.engine.jobs.made_up import Notes, assert_equal_weights, interrupt, rows
+from tests.policies.chat.fake_server import Said, serving
 
 ASKED = TrainLiarConfig(
     scenarios=12,
@@ -139,3 +141,36 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
     with pytest.raises(CheckpointError, match="parley train liar"):
         EVALUATE_COLLABORATION.run(CollaborationConfig(strategies="liar:runs/nothing"), tmp_path / "run", Silent())
+
+
+TALKER = """
+def reply(messages):
+    with open({log!r}, "a") as file:
+        file.write("asked\\n")
+    said = sum(message["role"] == "assistant" for message in messages)
+    return f"SELECT {{said % 3 + 1}}" if said > 1 else "i know people from google"
+"""
+
+
+@pytest.mark.ray
+def test_chat_models_on_both_sides_are_asked_nothing_twice_and_their_tokens_are_counted(
+    tmp_path: Path, ray_session: object
+) -> None:
+    (tmp_path / "talker.py").write_text(TALKER.format(log=str(tmp_path / "asked")))
+    name = f"{tmp_path}/talker.py:reply"
+    config = replace(ASKED, model=name, body=name, max_events=8, scenarios=4, chat=ChatSeat(max_tokens=9, price_per_1k_out=1.0))
+    interrupt(TRAIN_LIAR, config, tmp_path / "run", done=3)
+    TRAIN_LIAR.run(config, tmp_path / "run", Silent())
+    kept = (tmp_path / "run" / "answers" / "answers.jsonl").read_text().splitlines()
+    assert len((tmp_path / "asked").read_text().splitlines()) == len(kept) > 20
+    used = (RunFolder.load(tmp_path / "run").summary() or {})[USAGE]
+    assert used["asked"] == len(kept)
+    assert list(used["models"]) == [name]
+
+
+@pytest.mark.ray
+def test_a_server_that_takes_no_key_ends_the_training_at_once(tmp_path: Path, ray_session: object) -> None:
+    with serving(lambda number, body: Said(b"", 401)) as server:
+        with pytest.raises(RefusedKeyError):
+            TRAIN_LIAR.run(replace(ASKED, model=server.name), tmp_path / "run", Silent())
+        assert len(server.asked) <= ChatSeat().concurrency

@@ -19,6 +19,7 @@ from engine.report.collaboration.hardened import HardenedFriends
 from engine.report.collect import collect_run
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, OutOfRangeError
+from policies.chat.seat import ChatSeat
 from policies.choosing_settings import ChoiceLearning
 from policies.dynonet.checkpoints import DYNONET
 from policies.dynonet.settings import DynoNetSizes
@@ -40,12 +41,14 @@ def test_stages_name_each_other_and_controls_train_as_long_as_the_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    campaign = FriendsCampaign(replace(CONFIG, model="runs/given", rounds=2), Path("runs/c"))
+    seat = ChatSeat(max_tokens=9)
+    campaign = FriendsCampaign(replace(CONFIG, model="runs/given", rounds=2, chat=seat), Path("runs/c"))
     assert not campaign.begin()
     stages = campaign.round(2)
     assert list(stages) == ["02-model", "02-liar"]
     model, liar = (config for _, config in stages.values())
     assert (model.start, model.against) == ("runs/c/01-model", "none,liar:runs/c/00-liar,liar:runs/c/01-liar")
+    assert liar.chat == seat
     assert (liar.model, liar.seed) == ("runs/c/02-model", campaign.round(0)["00-liar"][1].seed)
     with RunFolder.open(campaign.path / campaign.liar(0), CONFIG, job="train-liar") as first:
         first.write_summary({}, {RATE: 0.4})

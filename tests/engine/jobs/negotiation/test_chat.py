@@ -26,7 +26,7 @@ from engine.store.head import read_json
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError
 from policies.chat.seat import ChatSeat
-from tests.engine.jobs.made_up import CORPUS, REINFORCE, campaign, rows
+from tests.engine.jobs.made_up import CORPUS, REINFORCE, Notes, campaign, rows
 
 MODEL = """
 from policies.chat.model import Answer
@@ -179,6 +179,26 @@ def test_a_table_counts_what_each_attack_asked_and_brings_tactics_along(tmp_path
     assert "Tactics: the attacker" in table.note
     again = ATTACK_TABLE.run(asked, tmp_path / "run", Silent())
     assert again.metrics == result.metrics
+
+
+@pytest.mark.ray
+def test_no_time_is_foretold_of_a_training_against_a_chat_model(
+    tmp_path: Path, root: Path, trainee: Path, ray_session: RaySession
+) -> None:
+    notes = Notes()
+    asked = TableConfig(
+        target=talker(tmp_path),
+        speaker=str(trainee),
+        rows="rl",
+        corpus=CORPUS,
+        data_root=root,
+        reinforce=REINFORCE,
+        dialogues=2,
+    )
+    ATTACK_TABLE.run(asked, tmp_path / "run", notes)
+    (told,) = [line for line in notes.said if "is trained first" in line]
+    assert "4 updates of 6 dialogues, 24 dialogues with a chat model" in told
+    assert "minutes" not in told
 
 
 def test_a_sentence_that_cannot_be_said_is_told_before_anything_is_played(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from engine.jobs.job import Silent
@@ -21,7 +22,7 @@ from engine.report.negotiation.dialogues import read_dialogue
 from engine.store.run_folder import RunFolder
 from envs.core.errors import ConfigError
 from envs.negotiation.corpora.compiled import load_corpus
-from tests.engine.jobs.made_up import CORPUS, Notes, rows
+from tests.engine.jobs.made_up import CORPUS, Notes, corpus_vocabulary, rows
 from tests.engine.jobs.negotiation.whitebox import asked, attack, save_hasty, save_speaker
 
 SEARCH = SearchConfig(proposals="random", candidates=4, max_replacements=1, replies=2, screening_replies=1, finalists=2)
@@ -30,7 +31,7 @@ SEARCH = SearchConfig(proposals="random", candidates=4, max_replacements=1, repl
 def test_the_limit_stops_the_stated_share_of_plain_talk(trainee: Path, root: Path) -> None:
     found = chosen_limit(str(trainee), CORPUS, root, 0.2)
     train = load_corpus(CORPUS, root).splits["train"]
-    heard = sentence_perplexities(perplexity_filter(str(trainee), 1.0), train)
+    heard = sentence_perplexities(perplexity_filter(str(trainee), 1.0, corpus_vocabulary(root)), train)
     assert len(heard) == sum(
         int(((train.tokens(i)[:-1] == 5) & (train.tokens(i)[1:] != 2)).sum()) for i in range(len(train))
     ), "every sentence of the other side, ends of the talk left out"
@@ -98,6 +99,50 @@ def test_a_search_that_minds_the_filter_says_nothing_that_is_stopped(tmp_path: P
     row = next(row for row in blind if row["stopped"])
     marked = [turn.defence for turn in read_dialogue(row).turns]
     assert [place for place, mark in enumerate(marked) if mark] == row["stopped"]
+
+
+WORDY = """
+from policies.chat.model import ReplyScore
+class Wordy:
+    def reply(self, messages): return "hello"
+    def score(self, chats, replies):
+        return [ReplyScore(-float(len(reply)), len(reply.split())) for reply in replies]
+class Alone(Wordy):
+    def score(self, chats, replies):
+        assert {tuple(message.content for message in chat) for chat in chats} == {("You speak first.",)}
+        return super().score(chats, replies)
+"""
+"""Perplexed by long words."""
+
+
+def test_a_chat_model_judges_sentences_as_texts_behind_one_beginning(tmp_path: Path, trainee: Path, root: Path) -> None:
+    (tmp_path / "wordy.py").write_text(WORDY)
+    judge, words = f"{tmp_path}/wordy.py:Alone", corpus_vocabulary(root)
+    found = chosen_limit(judge, CORPUS, root, 0.2)
+    train = load_corpus(CORPUS, root).splits["train"]
+    heard = sentence_perplexities(perplexity_filter(judge, 1.0, words), train)
+    assert len(heard) == len(sentence_perplexities(perplexity_filter(str(trainee), 1.0, words), train))
+    assert found.stopped["training"] == (heard > found.max_perplexity).mean() <= 0.2
+    said = words.encode(["i", "want", "book", "<eos>"])
+    text = " ".join(words.words[word] for word in said[:-1])
+    (row,) = perplexity_filter(judge, 1.0, words).perplexities(
+        np.zeros((1, 6), dtype=np.int64), np.array([[0, *said]]), np.array([1]), np.array([5])
+    )
+    assert row == pytest.approx(np.exp(len(text) / 3))
+    with pytest.raises(ConfigError, match="a server does not"):
+        chosen_limit("openai:http://127.0.0.1:9/v1#m", CORPUS, root, 0.2)
+
+
+def test_a_search_minds_a_chat_judge_of_whole_sentences(tmp_path: Path) -> None:
+    (tmp_path / "wordy.py").write_text(WORDY)
+    who = save_hasty(tmp_path / "target"), save_speaker(tmp_path / "speaker")
+    limit = float(np.exp(4.0))
+    how = {"proposals": "exhaustive", "dialogues": 12, "defence": DefenceConfig(max_perplexity=limit), "max_perplexity": limit}
+    made = dataclasses.replace(asked("reactive", *who, **how), judge=f"{tmp_path}/wordy.py:Wordy")
+    minds = attack("reactive", made, tmp_path / "minds")
+    assert sum(row["kept_out"] for row in minds) > 0
+    assert not any(at["turn"] in row["stopped"] for row in minds for at in row["attempts"] if at["replaced"])
+    assert any(at["replaced"] for row in minds for at in row["attempts"])
 
 
 def test_rows_do_not_depend_on_who_is_played_beside(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -27,6 +28,7 @@ from envs.negotiation.vocabulary import split_text
 from policies.chat.loading import load_chat_model
 from policies.chat.local import LocalChatModel
 from policies.chat.model import Message
+from policies.chat.negotiator import ChatNegotiator
 from tests.engine.jobs.made_up import rows
 from tests.policies.chat.tiny import TEMPLATE
 
@@ -93,6 +95,24 @@ def test_what_was_searched_is_said_and_makes_the_wanted_answers_likelier(tmp_pat
     # Alone, or with all others side by side: the same.
     ATTACK_TRIGGER.run(replace(config, shard_size=1), tmp_path / "alone", Silent())
     assert rows(tmp_path / "alone") == played
+
+
+def test_success_is_judged_by_the_rule_by_which_the_target_chooses(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores = ChatNegotiator.choice_scores
+
+    def deal_for_the_adversary(self: ChatNegotiator, *given: Any) -> list[np.ndarray]:
+        # Selection 0 gives the target nothing, whatever the model finds likely.
+        return [np.where(np.arange(len(own)) == 0, 1e6, own) for own in scores(self, *given)]
+
+    monkeypatch.setattr(ChatNegotiator, "choice_scores", deal_for_the_adversary)
+    ATTACK_TRIGGER.run(asked(folder, method="random", goal=5.0, dialogues=2), tmp_path / "run", Silent())
+    for row in rows(tmp_path / "run"):
+        (attempt,) = row["attempts"]
+        assert [step["points_target"] for step in attempt["steps"]] == [0, 0]
+        assert row["forced_points_target"] == 0
+        assert attempt["accepted"]
 
 
 def test_the_target_reads_the_searched_tokens_and_finds_its_answers_likelier(folder: Path) -> None:

@@ -1,0 +1,238 @@
+"""A key that a server refuses ends a command at the first answer, with one error that says so and never with the key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.cli.main import main
+from engine.jobs.collaboration.config import CollaborationConfig
+from engine.jobs.collaboration.evaluate import EVALUATE_COLLABORATION
+from engine.jobs.generation.adversarial import EVALUATE_ADVERSARIAL
+from engine.jobs.job import Silent
+from engine.jobs.negotiation.attack import TransferSettings
+from engine.jobs.negotiation.exploitability import EVALUATE_EXPLOITABILITY, ExploitabilityConfig
+from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
+from engine.jobs.negotiation.minmax import MINMAX
+from engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY, TRAIN_RL, TRAIN_TARGET
+from engine.jobs.negotiation.table import ATTACK_TABLE
+from engine.jobs.negotiation.table_config import TableConfig
+from engine.jobs.negotiation.tactic import ATTACK_TACTIC, TacticConfig
+from engine.jobs.perturb.config import RobustnessConfig
+from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS
+from engine.jobs.responders.reply import REPLY, ReplyConfig
+from engine.jobs.retrieval.attack import ATTACK_RANKING
+from engine.jobs.retrieval.config import RankingAttackConfig, RankingConfig
+from engine.jobs.retrieval.ranking import EVALUATE_RANKING
+from engine.jobs.triggers.config import HuggingFaceSettings, TriggerConfig
+from engine.jobs.triggers.search import SEARCH
+from engine.jobs.triggers.text_search import SEARCH_TEXT, TextSearchConfig
+from engine.jobs.triggers.transfer import SEARCH_TRANSFER, TriggerTransferConfig
+from engine.runtime.session import RaySession
+from engine.triggers.settings import SearchSettings
+from engine.triggers.success import SuccessSettings
+from envs.core.errors import RefusedKeyError
+from policies.chat.seat import ChatSeat
+from policies.chat.settings import ChatAsking
+from tests.engine.jobs.generation.judging import asked
+from tests.engine.jobs.made_up import CORPUS, REINFORCE, campaign, given, hardening, training
+from tests.engine.jobs.perturb.robust import BUILT_IN
+from tests.policies.chat.fake_server import FakeServer, Said, completion, serving
+from tune.config import SweepConfig
+from tune.sweep import SWEEP
+
+KEY = "sk-verysecretkey0123456789"
+QUICK = ChatAsking(timeout_s=5, max_attempts=1)
+SEAT = ChatSeat(timeout_s=5, max_attempts=1)
+DESK, SENTENCE = "helpdesk", TransferSettings(sentence="no deal")
+Asking = dict[str, Callable[[str, Path], tuple[Any, Any]]]
+ANY: Asking = {
+    "reply": lambda name, folder: (REPLY, ReplyConfig(model=name, corpus=DESK, chat=QUICK)),
+    "evaluate robustness": lambda name, folder: (
+        EVALUATE_ROBUSTNESS,
+        RobustnessConfig(model=name, corpus=DESK, strategies="antonym", perturb=BUILT_IN, chat=QUICK),
+    ),
+    "evaluate ranking": lambda name, folder: (EVALUATE_RANKING, RankingConfig(model=name, limit=2, chat=QUICK)),
+    "attack ranking": lambda name, folder: (ATTACK_RANKING, RankingAttackConfig(model=name, limit=2, chat=QUICK)),
+    "evaluate adversarial": lambda name, folder: (EVALUATE_ADVERSARIAL, replace(asked(folder), judges=name, chat=QUICK)),
+    "search text": lambda name, folder: (SEARCH_TEXT, TextSearchConfig(model=name, chat=QUICK)),
+    "selfplay": lambda name, folder: (SELFPLAY, MatchConfig(adversary="scripted", target=name, chat=SEAT)),
+    "evaluate collaboration": lambda name, folder: (EVALUATE_COLLABORATION, CollaborationConfig(model=name, scenarios=40)),
+    "attack tactic, attacker": lambda name, folder: (ATTACK_TACTIC, TacticConfig(attacker=name, target="scripted", chat=SEAT)),
+    "attack tactic, target": lambda name, folder: (ATTACK_TACTIC, TacticConfig(attacker=coach(folder), target=name, chat=SEAT)),
+    "attack table": lambda name, folder: (
+        ATTACK_TABLE,
+        TableConfig(target=name, speaker="scripted", rows="none,transfer", transfer=SENTENCE, chat=SEAT),
+    ),
+}
+"""Verbs that ask a chat model, and would ask it often."""
+LEARNING: dict[str, Callable[[str, Path, Path], tuple[Any, Any]]] = {
+    "train rl": lambda name, root, own: (TRAIN_RL, training(root, name, learner=str(own), chat=SEAT)),  # type: ignore[arg-type]
+    "train adversary": lambda name, root, own: (
+        TRAIN_ADVERSARY,
+        training(root, name, learner=str(own), chat=SEAT),  # type: ignore[arg-type]
+    ),
+    "train target": lambda name, root, own: (TRAIN_TARGET, hardening(root, own, name, chat=SEAT)),
+    "minmax, partner": lambda name, root, own: (MINMAX, campaign(root, own, partner=name, chat=SEAT)),
+    "minmax, adversary": lambda name, root, own: (MINMAX, given(root, own, name, chat=SEAT)),  # type: ignore[arg-type]
+}
+"""Verbs in which a negotiator learns against it."""
+
+
+def coach(folder: Path) -> str:
+    """An attacker of its own that needs no server."""
+    (folder / "coach.py").write_text("def coach(messages):\n    return 'Tactic: ask for all'\n")
+    return f"{folder}/coach.py:coach"
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServer]:
+    """One that takes no key, and says it again."""
+    monkeypatch.setenv("PARLEY_API_KEY", KEY)
+    with serving(lambda number, body: Said(f"no such key: {KEY}".encode(), 401)) as refusing:
+        yield refusing
+
+
+def ends_at_once(server: FakeServer, job: Any, config: Any, path: Path, at_once: int = QUICK.concurrency) -> None:
+    """Runs a job that asks a server, which refuses its key; actors of a session that is older than the key have none.
+
+    Args:
+        server: who is asked.
+        job: that asks.
+        config: of it.
+        path: the run's folder.
+        at_once: questions that may be under way when the first is answered.
+    """
+    with pytest.raises(RefusedKeyError, match=r"(takes the|wants a) key(.|\n)*HTTP 401(.|\n)*export PARLEY_API_KEY") as told:
+        job.run(config, path, Silent())
+    assert 1 <= len(server.asked) <= at_once, "those that were under way"
+    assert KEY not in str(told.value)
+    for file in path.rglob("*"):
+        assert not file.is_file() or KEY.encode() not in file.read_bytes(), file
+
+
+@pytest.mark.parametrize("verb", ANY)
+def test_a_refused_key_ends_the_command_at_the_first_answer(tmp_path: Path, server: FakeServer, verb: str) -> None:
+    ends_at_once(server, *ANY[verb](server.name, tmp_path), tmp_path / "run")
+
+
+@pytest.mark.parametrize("verb", LEARNING)
+@pytest.mark.ray
+def test_a_refused_key_ends_a_training_at_the_first_answer(
+    tmp_path: Path, server: FakeServer, root: Path, trainee: Path, ray_session: RaySession, verb: str
+) -> None:
+    ends_at_once(server, *LEARNING[verb](server.name, root, trainee), tmp_path / "run")
+
+
+@pytest.mark.ray
+def test_a_refused_key_ends_what_actors_ask_with_it(
+    tmp_path: Path, server: FakeServer, root: Path, trainee: Path, ray_session: RaySession
+) -> None:
+    learner: dict[str, Any] = {"learner": str(trainee), "chat": SEAT}
+    played = training(root, server.name, env_runners=2, **learner)  # type: ignore[arg-type]
+    ends_at_once(server, TRAIN_RL, played, tmp_path / "runners", 2 * SEAT.concurrency)
+    server.asked.clear()
+    beside = ExploitabilityConfig(
+        target=server.name,
+        speaker=str(trainee),
+        corpus=CORPUS,
+        data_root=root,
+        reinforce=REINFORCE,
+        chat=SEAT,
+        seeds=3,
+        trainers=2,
+    )
+    ends_at_once(server, EVALUATE_EXPLOITABILITY, beside, tmp_path / "trainers", 2 * SEAT.concurrency)
+    server.asked.clear()
+    table = TableConfig(
+        target=server.name, speaker="scripted", rows="none,transfer", transfer=SENTENCE, dialogues=60, workers=2, chat=SEAT
+    )
+    ends_at_once(server, ATTACK_TABLE, replace(table, shard_size=1), tmp_path / "table", 2 * SEAT.concurrency)
+
+
+PLAN = """
+from tune.plan import Plan
+from tune.space import Integer
+TURNS = Plan(
+    job="selfplay", preset="scripted", space={"max_turns": Integer(4, 20)}, metrics=("advantage",), direction="max",
+    fidelity="dialogues", budget=6,
+)
+"""
+
+
+@pytest.mark.ray
+def test_a_refused_key_ends_a_sweep_after_trials_that_worked_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ray_session: RaySession
+) -> None:
+    monkeypatch.setenv("PARLEY_API_KEY", KEY)
+    (tmp_path / "plan.py").write_text(PLAN)
+    revoked: list[bool] = []
+
+    def says(number: int, body: dict[str, Any]) -> Said:
+        return Said(f"no such key: {KEY}".encode(), 401) if revoked else Said(completion("no deal"))
+
+    class Revoking(Silent):
+        def advance(self, done: float, note: str = "") -> None:
+            if done >= 1 and not revoked:
+                revoked.append(True)
+                server.asked.clear()
+
+    with serving(says) as server:
+        base = f"target={server.name} chat.max_attempts=1"
+        config = SweepConfig(sweep=f"{tmp_path}/plan.py:TURNS", num_trials=9, rungs=1, concurrent=1, base=base)
+        with pytest.raises(RefusedKeyError, match="HTTP 401"):
+            SWEEP.run(config, tmp_path / "run", Revoking())
+    assert 1 <= len(server.asked) <= QUICK.concurrency
+    assert len(list((tmp_path / "run" / "trials").iterdir())) == 2, "no trial behind the one that met it"
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a small model, pairs to search on it, and what a search found."""
+    pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
+    from tests.policies.small_gpt2 import save_gpt2
+
+    path = tmp_path_factory.mktemp("searched")
+    save_gpt2(path / "model")
+    (path / "pairs.csv").write_text("prompt,target\n" + "".join(f"{word} sees,fish\n" for word in ("cat", "dog", "bird")))
+    SEARCH.run(search(path), path / "found", Silent())
+    return path
+
+
+def search(path: Path, **changes: Any) -> TriggerConfig:
+    settings: dict[str, Any] = {
+        "model": f"hf:{path}/model",
+        "targets": str(path / "pairs.csv"),
+        "hit": "o-greedy",
+        "search": SearchSettings(candidates=2, max_sweeps=1, restarts=1),
+        "hugging_face": HuggingFaceSettings(length=2, end=False),
+        "success": SuccessSettings(tokens=4),
+        "chat": QUICK,
+    }
+    return TriggerConfig(**{**settings, **changes})
+
+
+def test_a_refused_key_ends_a_search_that_such_a_model_judges(tmp_path: Path, server: FakeServer, searched: Path) -> None:
+    judged = search(searched, success=SuccessSettings(by="judge", judge=server.name, tokens=4))
+    ends_at_once(server, SEARCH, judged, tmp_path / "run", 1)
+
+
+def test_a_refused_key_ends_the_typing_of_triggers(tmp_path: Path, server: FakeServer, searched: Path) -> None:
+    typed = TriggerTransferConfig(searches=str(searched / "found"), model=server.name, found="all", chat=QUICK)
+    ends_at_once(server, SEARCH_TRANSFER, typed, tmp_path / "run")
+
+
+def test_the_screen_shows_one_error_and_no_trace(
+    tmp_path: Path, server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["attack", "tactic", "--attacker", server.name, "--target", "scripted", "--run", str(tmp_path / "run")]
+    assert main(words) == 2
+    shown = "".join(capsys.readouterr())
+    assert shown.count("HTTP 401") == 1
+    assert "export PARLEY_API_KEY" in shown
+    assert "Traceback" not in shown
+    assert KEY not in shown
