@@ -22,6 +22,9 @@ they are no queries and are counted beside them, one for each of the G texts; ea
 #   says otherwise, 50 texts a step, for budgets of some hundred queries.
 # Released code: x begins as text that a language model wrote. Ours: as random words, so that no second model is needed.
 # Released code: half of a list is drawn from the words that follow those of highest slope. Ours: the highest alone.
+# Released code: the slopes of a text have length 1 at each place before they are averaged, and places of a step come from left
+#   to right. Ours: slopes as they are, in which steep texts weigh more, and places in the order in which they are drawn.
+# Released code: 30 steps. Ours: until the budget is spent, or nothing new is left.
 # Paper: any token may enter that survives in its text. Ours: tokens that are words by themselves (no pieces of words, no
 #   special tokens), for rows, marks and other rankers know replies as words; the whole text is checked, too.
 # Released code: a list loses what does not survive. Ours: words that follow take their places, as far as `_LOOKED` lists go.
