@@ -78,7 +78,8 @@ class HuggingFaceInputModel:
             length: N.
             searchable_V: which tokens they may hold.
         """
-        return torch.stack([self._drawn(seed, length, searchable_V) for seed in seeds])
+        there_V = searchable_V.to(self.embedding_VE.device)
+        return torch.stack([self._drawn(seed, length, there_V) for seed in seeds]).to(searchable_V.device)
 
     def _drawn(self, seed: int, length: int, searchable_V: Tensor) -> Tensor:
         generator = stream(seed, "likely input")

@@ -19,6 +19,7 @@ __all__, __getattr__ = public(
         "Gaslite": "gaslite",
         "ImportanceGreedy": "methods",
         "RandomEdits": "methods",
+        "RandomSteps": "gaslite",
         "RandomWords": "gaslite",
         "RankAttack": "attack",
         "RankGoal": "goals",

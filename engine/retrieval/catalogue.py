@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import TYPE_CHECKING, Any
 
-from engine.metrics.retrieval.searched import BASELINE, GASLITE, RANDOM_WORDS
+from engine.metrics.retrieval.searched import BASELINE, GASLITE, RANDOM_STEPS, RANDOM_WORDS
 from engine.retrieval.settings import POLICY, AttackSettings
 from envs.core.errors import ConfigError
 from envs.core.registry import Registry, nearest
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 UNLIMITED = 1_000_000
 """A budget of queries that edits end before."""
 rank_attacks = Registry("method of attacks on rankers", "parley.rank_attacks")
-"""Classes that are called without arguments, the beam with its width, gaslite with its sizes."""
+"""Classes that are called without arguments, the beam with its width, gaslite and random-steps with their sizes."""
 rank_attacks.register(
     "greedy", "words by what erasing them does, each by its best edit", "engine.retrieval.methods:ImportanceGreedy"
 )
@@ -37,8 +37,13 @@ rank_attacks.register(
     "engine.retrieval.gaslite:Gaslite",
 )
 rank_attacks.register(
+    RANDOM_STEPS,
+    "the steps of gaslite with random words in the place of those that slopes point to, its control",
+    "engine.retrieval.gaslite:RandomSteps",
+)
+rank_attacks.register(
     RANDOM_WORDS,
-    "random words of a bi-encoder's vocabulary behind the reply, the control of gaslite",
+    "random words of a bi-encoder's vocabulary behind the reply, the control of random-steps",
     "engine.retrieval.gaslite:RandomWords",
 )
 
@@ -89,7 +94,7 @@ def compose_attack(
     """
     from engine.retrieval.attack import RankAttack
     from engine.retrieval.constraints import CloseInMeaning, Fluent, KeptTags, KnownWords
-    from engine.retrieval.gaslite import Gaslite
+    from engine.retrieval.gaslite import Gaslite, RandomSteps
     from engine.retrieval.goals import RankGoal
     from engine.retrieval.methods import EditBeam
     from engine.retrieval.moves import BY_NAME
@@ -108,7 +113,8 @@ def compose_attack(
     sizes = settings.gaslite
     known_arguments = {
         EditBeam: (settings.beams,),
-        Gaslite: (sizes.num_gradients, sizes.num_positions, sizes.num_candidates),
+        Gaslite: (sizes.num_positions, sizes.num_candidates, sizes.num_gradients),
+        RandomSteps: (sizes.num_positions, sizes.num_candidates),
         policy_of: (settings.method,),
     }
     method = kind(*known_arguments.get(kind, ()))

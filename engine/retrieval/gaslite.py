@@ -1,4 +1,4 @@
-"""GASLITE: words of an encoder's whole vocabulary behind a reply, found by its gradient; and random ones, its control.
+"""GASLITE: words of an encoder's whole vocabulary behind a reply, found by its gradient; and its two controls.
 
 Source: Ben-Tov & Sharif 2024, "GASLITEing the Retrieval" (arXiv 2412.20953), and the sizes of its released code.
 
@@ -12,12 +12,19 @@ Source: Ben-Tov & Sharif 2024, "GASLITEing the Retrieval" (arXiv 2412.20953), an
 The slopes are taken once for all places of a step; averaged, they say more about texts that are some words away. As elsewhere
 they are no queries and are counted beside them, one for each of the G texts; each text of a list is a query.
 
+    Gaslite       as above
+    RandomSteps   the same steps from the best text so far, lists drawn at random: what is above it is owed to the gradient
+    RandomWords   L fresh random words for each query: what RandomSteps is above it is owed to going on from the best text
+
 # Paper: a passage is found for many queries of users, by the mean of their vectors. Ours: for one context, which is what a
 #   reply is scored in; the search ends as soon as the reply is where the goal wants it.
 # Released code: L = 100, G = 50, P = 20, C = 128, some 2,500 texts a step. Ours: 10, 10, 5, 10 unless `settings.GasliteSizes`
 #   says otherwise, 50 texts a step, for budgets of some hundred queries.
 # Released code: x begins as text that a language model wrote. Ours: as random words, so that no second model is needed.
 # Released code: half of a list is drawn from the words that follow those of highest slope. Ours: the highest alone.
+# Released code: the slopes of a text have length 1 at each place before they are averaged, and places of a step come from left
+#   to right. Ours: slopes as they are, in which steep texts weigh more, and places in the order in which they are drawn.
+# Released code: 30 steps. Ours: until the budget is spent, or nothing new is left.
 # Paper: any token may enter that survives in its text. Ours: tokens that are words by themselves (no pieces of words, no
 #   special tokens), for rows, marks and other rankers know replies as words; the whole text is checked, too.
 # Released code: a list loses what does not survive. Ours: words that follow take their places, as far as `_LOOKED` lists go.
@@ -46,7 +53,7 @@ _LOOKED = 8
 
 @dataclass(frozen=True)
 class RandomWords:
-    """As many random words of the encoder's vocabulary at the same place: the control of `Gaslite`."""
+    """As many random words of the encoder's vocabulary at the same place, all drawn anew each time: the control of both."""
 
     needs: ClassVar[Need] = VOCABULARY
     appends: ClassVar[bool] = True
@@ -62,11 +69,10 @@ class RandomWords:
 
 
 @dataclass(frozen=True)
-class Gaslite:
-    """Appended words, changed one by one for those that averaged slopes promise most.
+class RandomSteps:
+    """Appended words, changed one by one for the best of some random ones: `Gaslite` without its gradient, the control.
 
     Args:
-        num_gradients: texts that slopes are averaged over in a step.
         num_positions: places of a step whose words may change.
         num_candidates: words that are tried at each.
     """
@@ -74,7 +80,6 @@ class Gaslite:
     needs: ClassVar[Need] = VOCABULARY
     appends: ClassVar[bool] = True
 
-    num_gradients: int = 10
     num_positions: int = 5
     num_candidates: int = 10
 
@@ -86,7 +91,7 @@ class Gaslite:
         (margin,) = yield Asked([start])
         trigger, seen, idle = _behind(case, start), {start.words}, 0
         while idle < PATIENCE:
-            gains_LV, num_seen = self.averaged_slopes(case, trigger), len(seen)
+            gains_LV, num_seen = self.gains(case, trigger), len(seen)
             places = case.rng.choice(len(trigger), size=min(self.num_positions, len(trigger)), replace=False)
             for place in places.tolist():
                 drafts = self._listed(case, trigger, place, gains_LV[place])
@@ -98,7 +103,32 @@ class Gaslite:
                         trigger, margin = _behind(case, drafts[best]), margins[best]
             idle = 0 if len(seen) > num_seen else idle + 1
 
-    def averaged_slopes(self, case: Case, trigger: Utterance) -> np.ndarray:
+    def gains(self, case: Case, trigger: Utterance) -> np.ndarray:
+        """Which words at each place are tried (L, V): those of the highest numbers, which say nothing here."""
+        return case.rng.random((len(trigger), len(case.inside.vocabulary)))
+
+    def _listed(self, case: Case, trigger: Utterance, place: int, gains_V: np.ndarray) -> list[Draft]:
+        """Replies with another word at a place of what stands behind them, those of highest gain."""
+        vocabulary = case.inside.vocabulary
+        order = np.argsort(-gains_V, kind="stable")[: _LOOKED * self.num_candidates].tolist()
+        texts = ((*trigger[:place], vocabulary[number], *trigger[place + 1 :]) for number in order)
+        read = (words for words in texts if words != trigger and case.inside.reads(case.original.words, words))
+        return case.allowed([_appended(case, words) for words in islice(read, self.num_candidates)])
+
+
+@dataclass(frozen=True)
+class Gaslite(RandomSteps):
+    """Appended words, changed one by one for those that averaged slopes promise most.
+
+    Args:
+        num_positions: places of a step whose words may change.
+        num_candidates: words that are tried at each.
+        num_gradients: texts that slopes are averaged over in a step.
+    """
+
+    num_gradients: int = 10
+
+    def gains(self, case: Case, trigger: Utterance) -> np.ndarray:
         """How much closer each word at each place comes to the goal, to first order, mean over the texts of a step (L, V)."""
         reply, vocabulary = case.original.words, case.inside.vocabulary
         total_LV = np.zeros((len(trigger), len(vocabulary)))
@@ -108,14 +138,6 @@ class Gaslite:
                 words[int(case.rng.integers(len(words)))] = vocabulary[int(case.rng.integers(len(vocabulary)))]
             total_LV += case.inside.slopes((*reply, *words), vocabulary)[len(reply) :]
         return total_LV / self.num_gradients
-
-    def _listed(self, case: Case, trigger: Utterance, place: int, gains_V: np.ndarray) -> list[Draft]:
-        """Replies with another word at a place of what stands behind them, those of highest gain."""
-        vocabulary = case.inside.vocabulary
-        order = np.argsort(-gains_V, kind="stable")[: _LOOKED * self.num_candidates].tolist()
-        texts = ((*trigger[:place], vocabulary[number], *trigger[place + 1 :]) for number in order)
-        read = (words for words in texts if words != trigger and case.inside.reads(case.original.words, words))
-        return case.allowed([_appended(case, words) for words in islice(read, self.num_candidates)])
 
 
 def _drawn(case: Case) -> list[Draft]:

@@ -10,8 +10,8 @@ what it asks first does not depend on the budget, and one trace tells the succes
     SlopeGreedy        what a ranker's own gradient points to (Ebrahimi et al. 2018, "HotFlip")
     FixedRule          a rule of `engine/perturb/replies`: one query
 
-GASLITE, and random words as its control, stand in `gaslite.py`. One's own needs `steps`; one that looks into the ranker says so
-by `needs` (`inside.py`), one that puts words behind the reply and edits none of its own by `appends = True`.
+GASLITE and its controls stand in `gaslite.py`. One's own needs `steps`; one that looks into the ranker says so by `needs`
+(`inside.py`), one that puts words behind the reply and edits none of its own by `appends = True`.
 """
 
 from __future__ import annotations

@@ -22,11 +22,11 @@ class GasliteSizes(Configuration):
     """How gaslite searches; its paper's code has 100, 50, 20 and 128, for thousands of queries."""
 
     num_words: NumItems = 10
-    """Words behind the reply, each one token of the encoder; of random-words, too."""
+    """Words behind the reply, each one token of the encoder; of random-steps and random-words, too."""
     num_gradients: NumItems = 10
     """Texts that slopes are averaged over in a step; no queries, but counted beside them."""
     num_positions: NumItems = 5
-    """Places of a step whose words may change."""
+    """Places of a step whose words may change; of random-steps, too, as the words tried."""
     num_candidates: NumItems = 10
     """Words that are tried at each place."""
 
@@ -42,7 +42,7 @@ class AttackDetails(Configuration):
     beams: NumItems = 4
     """beam: drafts that are kept."""
     gaslite: GasliteSizes = field(default_factory=GasliteSizes)
-    """gaslite and random-words: what they append."""
+    """gaslite, random-steps and random-words: what they append."""
     keep_tags: bool = True
     """Every word keeps its tag in the edited reply, and one that replaces another has its tag; not of words behind it."""
     max_perplexity_ratio: PositiveFloat | None = None
@@ -62,8 +62,8 @@ class AttackSettings(AttackDetails):
     goal: GoalKind = "promote"
     """Bring a wrong reply to the top, or the right one away from it."""
     method: str = "greedy"
-    """greedy, beam, random, gradient (rankers that give slopes alone), gaslite or random-words (bi-encoders alone), or
-    path/file.py:Name of your own."""
+    """greedy, beam, random, gradient (rankers that give slopes alone), gaslite, random-steps or random-words
+    (bi-encoders alone), or path/file.py:Name of your own."""
     moves: tuple[str, ...] = ()
     """Edits: context (a context word of the same tag), synonym, insertion, deletion, swap; by default what suits the goal."""
     edits: NumItems = 3

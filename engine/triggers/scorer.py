@@ -206,8 +206,8 @@ class PlainScorer:
             rows_bV = slope.gradient_NE[at] @ self.victim.embedding_VE.T
             if slope.input_gradient_NE is not None and slope.input_pull_NV is not None:
                 assert self.input_model is not None
-                rows_bV = rows_bV + slope.input_gradient_NE[at] @ self.input_model.embedding_VE.T
-                rows_bV = rows_bV - slope.input_pull_NV[at]
+                rows_bV = rows_bV + (slope.input_gradient_NE[at] @ self.input_model.embedding_VE.T).to(rows_bV.device)
+                rows_bV = rows_bV - slope.input_pull_NV[at].to(rows_bV.device)
             rows.append(rows_bV)
         return torch.cat(rows)
 
@@ -257,7 +257,8 @@ class PlainScorer:
         if self.objective.lm_weight == 0:
             return None
         assert self.input_model is not None
-        return self._inputs(self.input_model.embedding_VE[words_BN], words_BN)[0]
+        there_BN = words_BN.to(self.input_model.embedding_VE.device)
+        return self._inputs(self.input_model.embedding_VE[there_BN], there_BN)[0].to(words_BN.device)
 
     def _read(self, embedded_1NE: Tensor, target_T: Tensor) -> tuple[Tensor, Tensor, Any]:
         """Nats (1, T), differentiable, and whether the likeliest (1, T); and what else is kept with an incumbent."""
@@ -271,7 +272,9 @@ class PlainScorer:
         assert embedded_BNE.grad is not None
         input_nll_B, slope = None, _Slope(embedded_BNE.grad[0], None, None, known)
         if self.input_model is not None:
-            input_nll_B, input_gradient_NE, pull_NV = self._measure_input(self.input_model, words_N)
+            there_N = words_N.to(self.input_model.embedding_VE.device)
+            input_nll_B, input_gradient_NE, pull_NV = self._measure_input(self.input_model, there_N)
+            input_nll_B = input_nll_B.to(words_N.device)
             slope = _Slope(slope.gradient_NE, input_gradient_NE, pull_NV, known)
         nll_BT = nll_BT.detach()
         weighed_B = input_nll_B if self.objective.lm_weight > 0 else None

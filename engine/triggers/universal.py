@@ -10,6 +10,7 @@ first prompt are read behind all of them first.
 
 Pairs may be of several models with the same tokens, as in Zou et al. (section 2.3: an input for several models at once): a
 prompt of each is a pair of its own. Models may have more embeddings than tokens; the words are those that all of them have.
+Each may be on a device of its own. A search is where the first one is: inputs go from there to each model, figures come back.
 
 A hit is an input that is one behind every prompt (o-greedy, o-sample-min); of o-sample-avg it is the mean over all words.
 Zou et al. add prompts one by one as those before are hit. Ours: all from the beginning.
@@ -44,6 +45,7 @@ class UniversalVictim:
 
     Attributes:
         num_models: how many there are.
+        device: the first model's, where searches are.
         searchable_V: which words an input may hold.
     """
 
@@ -52,12 +54,13 @@ class UniversalVictim:
         self.victims, self.targets = tuple(victims), tuple(targets)
         self.num_models = len({id(getattr(victim, "model", None)) for victim in victims})
         num = min(len(victim.searchable_V) for victim in victims)
-        self.searchable_V: Tensor = torch.stack([victim.searchable_V[:num] for victim in victims]).all(0)
+        self.device = victims[0].embedding_VE.device
+        self.searchable_V: Tensor = torch.stack([victim.searchable_V[:num].to(self.device) for victim in victims]).all(0)
 
     @property
     def target_ids(self) -> Tensor:
         """The words (T,) of all targets, one target behind the other."""
-        return torch.cat(self.targets)
+        return torch.cat([target.to(self.device) for target in self.targets])
 
     @property
     def embedding_VE(self) -> Tensor:
@@ -89,7 +92,10 @@ class UniversalVictim:
     def reply_logits(self, embedded_BNE: Tensor, replies_BT: Tensor) -> Tensor:
         """Logits (B, T, V) of the words of all targets, one target behind the other."""
         parts_BT = replies_BT.split([len(target) for target in self.targets], dim=1)
-        read = [victim.reply_logits(embedded_BNE, part_BT) for victim, part_BT in zip(self.victims, parts_BT, strict=True)]
+        read = []
+        for victim, part_BT in zip(self.victims, parts_BT, strict=True):
+            there = victim.embedding_VE.device
+            read.append(victim.reply_logits(embedded_BNE.to(there), part_BT.to(there)).to(self.device))
         return torch.cat(read, dim=1)
 
 
@@ -113,7 +119,7 @@ class UniversalScorer:
 
     def measure(self, targets: Sequence[Tensor], words_BN: Tensor) -> list[Incumbent]:
         """Measures inputs behind each prompt."""
-        of_pairs = [part.measure([own] * len(words_BN), words_BN) for part, own in self._pairs()]
+        of_pairs = [part.measure([own] * len(words_BN), words_BN.to(own.device)) for part, own in self._pairs()]
         return [
             Incumbent(target, words_N, sum(each.loss for each in read) / len(read), _together(read), tuple(read))
             for target, words_N, read in zip(targets, words_BN, zip(*of_pairs, strict=True), strict=True)
@@ -122,22 +128,24 @@ class UniversalScorer:
     def slopes(self, incumbents: Sequence[Incumbent], positions_B: Tensor) -> Tensor:
         """The mean of the slopes (B, V) behind each prompt."""
         num = len(self.victim.searchable_V)
-        total_BV = torch.zeros(len(incumbents), num, device=positions_B.device)
+        total_BV = torch.zeros(len(incumbents), num, device=self.victim.device)
         for place, part in enumerate(self.parts):
-            total_BV += part.slopes([incumbent.cache[place] for incumbent in incumbents], positions_B)[:, :num]
+            slopes_BV = part.slopes([incumbent.cache[place] for incumbent in incumbents], positions_B)
+            total_BV += slopes_BV[:, :num].to(self.victim.device)
         return total_BV / len(self.parts)
 
     def gradients(self, incumbents: Sequence[Incumbent]) -> Tensor:
         """The mean of the gradients (B, N, E) behind each prompt."""
         of_pairs = [part.gradients([each.cache[place] for each in incumbents]) for place, part in enumerate(self.parts)]
-        return torch.stack(of_pairs).mean(0)
+        return torch.stack([of_pair.to(self.victim.device) for of_pair in of_pairs]).mean(0)
 
     def next_logits(self, target: Tensor, words_Bt: Tensor) -> Tensor:
         """The mean of log probabilities (B, V) behind each prompt."""
         num = len(self.victim.searchable_V)
-        total_BV = torch.zeros(len(words_Bt), num, device=words_Bt.device)
+        total_BV = torch.zeros(len(words_Bt), num, device=self.victim.device)
         for part, own in self._pairs():
-            total_BV += part.next_logits(own, words_Bt).log_softmax(-1)[:, :num]
+            logits_BV = part.next_logits(own, words_Bt.to(own.device))
+            total_BV += logits_BV.log_softmax(-1)[:, :num].to(self.victim.device)
         return total_BV / len(self.parts)
 
     def best_swap(self, incumbents: Sequence[Incumbent], swaps: Swaps, beat_B: Tensor) -> tuple[Tensor, Tensor]:
@@ -149,7 +157,8 @@ class UniversalScorer:
 
     def losses(self, targets: Sequence[Tensor], words_RN: Tensor) -> Tensor:
         """The mean loss of each input (R,)."""
-        return torch.stack([part.losses([own] * len(words_RN), words_RN) for part, own in self._pairs()]).mean(0)
+        of_pairs = [part.losses([own] * len(words_RN), words_RN.to(own.device)) for part, own in self._pairs()]
+        return torch.stack([loss_R.to(self.victim.device) for loss_R in of_pairs]).mean(0)
 
     def _pairs(self) -> list[tuple[PlainScorer, Tensor]]:
         return list(zip(self.parts, self.victim.targets, strict=True))
@@ -159,9 +168,10 @@ class UniversalScorer:
         order = sorted(range(len(self.parts)), key=lambda place: -incumbent.cache[place].loss)
 
         def read(place: int, rows_g: Tensor) -> Tensor:
-            loss_g = self.parts[place].swap_losses(incumbent.cache[place], positions_G[rows_g], words_G[rows_g])
+            known, swaps = incumbent.cache[place], (positions_G[rows_g], words_G[rows_g])
+            loss_g = self.parts[place].swap_losses(known, *(each.to(known.words.device) for each in swaps))
             require_numbers(loss_g)
-            return loss_g / len(order)
+            return loss_g.to(self.victim.device) / len(order)
 
         least, left_g = beat, torch.arange(len(words_G), device=words_G.device)
         cost_G = torch.full((len(words_G),), torch.inf, device=words_G.device)

@@ -51,11 +51,15 @@ def find_candidates(name: str) -> CandidateSource:
 
 
 def holds_rows(path: Path) -> bool:
-    """Whether a file, or those of a folder, hold rows and not pairs: most lines have two tabs or more, and some a label."""
+    """Whether a file, or those of a folder, hold rows and not pairs.
+
+    A line with a tab speaks for rows if a label, 0 or 1, stands before the tab, else for pairs. As many on both sides are rows,
+    so that a broken line of a short file is named; lines without a tab are broken in either and do not count.
+    """
     files = [path] if path.is_file() else list(_files(path).values())
-    lines = [line.split("\t") for file in files for line in read_lines(file)[:_LOOKED_AT]]
-    rows = [columns for columns in lines if len(columns) > 2]
-    return len(rows) > len(lines) / 2 and any(columns[0] in ("0", "1") for columns in rows)
+    firsts = [line.split("\t")[0] for file in files for line in read_lines(file)[:_LOOKED_AT] if "\t" in line]
+    num_labelled = sum(first in ("0", "1") for first in firsts)
+    return num_labelled > 0 and 2 * num_labelled >= len(firsts)
 
 
 def own_candidates(path: Path) -> FileCandidates:

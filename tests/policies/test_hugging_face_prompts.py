@@ -18,7 +18,7 @@ from policies.hugging_face_slots import template_of
 from policies.hugging_face_tokens import InputRules
 from policies.hugging_face_victims import HuggingFaceCausal
 from tests.policies.byte_pairs import BEGIN_ID, END_ID, TURN_ID, byte_model
-from tests.policies.test_hugging_face import t5
+from tests.policies.small_hugging_face import t5
 
 TURNS = (Message("system", "be {}"), Message("user", "{prompt} {}"), Message("assistant", "ok {}"), Message("user", "go on"))
 

@@ -22,7 +22,7 @@ from policies.decoders import GREEDY, DecoderSettings  # noqa: E402  # needs the
 from policies.hugging_face_responder import HuggingFaceResponder, LocalChatResponder  # noqa: E402  # needs the extra
 from policies.responders import load_responder  # noqa: E402  # needs the extra
 from tests.policies.chat.tiny import saved  # noqa: E402  # needs the extra
-from tests.policies.test_hugging_face import MODELS, bart, gpt2, t5  # noqa: E402  # needs the extra
+from tests.policies.small_hugging_face import MODELS, bart, gpt2, t5  # noqa: E402  # needs the extra
 
 CHAT = (
     "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('turns') }}{% endif %}"

@@ -35,7 +35,7 @@ from engine.jobs.retrieval.rows import SEARCHES
 from engine.jobs.sharded import work_off
 from engine.jobs.tables import noted
 from engine.metrics.retrieval.search_tables import success_table, tables_of_searches
-from engine.metrics.retrieval.searched import GASLITE, RANDOM_WORDS, SearchedRows, describe_search, search_metrics
+from engine.metrics.retrieval.searched import APPENDING, SearchedRows, describe_search, search_metrics
 from engine.metrics.tables import TextTable
 from engine.perturb.replies.catalogue import GROUPS
 from engine.retrieval.catalogue import need_of
@@ -145,8 +145,8 @@ class AttackRanking(RankersJob[RankingAttackConfig]):
 
 def _appended(config: RankingAttackConfig) -> str:
     """What methods append that edit no word of the reply."""
-    names = [name for name in (GASLITE, RANDOM_WORDS) if name in config.method_names]
-    return f"{' and '.join(names)} put {config.attack.gaslite.num_words} words behind the reply, " if names else ""
+    names = [name for name in APPENDING if name in config.method_names]
+    return f"{', '.join(names)} put {config.attack.gaslite.num_words} words behind the reply, " if names else ""
 
 
 def _require_replies(config: RankingAttackConfig, items: Iterable[RankedGroup]) -> None:

@@ -8,7 +8,7 @@ from typing import Literal
 from engine.jobs.sharded import ShardedConfig
 from engine.metrics.retrieval.attacked import Untouched
 from engine.metrics.retrieval.ranks import Unranked
-from engine.metrics.retrieval.searched import BASELINE, baseline_of
+from engine.metrics.retrieval.searched import baseline_of
 from engine.perturb.replies.catalogue import rule_names
 from engine.perturb.replies.settings import ReplySettings
 from engine.retrieval.catalogue import attack_names
@@ -112,7 +112,8 @@ class RankingAttackConfig(RankersConfig):
     """Bring a wrong reply to the top, or the right one away from it."""
     method: str = "greedy,beam,random"
     """Methods separated by commas: greedy, beam, random (the baseline, there in any case), gradient (rankers with slopes),
-    gaslite (bi-encoders; random-words stands beside it), editor:RUN (a trained editing policy), or path/file.py:Name."""
+    gaslite (bi-encoders; random-steps and random-words stand beside it), editor:RUN (a trained editing policy), or
+    path/file.py:Name."""
     moves: str = ""
     """Edits separated by commas: context, synonym, insertion, deletion, swap; when empty those that suit the goal."""
     edits: NumItems = 3
@@ -132,8 +133,11 @@ class RankingAttackConfig(RankersConfig):
     @property
     def method_names(self) -> tuple[str, ...]:
         """The methods one by one, each once; behind them what they are compared with, where it is not named."""
-        named = attack_names(self.method)
-        return tuple(dict.fromkeys((*named, *map(baseline_of, named), BASELINE)))
+        names = [*attack_names(self.method)]
+        for name in names:
+            if (other := baseline_of(name)) not in names:
+                names.append(other)
+        return tuple(names)
 
     def settings(self, method: str) -> AttackSettings:
         """What an attack by a method wants and may do."""

@@ -291,11 +291,8 @@ def input_model(config: TriggerConfig, victim: HuggingFaceSeq2Seq | HuggingFaceC
     if config.lm == config.model:
         judge = HuggingFaceInputModel(victim.model, victim.tokenizer)
     elif is_hugging_face(config.lm):
-        device = victim.embedding_VE.device
-        tokenizer, model = read_model(config.lm, config.hugging_face, str(device))
+        tokenizer, model = read_model(config.lm, config.hugging_face, str(victim.embedding_VE.device))
         judge = HuggingFaceInputModel(model, tokenizer)
-        # One that a device map has spread may begin elsewhere.
-        judge.embedding_VE = judge.embedding_VE.to(device)
     else:
         fix = f"--lm {config.model}, or another Hugging Face model with the same tokenizer"
         raise ConfigError("no language model of ours has the tokens of a Hugging Face model", got=f"--lm {config.lm}", fix=fix)

@@ -36,9 +36,13 @@ QUERIES = (10, 50, 100, 500, 2000)
 """Budgets at which success is read."""
 BASELINE = "random"
 """The method that others are compared with, at the same number of queries."""
-GASLITE, RANDOM_WORDS = "gaslite", "random-words"
-"""A method that puts words of an encoder's vocabulary behind a reply, and the one that does so at random."""
-CONTROLS = {BASELINE: "random edits", RANDOM_WORDS: "random words behind the reply"}
+GASLITE, RANDOM_STEPS, RANDOM_WORDS = APPENDING = "gaslite", "random-steps", "random-words"
+"""What puts words of an encoder's vocabulary behind a reply, the same without its gradient, and all words at random."""
+CONTROLS = {
+    BASELINE: "random edits",
+    RANDOM_STEPS: "the same steps with random words",
+    RANDOM_WORDS: "random words behind the reply",
+}
 """Methods that others are compared with, in words."""
 SUCCESS, AHEAD, AHEAD_P = "success@", "ahead@", "ahead_p@"
 """Success, and how far it is above that of the baseline, with the p-value of that; the number of queries follows."""
@@ -73,8 +77,8 @@ def describe_search(name: str) -> Metric:
 
 
 def baseline_of(method: str) -> str:
-    """The method that one is compared with: what it does, done at random."""
-    return RANDOM_WORDS if method == GASLITE else BASELINE
+    """The method that one is compared with: what it does, done at random, or with one part of it left out."""
+    return {GASLITE: RANDOM_STEPS, RANDOM_STEPS: RANDOM_WORDS}.get(method, BASELINE)
 
 
 def points_of(budget: int) -> list[int]:
@@ -213,7 +217,7 @@ _AT: Mapping[str, tuple[str, str, Literal["number", "share"], bool]] = {
     SUCCESS: ("success within", "share of the attacked contexts in which the goal is reached", "share", True),
     AHEAD: (
         "above random, within",
-        "success less that of random edits (gaslite: of random words behind the reply) in the same contexts, mean",
+        "success less that of random edits (gaslite: of random-steps; that: of random-words) in the same contexts, mean",
         "number",
         False,
     ),

@@ -51,7 +51,8 @@ class RankerAttacks(Chapter[Shown]):
         r"\bbeam\b": ("beam", "all edits of the best few drafts, edit after edit."),
         r"\bgradient\b": ("gradient", "replacements that the ranker's own slopes point to; slopes are no queries."),
         r"\bgaslite\b": ("gaslite", "words of the encoder's vocabulary behind the reply, by slopes averaged over some texts."),
-        r"\brandom-words\b": ("random-words", "as many random words there, the control of gaslite at the same budget."),
+        r"\brandom-steps\b": ("random-steps", "gaslite without slopes: random words in its steps, from the best text so far."),
+        r"\brandom-words\b": ("random-words", "as many random words there, all drawn anew for each query."),
         r"[Tt]ransfer": ("Transfer", "edits that were found on one ranker, shown to another one."),
     }
 
@@ -77,10 +78,10 @@ class RankerAttacks(Chapter[Shown]):
             f"the attacked contexts with {budget:,} queries and in {number(SHARE, first.reached(model, best, few).value)} "
             f"with {few:,}"
         ]
-        if best != BASELINE:
+        control = baseline_of(best)
+        if best != BASELINE and control in methods:
             ahead = first.known.get(f"{AHEAD}{budget}.{model}.{best}", NOTHING)
             sign = {1: ", certainly fewer", 0: "", -1: ", certainly more"}[certain_sign(ahead)]
-            control = baseline_of(best)
             early = first.reached(model, control, few)
             told.append(
                 f"{CONTROLS[control]} in {number(SHARE, methods[control].value)}{sign}, and in {number(SHARE, early.value)}"

@@ -41,7 +41,8 @@ class KeysValues:
 
     def rows(self, rows_b: Tensor) -> KeysValues:
         """Those of some rows; of one row that all share, itself."""
-        return KeysValues(*(tuple(each[rows_b] for each in kind) for kind in (self.keys, self.values)))
+        # A device map may have put layers on other devices.
+        return KeysValues(*(tuple(each[rows_b.to(each.device)] for each in kind) for kind in (self.keys, self.values)))
 
     def repeated(self, num: int) -> KeysValues:
         """Those of one row, for so many; no copy."""

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.retrieval.constraints import KeptTags, KnownWords
-from engine.retrieval.gaslite import Gaslite, RandomWords
+from engine.retrieval.gaslite import Gaslite, RandomSteps, RandomWords
 from engine.retrieval.goals import RankGoal, falling
 from engine.retrieval.methods import AttackMethod, EditBeam, ImportanceGreedy, RandomEdits, SlopeGreedy
 from engine.retrieval.moves import BY_NAME
@@ -29,7 +29,7 @@ from tests.policies.matching.made_up import KINDS, matcher
 
 CONTEXT_ONLY = [BY_NAME["context"]]
 METHODS: list[AttackMethod] = [ImportanceGreedy(), EditBeam(2), RandomEdits(), SlopeGreedy()]
-APPENDING: list[AttackMethod] = [Gaslite(2, 2, 3), RandomWords()]
+APPENDING: list[AttackMethod] = [Gaslite(2, 3, 2), RandomSteps(2, 3), RandomWords()]
 WORDS = ("n1", "n2", "n3", "v1", "a1", "n7", "n8", "v7", "a7", "the", "is")
 
 

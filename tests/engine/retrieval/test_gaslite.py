@@ -17,7 +17,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from engine.retrieval.attack import RankAttack
 from engine.retrieval.case import Case
 from engine.retrieval.catalogue import compose_attack
-from engine.retrieval.gaslite import Gaslite, RandomWords
+from engine.retrieval.gaslite import Gaslite, RandomSteps, RandomWords
 from engine.retrieval.methods import AttackMethod, Steps
 from engine.retrieval.settings import AttackSettings, GasliteSizes
 from envs.candidates.groups import CandidateGroup, Context
@@ -29,6 +29,7 @@ from tests.engine.retrieval.fakes import Sum, Toy, group
 from tests.policies.ranking.folders import bert, tokenizer
 
 NUM_WORDS = 200
+NAMES = ("gaslite", "random-steps", "random-words")
 CONTEXT = ("it is on now", "a black screen")
 
 
@@ -118,7 +119,7 @@ def test_slopes_are_the_mean_at_the_trigger_and_at_texts_with_one_random_word() 
     case = case_of(ranker, wrong(ranker, "not it"))
     reply, trigger = case.original.words, ("off", "now", "is")
     ranker.sloped.clear()
-    found_LV = Gaslite(num_gradients=6).averaged_slopes(case, trigger)
+    found_LV = Gaslite(num_gradients=6).gains(case, trigger)
     texts = list(ranker.sloped)
     assert texts[0] == (*reply, *trigger)
     assert [sum(a != b for a, b in zip(text, texts[0], strict=True)) <= 1 for text in texts] == [True] * 6
@@ -129,11 +130,11 @@ def test_slopes_are_the_mean_at_the_trigger_and_at_texts_with_one_random_word() 
     each = [BiEncoder.slopes(ranker, case.group.context, text, list(words))[len(reply) :] for text in texts]
     np.testing.assert_allclose(found_LV, np.mean(each, axis=0), rtol=1e-6, atol=1e-9)
     assert np.abs(found_LV - each[0]).max() > 1e-3, "which is not the slope at the trigger"
-    alone_LV = Gaslite(num_gradients=1).averaged_slopes(case, trigger)
+    alone_LV = Gaslite(num_gradients=1).gains(case, trigger)
     np.testing.assert_allclose(alone_LV, each[0], rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize("method", [Gaslite(2, 3, 4), RandomWords()], ids=["gaslite", "random-words"])
+@pytest.mark.parametrize("method", [Gaslite(3, 4, 2), RandomSteps(3, 4), RandomWords()], ids=str)
 def test_nothing_is_asked_that_is_read_as_other_tokens(method: AttackMethod) -> None:
     ranker = small()
     of = wrong(ranker, "not it")
@@ -146,7 +147,7 @@ def test_nothing_is_asked_that_is_read_as_other_tokens(method: AttackMethod) -> 
     assert not any("?" in text for text in asked), "a mark sticks to the word before it"
 
 
-@pytest.mark.parametrize("method", [Gaslite(2, 2, 3), RandomWords()], ids=["gaslite", "random-words"])
+@pytest.mark.parametrize("method", [Gaslite(2, 3, 2), RandomSteps(2, 3), RandomWords()], ids=str)
 def test_what_is_appended_counts_as_so_many_words_and_slopes_stand_beside_queries(method: AttackMethod) -> None:
     ranker = Unreachable(bert(), tokenizer())
     of = group(["top", "not it is"], context=CONTEXT)
@@ -163,12 +164,50 @@ def test_what_is_appended_counts_as_so_many_words_and_slopes_stand_beside_querie
         assert outcome.num_slopes == 0
 
 
+def furthest(ranker: BiEncoder, method: AttackMethod, groups: Sequence[CandidateGroup]) -> list[float]:
+    """The scores that an attack comes to where no reply can reach the top."""
+    found = attack(ranker, method, edits=4, budget=80).run(groups, range(len(groups)))
+    return [outcome.score for outcome in found if outcome.score is not None]
+
+
+def test_the_controls_tell_the_gradient_from_going_on_from_the_best_text() -> None:
+    made = large()
+    ranker = Unreachable(made._model, made._tokenizer)
+    groups = [group(["top", f"w{number} w{number + 1}"], context=(f"w{2 * number} w7",)) for number in range(12)]
+    by_slopes = furthest(ranker, Gaslite(2, 5, 4), groups)
+    in_steps = furthest(ranker, RandomSteps(2, 5), groups)
+    anew = furthest(ranker, RandomWords(), groups)
+    assert sum(a > b for a, b in zip(by_slopes, in_steps, strict=True)) >= 10
+    assert sum(a > b for a, b in zip(in_steps, anew, strict=True)) >= 8
+
+
+def test_random_steps_change_one_word_of_the_best_text_so_far() -> None:
+    ranker = large()
+    case = case_of(ranker, group(["w1 w2", "w9"], context=("w1 w2",)))
+    steps = RandomSteps(num_positions=2, num_candidates=3).steps(case)
+    (first,) = next(steps).drafts
+    best, margins, places = first.words, np.zeros(1), list[int]()
+    for number in range(12):
+        drafts = steps.send(margins).drafts
+        changed = {
+            tuple(i for i, pair in enumerate(zip(draft.words, best, strict=True)) if len(set(pair)) > 1) for draft in drafts
+        }
+        assert len(drafts) == 3
+        ((place,),) = changed
+        places.append(place)
+        margins = np.full(3, -1.0)
+        if number % 2:
+            margins[2], best = number, drafts[2].words
+    assert set(places) == {1, 2, 3}, "places behind the reply, one for each list"
+    assert case.inside.num_slopes == 0
+
+
 def test_it_comes_closer_than_random_words_and_sooner() -> None:
     made = large()
     ranker = Unreachable(made._model, made._tokenizer)
     groups = [group(["top", f"w{number} w{number + 1}"], context=(f"w{2 * number} w7",)) for number in range(12)]
     sizes = {"edits": 4, "budget": 80}
-    by_slopes = attack(ranker, Gaslite(4, 2, 5), **sizes).run(groups, range(12))
+    by_slopes = attack(ranker, Gaslite(2, 5, 4), **sizes).run(groups, range(12))
     at_random = attack(ranker, RandomWords(), **sizes).run(groups, range(12))
     ahead = [
         a.score > b.score for a, b in zip(by_slopes, at_random, strict=True) if a.score is not None and b.score is not None
@@ -186,7 +225,7 @@ def test_averaged_slopes_point_to_words_that_are_better_than_drawn_ones() -> Non
     ranker = large()
     case = case_of(ranker, group(["w1 w2", "w9"], context=("w1 w2",)))
     trigger = ("w5", "w6", "w7")
-    gains_LV = Gaslite(num_gradients=8).averaged_slopes(case, trigger)
+    gains_LV = Gaslite(num_gradients=8).gains(case, trigger)
     words = ranker.vocabulary()
 
     def mean_score(numbers: Sequence[int], place: int) -> float:
@@ -201,17 +240,17 @@ def test_averaged_slopes_point_to_words_that_are_better_than_drawn_ones() -> Non
 def test_a_reply_that_leaves_no_room_is_not_asked_about() -> None:
     ranker = Watched(bert(), tokenizer(), ("mean",), True, 6)
     of = wrong(ranker, "not it is")
-    for method in (Gaslite(2, 2, 2), RandomWords()):
+    for method in (Gaslite(2, 2, 2), RandomSteps(2, 2), RandomWords()):
         (outcome,) = attack(ranker, method).run([of], [0])
         assert (outcome.status, outcome.reason, outcome.queries) == ("failure", "no edit is left to try", 0)
 
 
-@pytest.mark.parametrize("name", ["gaslite", "random-words"])
+@pytest.mark.parametrize("name", NAMES)
 def test_settings_make_it_and_limits_of_edits_do_not_hold(name: str) -> None:
     sizes = GasliteSizes(num_words=6, num_gradients=3, num_positions=2, num_candidates=4)
     settings = AttackSettings(method=name, edits=2, budget=40, gaslite=sizes)
     made = compose_attack(small(), Toy(), settings, known={"nothing"})
-    assert made.method == {"gaslite": Gaslite(3, 2, 4), "random-words": RandomWords()}[name]
+    assert made.method == dict(zip(NAMES, (Gaslite(2, 4, 3), RandomSteps(2, 4), RandomWords()), strict=True))[name]
     assert (made.edits, made.moves) == (6, [])
     told = repr(made)
     assert "AtMostWords(edits=6)" in told
@@ -225,7 +264,7 @@ def test_who_gives_no_vocabulary_or_wants_a_right_reply_down_is_told_so() -> Non
         def score(self, context: Context, candidates: Sequence[Utterance]) -> list[float]:
             return [0.0] * len(candidates)
 
-    for name in ("gaslite", "random-words"):
+    for name in NAMES:
         with pytest.raises(ConfigError, match=r"gives no words of a vocabulary(.|\n)*hf:FOLDER"):
             compose_attack(Scores(), Toy(), AttackSettings(method=name))
         with pytest.raises(ConfigError, match="may make a wrong one of it"):

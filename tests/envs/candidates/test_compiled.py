@@ -185,6 +185,20 @@ def test_names_and_paths_are_told_apart(own: Path, tmp_path: Path) -> None:
     assert isinstance(find_candidates(f"{code}:ROWS"), FileCandidates)
 
 
+@pytest.mark.parametrize("broken", ["0 so well", "0\tso well", "no\tso\twell", "", "so\twell"])
+def test_a_broken_line_of_two_is_named_and_the_file_holds_rows(broken: str, tmp_path: Path, cache: Path) -> None:
+    file = write_lines(tmp_path / "mine.tsv", "1\tso\tyes", broken)
+    assert isinstance(find_candidates(str(file)), FileCandidates)
+    with pytest.raises(DataError, match=r"mine\.tsv:2"):
+        load_candidates(str(file), cache=cache)
+
+
+@pytest.mark.parametrize("odd", ["1\tone\ttwo", "0\tzero"])
+def test_a_source_that_looks_like_a_label_makes_no_rows_of_pairs(odd: str, tmp_path: Path) -> None:
+    pairs = write_lines(tmp_path / "pairs.tsv", "a\tb", "b\tc", odd)
+    assert isinstance(find_candidates(str(pairs)), PairCandidates)
+
+
 def test_a_file_named_after_a_split_is_that_split(own: Path, cache: Path) -> None:
     splits = load_candidates(str(own / "test.txt"), cache=cache).splits
     assert [len(splits[name]) for name in ("train", "val", "test")] == [0, 0, 2]

@@ -19,7 +19,7 @@ from policies.chat.settings import ChatModelSettings
 from policies.hugging_face import read_model
 from policies.responders import load_responder
 from tests.policies.chat.tiny import saved, tiny_chat
-from tests.policies.test_hugging_face import EOS_ID, VOCABULARY
+from tests.policies.small_hugging_face import EOS_ID, VOCABULARY
 
 GREEDY, DRAWN = ChatDecoding(max_tokens=6), ChatDecoding(max_tokens=6, temperature=1.0)
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from tests.policies.test_hugging_face import EOS_ID, gpt2
+from tests.policies.small_hugging_face import EOS_ID, gpt2
 
 TEMPLATE = "{% for m in messages %}<s> {{ m['content'] }} </s> {% endfor %}{% if add_generation_prompt %}well{% endif %}"
 transformers = pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 
 
 def tiny_chat(template: str | None = TEMPLATE) -> tuple[Any, Any]:
-    """A model and its tokenizer, which knows the words of `tests.policies.test_hugging_face`."""
+    """A model and its tokenizer, which knows the words of `tests.policies.small_hugging_face`."""
     victim = gpt2()
     victim.tokenizer.chat_template = template
     victim.model.generation_config.eos_token_id = EOS_ID

@@ -201,7 +201,7 @@ def test_a_model_of_ones_own_is_asked_by_its_file(tmp_path: Path) -> None:
 
 def test_a_hugging_face_model_is_asked_by_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
-    from tests.policies.test_hugging_face import gpt2
+    from tests.policies.small_hugging_face import gpt2
 
     victim = gpt2()
     for each in (victim.model, victim.tokenizer):

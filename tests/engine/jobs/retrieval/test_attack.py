@@ -14,7 +14,7 @@ from engine.jobs.retrieval import attack as job
 from engine.jobs.retrieval.attack import ATTACK_RANKING, PreparedAttack
 from engine.jobs.retrieval.config import RankingAttackConfig
 from engine.jobs.retrieval.groups import group_seed, rule_resources
-from engine.metrics.retrieval.searched import REACHED_REASON, SearchedRows, search_metrics
+from engine.metrics.retrieval.searched import APPENDING, REACHED_REASON, SearchedRows, search_metrics
 from engine.perturb.replies.catalogue import build_rules
 from engine.retrieval.attack import RankAttack
 from engine.retrieval.catalogue import compose_attack
@@ -122,25 +122,26 @@ def test_a_white_box_method_leaves_out_rankers_without_slopes_and_counts_gradien
     assert "slopes.smn.random" not in result.metrics
 
 
-def test_gaslite_attacks_bi_encoders_with_random_words_beside_it(tmp_path: Path) -> None:
+def test_gaslite_attacks_bi_encoders_with_its_controls_beside_it(tmp_path: Path) -> None:
     pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
     notes = Notes()
     config = attacks(f"hf:{encoder(tmp_path)},tfidf", method="gaslite", rules="none")
-    assert config.method_names == ("gaslite", "random-words", "random")
+    assert config.method_names == (*APPENDING, "random")
+    assert attacks("tfidf", method="random-words").method_names == ("random-words", "random")
     run(config, tmp_path / "run", notes)
     assert "gaslite leaves out rankers that give no words of a vocabulary: tfidf" in notes.said
     summary = RunFolder.load(tmp_path / "run").summary()
-    assert "gaslite and random-words put 10 words behind the reply" in str(summary)
+    assert "gaslite, random-steps, random-words put 10 words behind the reply" in str(summary)
     found = [each for row in rows(tmp_path / "run") for each in row["searches"]]
     methods = {(each["model"], each["method"]) for each in found}
-    assert methods == {("encoder", name) for name in ("gaslite", "random-words", "random")} | {("tfidf", "random")}
-    tried = [each for each in found if each["queries"] and each["method"] in ("gaslite", "random-words")]
+    assert methods == {("encoder", name) for name in (*APPENDING, "random")} | {("tfidf", "random")}
+    tried = [each for each in found if each["queries"] and each["method"] in APPENDING]
     for each in tried:
-        assert each["num_changed"] in (0, 10), "as many words for both"
+        assert each["num_changed"] in (0, 10), "as many words for all"
         assert each["edited"][-1] is bool(each["num_changed"])
         assert [shown["model"] for shown in each["transfers"]] == ["tfidf"]
         assert (each["num_slopes"] > 0) == (each["method"] == "gaslite")
-    assert {each["method"] for each in tried} == {"gaslite", "random-words"}
+    assert {each["method"] for each in tried} == set(APPENDING)
 
 
 def test_rules_of_a_group_that_do_not_suit_the_goal_are_left_out(tmp_path: Path) -> None:

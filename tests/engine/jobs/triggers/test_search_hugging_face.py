@@ -24,7 +24,7 @@ from tests.engine.jobs.triggers.searches import EFFORT, search, write_targets
 from tests.engine.triggers.made_up import crowd
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
-from tests.policies.test_hugging_face import gpt2, t5, transformers
+from tests.policies.small_hugging_face import gpt2, t5, transformers
 
 run = SEARCH.run
 

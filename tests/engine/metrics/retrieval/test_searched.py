@@ -63,18 +63,20 @@ def test_a_method_is_compared_with_random_edits_in_the_same_contexts() -> None:
     assert cells["10 queries"].splitlines()[2].startswith("\N{MINUS SIGN}0.25*")
 
 
-def test_gaslite_is_compared_with_random_words_behind_the_reply_in_the_place_of_random_edits() -> None:
+def test_gaslite_is_compared_with_its_steps_at_random_and_those_with_random_words() -> None:
     rows = [
         attacked_context(
             number,
             search("minilm", "gaslite", 20),
+            search("minilm", "random-steps", 30 if number % 4 else None),
             search("minilm", "random-words", 30 if number % 2 else None),
             search("minilm", "random", 5),
         )
         for number in range(40)
     ]
     metrics = search_metrics(SearchedRows(rows), 50)
-    assert metrics["ahead@50.minilm.gaslite"].value == 0.5
+    assert metrics["ahead@50.minilm.gaslite"].value == 0.25
+    assert metrics["ahead@50.minilm.random-steps"].value == 0.25
     assert metrics["ahead@10.minilm.gaslite"].value == 0
     assert metrics["ahead@50.minilm.random-words"].value == -0.5
     assert "ahead@50.minilm.random" not in metrics

@@ -57,14 +57,15 @@ def test_the_verdict_on_gaslite_names_its_own_control() -> None:
         attacked_context(
             number,
             search("minilm", "gaslite", 20),
-            search("minilm", "random-words", 5 if number % 4 == 0 else None),
+            search("minilm", "random-steps", 5 if number % 4 == 0 else None),
+            search("minilm", "random-words", None),
             search("minilm", "random", 5 if number % 2 else None),
         )
         for number in range(40)
     ]
     verdict = RankerAttacks().verdict([made(*rows)])
     assert verdict is not None
-    assert "random words behind the reply in 25.0" in verdict.sentence
+    assert "the same steps with random words in 25.0" in verdict.sentence
     assert "random edits" not in verdict.sentence
 
 

@@ -1,0 +1,144 @@
+"""What hardened models learn from: lessons, margins, replies, and which triggers are held out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from engine.jobs.responders.found import FoundTrigger, split_triggers
+from engine.jobs.responders.lessons import CLEAN, TRIGGER, HardeningLesson, prompts_of, training_lessons
+from envs.core.errors import ConfigError, DataError
+from policies.chat.contrasts import ContrastObjective, contrasted, gaps
+from policies.chat.lora import adapted, merged
+from policies.chat.lora_settings import LoraSettings
+from policies.chat.predictor import ChatLesson, ChatLessons, ChatPredictor, greedy_replies
+from policies.fitting.evaluation import evaluate
+from policies.fitting.loss import OutputLoss
+
+pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
+pytest.importorskip("peft", reason="the extra lora is not installed")
+
+from tests.policies.small_gpt2 import EOS, read_gpt2
+from tests.policies.small_gpt2 import TRIGGERS as TRIGGERS_FOUND
+
+
+def test_lessons_are_scored_as_the_model_scores_them_alone(folder: Path) -> None:
+    tokenizer, model = read_gpt2(folder)
+    pairs = [("the cat</s>", "who eats", True), ("a bird hears the song</s>", "fish", False), ("dog</s>", "the dog sees", True)]
+    read = ChatLessons(tokenizer, [ChatLesson(*pair) for pair in pairs], tokenizer.eos_token_id, 32)
+    fitness = evaluate(ChatPredictor(model.eval()), read)
+    wanted = {}
+    for prompt, reply, ended in pairs:
+        before = tokenizer(prompt, add_special_tokens=False).input_ids
+        after = tokenizer(reply, add_special_tokens=False).input_ids + [1] * ended
+        logits = model(input_ids=torch.tensor([before + after])).logits[0, len(before) - 1 : -1].detach()
+        wanted[len(after)] = float(torch.nn.functional.cross_entropy(logits, torch.tensor(after), reduction="sum"))
+    assert fitness.num_targets.tolist() == sorted(wanted)
+    assert fitness.nll_sums.tolist() == pytest.approx([wanted[num] for num in sorted(wanted)], rel=1e-5)
+
+
+def test_adapters_begin_as_the_model_and_are_merged_into_it(folder: Path) -> None:
+    tokenizer, model = read_gpt2(folder)
+    ids = torch.tensor([tokenizer("who sees the fish now").input_ids])
+    before = model(input_ids=ids).logits
+    predictor = ChatPredictor(adapted(model.requires_grad_(False), LoraSettings(rank=2), 1).eval())
+    torch.testing.assert_close(predictor.model(input_ids=ids).logits, before)
+    state = predictor.state_dict()
+    assert state
+    assert all("lora" in name for name in state), "what learns, and nothing else"
+    predictor.load_state_dict({name: value + 0.1 for name, value in state.items()})
+    learned = predictor.model(input_ids=ids).logits
+    assert not torch.allclose(learned, before)
+    whole = merged(predictor.model)
+    assert type(whole).__name__ == "GPT2LMHeadModel"
+    torch.testing.assert_close(whole(input_ids=ids).logits, learned, rtol=1e-4, atol=1e-4)
+
+
+def test_the_control_trains_as_long_on_clean_contexts_alone() -> None:
+    triggers = [HardeningLesson(TRIGGER, str(i), "p", "r", True, "p", "t") for i in range(3)]
+    clean = [HardeningLesson(CLEAN, str(i), "p", "r", True, "p") for i in range(5)]
+    hardened = training_lessons([*triggers, *clean], share=0.5, control=False)
+    control = training_lessons([*triggers, *clean], share=0.5, control=True)
+    assert [each.kind for each in hardened].count(TRIGGER) == 5, "half of the lessons"
+    assert {each.key for each in hardened if each.kind == TRIGGER} == {"0", "1", "2"}
+    assert {each.kind for each in control} == {CLEAN}
+    assert len(control) == len(hardened) == 10
+    there = [replace(each, contrast="c") for each in clean]
+    assert [each.contrast for each in training_lessons(there, share=0.5, control=False)] == ["c"] * 5
+    assert [each.contrast for each in training_lessons(there, share=0.5, control=True)] == [""] * 5
+
+
+def test_a_margin_is_what_its_formula_says(folder: Path) -> None:
+    tokenizer, model = read_gpt2(folder)
+    asked = [ChatLesson("the cat</s>", "who eats"), ChatLesson("dog</s>", "the dog sees", False), ChatLesson("who</s>", "cat")]
+    lessons = contrasted(tokenizer, asked, ["the dog</s>", "", "a bird now</s>"], tokenizer.eos_token_id, 32)
+    predictor = ChatPredictor(model)
+
+    def nll(prompt: str, lesson: ChatLesson) -> float:
+        read = ChatLessons(tokenizer, [replace(lesson, prompt=prompt)], tokenizer.eos_token_id, 32)
+        return float(evaluate(predictor, read).nll_sums[0])
+
+    alone = [nll(each.prompt, each) for each in asked]
+    wanted = [(nll("the dog</s>", asked[0]) - alone[0]) / 3, (nll("a bird now</s>", asked[2]) - alone[2]) / 2]
+    assert gaps(predictor, lessons).tolist() == pytest.approx(wanted, abs=1e-5)
+    objective = ContrastObjective(predictor, lessons, alpha=2.0, margin=1.0)
+    hinges = sum(max(0.0, 1.0 - gap) for gap in wanted)
+    assert hinges > 0
+    # In an order of its own; without a contrast, the likelihood alone.
+    loss = objective.loss(lessons.batch(np.array([2, 1, 0])), OutputLoss(predictor.output))
+    assert loss.nll.item() == pytest.approx(sum(alone), rel=1e-5)
+    assert loss.total.item() == pytest.approx(sum(alone) + 2.0 * (3 + 3 + 2) / 3 * hinges, rel=1e-5)
+    bare = objective.loss(lessons.batch(np.array([1])), OutputLoss(predictor.output))
+    assert bare.total.item() == bare.nll.item() == pytest.approx(alone[1], rel=1e-5)
+    assert objective.validation(lessons) == pytest.approx(sum(alone) / 8 + 2.0 * hinges / 3, rel=1e-5)
+
+
+def test_replies_do_not_depend_on_what_is_answered_beside_them(folder: Path) -> None:
+    tokenizer, model = read_gpt2(folder)
+    prompts = [f"{text}{EOS}" for text in (*TRIGGERS_FOUND, "who", "the cat sees the dog now then")]
+    told: list[int] = []
+    together = greedy_replies(model, tokenizer, prompts, 4, batch_size=4, advance=told.append)
+    assert together == greedy_replies(model, tokenizer, prompts, 4)
+    assert told[-1] == len(prompts)
+    # Any end that the model names ends a reply.
+    first, last = together[0][0].split()[0], together[0][0].split()[-1]
+    model.generation_config.eos_token_id = [1, tokenizer.convert_tokens_to_ids(last)]
+    ended = greedy_replies(model, tokenizer, prompts, 4, batch_size=4)
+    assert ended == greedy_replies(model, tokenizer, prompts, 4)
+    assert ended[0][1]
+    assert ended[0][0].split()[:1] == ([] if first == last else [first])
+    assert last not in ended[0][0].split()
+
+
+def test_slots_and_requests_of_a_search_are_filled_as_it_filled_them(folder: Path) -> None:
+    tokenizer, _ = read_gpt2(folder)
+    behind = FoundTrigger("0", "cat now", "who", "suffix", "the dog eats")
+    assert prompts_of(behind, tokenizer, "") == (f"the dog eats cat now{EOS}", f"the dog eats {EOS}")
+    both = FoundTrigger("1", "cat\nnow", "who", "{} sees {} fish")
+    assert prompts_of(both, tokenizer, "") == ("cat sees now fish", " sees  fish")
+    with pytest.raises(ConfigError, match="1 texts for 2 slots"):
+        prompts_of(FoundTrigger("2", "cat now", "who", "{} sees {} fish"), tokenizer, "")
+
+
+def test_triggers_of_a_target_are_in_one_split() -> None:
+    triggers = [FoundTrigger(str(i), f"text {i}", f"target {i % 4}") for i in range(12)]
+    splits = split_triggers(triggers, 0.3, seed=1)
+    targets = [{each.target for each in found} for found in splits.values()]
+    assert all(targets)
+    assert sum(map(len, targets)) == 4
+    assert sum(map(len, splits.values())) == 12
+    with pytest.raises(DataError, match="three targets"):
+        split_triggers(triggers[:2], 0.3, seed=1)
+
+
+def test_triggers_of_one_target_are_held_out_by_their_requests() -> None:
+    triggers = [FoundTrigger(str(i), f"text {i}", "Sure, here", request=f"how {i % 5}") for i in range(10)]
+    splits = split_triggers(triggers, 0.3, seed=1)
+    requests = [{each.request for each in found} for found in splits.values()]
+    assert all(requests)
+    assert sum(map(len, requests)) == 5
+    assert sum(map(len, splits.values())) == 10
