@@ -208,7 +208,7 @@ def with_values(config: ConfigT, values: Mapping[str, Any], where: str) -> Confi
 
 
 def assign(config: ConfigT, settings: Sequence[str], flag: str = "--set") -> ConfigT:
-    """The configuration with single settings changed.
+    """The configuration with single settings changed; those that need each other may come in any order.
 
     Args:
         config: a configuration.
@@ -218,12 +218,20 @@ def assign(config: ConfigT, settings: Sequence[str], flag: str = "--set") -> Con
     Raises:
         ConfigError: no such key (with the nearest name), no equals sign, or a value that is not allowed.
     """
+    left: dict[str, dict[str, Any]] = {}
     for setting in settings:
         key, equals, text = setting.partition("=")
+        where = f"{flag} {setting}"
         if not equals:
-            raise ConfigError("a setting needs a value", where=f"{flag} {setting}", fix=f"{flag} {key}=VALUE")
-        config = with_values(config, {key: _value(text, f"{flag} {setting}")}, f"{flag} {setting}")
-    return config
+            raise ConfigError("a setting needs a value", where=where, fix=f"{flag} {key}=VALUE")
+        values = {key: _value(text, where)}
+        try:
+            config = with_values(config, values, where)
+        except ConfigError:
+            # It may be allowed beside another one.
+            left[where] = values
+    together = {key: value for values in left.values() for key, value in values.items()}
+    return with_values(config, together, " ".join(left)) if left else config
 
 
 def _value(text: str, where: str) -> Any:

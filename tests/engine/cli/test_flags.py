@@ -19,6 +19,7 @@ from engine.jobs.command import flat
 from engine.jobs.negotiation.attack import ATTACK_TRANSFER, TransferSettings
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
 from engine.jobs.negotiation.negotiator import TRAIN_NEGOTIATOR
+from engine.jobs.triggers.text_search import SEARCH_TEXT
 from envs.core.config import assign, to_dict
 from envs.core.errors import ConfigError
 from tests.engine.cli.conftest import Parley
@@ -143,6 +144,33 @@ def test_an_empty_value_is_an_empty_text_and_null_is_none() -> None:
     config = MatchConfig(adversary="a", target="b", judge="c", data_root=Path("d"))
     changed = assign(config, ["judge=", "data_root=null"])
     assert (changed.judge, changed.data_root) == ("", None)
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        {"success.by": "pattern", "success.pattern": "sure"},
+        {"success.by": "judge", "success.judge": "openai:http://localhost/v1#m"},
+        {"fitness.by": "similarity", "fitness.encoder": "hf:folder"},
+        {"fitness.by": "rating", "fitness.judge": "gguf:file"},
+    ],
+)
+def test_settings_that_need_each_other_may_come_in_any_order(pair: dict[str, str]) -> None:
+    config = SEARCH_TEXT.presets["evolution"]()
+    words = [f"{key}={value}" for key, value in pair.items()]
+    changed = assign(config, words)
+    assert flat(to_dict(changed)).items() >= pair.items()
+    assert assign(config, words[::-1]) == changed
+    for word in words:
+        with pytest.raises(ConfigError):
+            assign(config, [word, "limit=3"])
+
+
+def test_a_wrong_setting_is_named_beside_others() -> None:
+    with pytest.raises(ConfigError) as caught:
+        assign(SEARCH_TEXT.presets["evolution"](), ["success.by=pattern", "limit=3", "success.patern=x"])
+    assert "'success.patern'" in str(caught.value)
+    assert "--set success.by=pattern --set success.patern=x" in str(caught.value)
 
 
 def test_dotted_keys_are_those_that_can_be_set() -> None:
