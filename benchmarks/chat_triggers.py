@@ -7,15 +7,14 @@ own chat template, the reply has five tokens.
 
     ratio             candidates per second of ours over those of the reference, 20 searched tokens
     ratio_10          the same at 10
-    ratio_screened    at 20, of a screened search (`search.screening`)
-    ratio_read_all    at 20, were every candidate read to its end
-    ratio_double      the same with twice as many candidates in a pass, as if two searches shared it; in the first step
+    ratio_screened    at 20, of a screened search (`search.screening`), where the processor multiplies bfloat16
+    ratio_together    seconds of 4 searches that read short lists (10 candidates each, as autoprompt does) one by one, over
+                      those of the same searches together; "open" of these lists were then read again alone
     ratio_gibbs       at 20, of visits of gibbs-enum, whose candidates all change one position and have to beat the incumbent
     ratio_gradient    the reference's seconds for the gradient of a step over ours, which make the lists as well
-    ended             share of candidates that were not read to their ends
     alike             share of steps in which a screened search chose as the exact one did
     identical         every step chose the candidate of least loss of the reference, or one as good to rounding ("ties"); every
-                      loss, of all candidates, is within 1e-4 of the reference's
+                      loss, of all candidates, is within 1e-4 of the reference's; and so of searches together and alone
     ratio_nanogcg     with --nanogcg: candidates per second of a screened search at 20 over those of nanoGCG itself, for as many
                       candidates of the same prompt and reply; its losses are off the reference's by "nanogcg_different_nats"
     logits_mb         most logits at once, megabytes: a piece of candidates, the words of a reply
@@ -28,7 +27,7 @@ import json
 import math
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -41,15 +40,18 @@ from torch import Tensor
 from benchmarks.measure import Clock, run
 from benchmarks.plain_gcg import PlainGcg
 from engine.triggers.causal.scorer import CausalScorer
-from engine.triggers.causal.swaps import SwapList
+from engine.triggers.causal.swaps import ReadLoss, SwapList
 from engine.triggers.objective import TriggerObjective
 from engine.triggers.scorer import Incumbent, Swaps, to_beat
 from envs.core.seeds import stream
+from policies.bfloat16 import multiplies_bfloat16
 from policies.hugging_face import read_model
 
 SEED = 1
 REPLY = 5
 """Tokens of a reply."""
+SHORT_LISTS, SHORT_LIST = 4, 10
+"""Searches that are read together, and candidates of each."""
 WORDS_PER_POSITION = 256
 """Of each position's list, from which candidates are drawn."""
 MOST_DIFFERENCE = 1e-4
@@ -72,6 +74,11 @@ class Options:
     def candidates(self) -> int:
         """Of a step."""
         return 64 if self.quick else 256
+
+    @property
+    def rounds(self) -> int:
+        """Of short lists that are read together, and alone."""
+        return 1 if self.quick else 4
 
     @property
     def steps(self) -> int:
@@ -146,15 +153,11 @@ class StepTally:
 
     ours: Clock = field(default_factory=Clock)
     reference: Clock = field(default_factory=Clock)
-    read_all: Clock = field(default_factory=Clock)
-    double: Clock = field(default_factory=Clock)
     screened: Clock = field(default_factory=Clock)
     gradient: Clock = field(default_factory=Clock)
     reference_gradient: Clock = field(default_factory=Clock)
     candidates: int = 0
-    double_candidates: int = 0
     alike: int = 0
-    ended: int = 0
     steps: int = 0
     same: int = 0
     ties: int = 0
@@ -183,20 +186,22 @@ class ChatSearch:
     def __init__(self, victim: Chat, options: Options, *, gibbs: bool = False) -> None:
         self.victim, self.options, self.gibbs = victim, options, gibbs
         objective = TriggerObjective(kind="likelihood")
-        self.scorer, self.screened = CausalScorer(victim, objective), CausalScorer(victim, objective, screening=True)
+        self.scorer = CausalScorer(victim, objective)
+        self.screened = CausalScorer(victim, objective, screening=True) if can_screen() else None
         self.plain = PlainGcg(victim.model, victim.before, victim.after, victim.target_T)
         words = victim.searchable_V.nonzero()[:, 0]
         first = stream(SEED, "chat input").integers(len(words), size=victim.input_length)
         self.words_N = words[torch.from_numpy(first)]
 
-    def step(self, number: int, found: StepTally, *, read_all: bool) -> None:
+    def step(self, number: int, found: StepTally) -> None:
         """One step of both, and what each says of its candidates."""
         with found.gradient.running():
             incumbent, swaps, tried_GN = self._propose(number)
         with found.ours.running():
             choice_B, loss_B, read = self._choose(self.scorer, incumbent, swaps)
-        with found.screened.running():
-            found.alike += int(self._choose(self.screened, incumbent, swaps)[0]) == int(choice_B)
+        if self.screened is not None:
+            with found.screened.running():
+                found.alike += int(self._choose(self.screened, incumbent, swaps)[0]) == int(choice_B)
         with found.reference_gradient.running():
             self.plain.slopes(self.words_N)
         with found.reference.running():
@@ -204,14 +209,7 @@ class ChatSearch:
             best = int(loss_G.argmin())
         found.steps += 1
         found.candidates += len(tried_GN)
-        found.ended += len(torch.unique(tried_GN, dim=0)) - len(read)
-        ours = dict(read)
-        if read_all:
-            with found.read_all.running(), _everything_read():
-                ours = dict(self._choose(self.scorer, incumbent, swaps)[2])
-            if not number:
-                self._choose_in_large_pieces(found, incumbent, swaps)
-        off = max((abs(loss - float(loss_G[candidate])) for candidate, loss in ours.items()), default=0.0)
+        off = max((abs(loss - float(loss_G[candidate])) for candidate, loss in read), default=0.0)
         found.difference = max(found.difference, off)
         choice, least = int(choice_B), float(loss_G[best])
         if choice < 0:
@@ -240,18 +238,10 @@ class ChatSearch:
         tried_GN[torch.arange(num), positions_G] = words_G
         return incumbent, Swaps(positions_G[None], words_G[None]), tried_GN
 
-    def _choose_in_large_pieces(self, found: StepTally, incumbent: Incumbent, swaps: Swaps) -> None:
-        pieces = self.scorer.pieces
-        pieces.size *= 2
-        with found.double.running(), _everything_read():
-            self._choose(self.scorer, incumbent, swaps)
-        pieces.size //= 2
-        found.double_candidates += swaps.words_BG.numel()
-
     def _choose(
         self, scorer: CausalScorer, incumbent: Incumbent, swaps: Swaps
     ) -> tuple[Tensor, Tensor, list[tuple[int, float]]]:
-        """The choice, its loss, and the losses of the candidates that were read to their ends."""
+        """The choice, its loss, and the losses of the candidates; replies are short enough to be read to their ends."""
         beat = to_beat(incumbent.loss) if self.gibbs else math.inf
         with _noted() as read:
             choice_B, loss_B = scorer.best_swap([incumbent], swaps, torch.tensor([beat]))
@@ -261,23 +251,20 @@ class ChatSearch:
 @contextmanager
 def _noted() -> Iterator[list[tuple[int, float]]]:
     """Notes the losses of the candidates that are read to their ends."""
-    call, read = SwapList._to_the_end, list[tuple[int, float]]()
+    call, read = SwapList.read, list[tuple[int, float]]()
 
-    def noted(swaps: Any, reading: Any, loss: float) -> Any:
-        ended = call(swaps, reading, loss)
-        if ended.nll_BT.shape[1] == len(swaps.target):
-            read.extend(zip(ended.candidates.tolist(), swaps._bound(ended).tolist(), strict=True))
-        return ended
+    def noted(*given: Any, **named: Any) -> Generator[Any, Any, list[ReadLoss]]:
+        found = yield from call(*given, **named)
+        read.extend((each.candidate, each.loss) for each in found)
+        return found
 
-    with patch.object(SwapList, "_to_the_end", noted):
+    with patch.object(SwapList, "read", noted):
         yield read
 
 
-@contextmanager
-def _everything_read() -> Iterator[None]:
-    """Lets no candidate end early."""
-    with patch.object(SwapList, "_left", lambda swaps, reading, loss: torch.arange(len(reading.candidates))):
-        yield
+def can_screen() -> bool:
+    """Whether this processor has what a screened search needs."""
+    return multiplies_bfloat16(torch.device("cpu"))
 
 
 def measure(options: Options) -> dict[str, Any]:
@@ -288,43 +275,88 @@ def measure(options: Options) -> dict[str, Any]:
         victim = replace(longest, input_length=length)
         search, tally = ChatSearch(victim, options, gibbs=gibbs), StepTally()
         # Kernels of new shapes are made, and memory is fetched, in the first step; it is taken again, and then clocked.
-        search.step(0, StepTally(), read_all=False)
+        search.step(0, StepTally())
         search = ChatSearch(victim, options, gibbs=gibbs)
         for number in range(options.steps):
-            search.step(number, tally, read_all=name == "20")
+            search.step(number, tally)
         found[name] = tally
-    main = found["20"]
+    main, together = found["20"], measure_together(longest, options)
+    screened: dict[str, Any] = {}
+    if can_screen():
+        screened = {
+            "ratio_screened": main.ratio(main.screened, main.candidates),
+            "screened_candidates_per_cpu_s": main.candidates / main.screened.cpu_s,
+            "alike": sum(tally.alike for tally in found.values()) / sum(tally.steps for tally in found.values()),
+        }
     num_words, most = len(longest.searchable_V), min(options.candidates, search.scorer.pieces.size)
     whole = longest.input_length + len(longest.after) + REPLY
     return {
         "ratio": main.ratio(main.ours, main.candidates),
-        "identical": all(tally.identical for tally in found.values()),
+        "identical": all(tally.identical for tally in found.values()) and together.pop("same"),
         "ratio_10": found["10"].ratio(found["10"].ours, found["10"].candidates),
-        "ratio_screened": main.ratio(main.screened, main.candidates),
-        "ratio_read_all": main.ratio(main.read_all, main.candidates),
-        "ratio_double": main.ratio(main.double, main.double_candidates),
         "ratio_gibbs": found["gibbs"].ratio(found["gibbs"].ours, found["gibbs"].candidates),
         "ratio_gradient": main.reference_gradient.cpu_s / main.gradient.cpu_s,
+        **together,
         "model": longest.name,
         "prompt_tokens": len(longest.before) + len(longest.after),
         "candidates_per_cpu_s": main.candidates / main.ours.cpu_s,
         "reference_candidates_per_cpu_s": main.candidates / main.reference.cpu_s,
-        "screened_candidates_per_cpu_s": main.candidates / main.screened.cpu_s,
-        "alike": sum(tally.alike for tally in found.values()) / sum(tally.steps for tally in found.values()),
-        "ended": {name: tally.ended / tally.candidates for name, tally in found.items()},
+        **screened,
         "compared": sum(tally.steps for tally in found.values()),
         "ties": sum(tally.ties for tally in found.values()),
         "most_different_nats": max(tally.difference for tally in found.values()),
         "loss": {name: tally.loss for name, tally in found.items()},
         "logits_mb": most * REPLY * num_words * 4 / 1e6,
         "reference_logits_mb": options.candidates * whole * num_words * 4 / 1e6,
-        **measure_nanogcg(options, longest, main.candidates / main.screened.cpu_s),
+        **measure_nanogcg(options, longest, screened.get("screened_candidates_per_cpu_s", 0.0)),
+    }
+
+
+def measure_together(victim: Chat, options: Options) -> dict[str, Any]:
+    """Short lists of several searches, each at another position, read together and one after the other."""
+    scorer = CausalScorer(victim, TriggerObjective(kind="likelihood"))
+    words_V = victim.searchable_V.nonzero()[:, 0]
+    drawn_BN = stream(SEED, "chat together").integers(len(words_V), size=(SHORT_LISTS, victim.input_length))
+    # Replies of other lengths.
+    targets = [victim.target_T[: REPLY - number % 3].clone() for number in range(SHORT_LISTS)]
+    incumbents = scorer.measure(targets, words_V[torch.from_numpy(drawn_BN)])
+    positions_B = torch.arange(SHORT_LISTS) * victim.input_length // SHORT_LISTS
+    slopes_BV = scorer.slopes(incumbents, positions_B).masked_fill_(~victim.searchable_V, torch.inf)
+    words_BG = slopes_BV.topk(SHORT_LIST, largest=False).indices
+    positions_BG = positions_B[:, None].expand_as(words_BG)
+    num_open, settled = 0, SwapList.settled
+
+    def noted(swaps: SwapList, read: Sequence[ReadLoss]) -> tuple[int, float] | None:
+        nonlocal num_open
+        found = settled(swaps, read)
+        num_open += found is None
+        return found
+
+    def choose(rows: slice) -> tuple[Tensor, Tensor]:
+        swaps, beat_b = Swaps(positions_BG[rows], words_BG[rows]), torch.full((SHORT_LISTS,), math.inf)[rows]
+        return scorer.best_swap(incumbents[rows], swaps, beat_b)
+
+    for number in range(1 + options.rounds):
+        if number < 2:
+            # Kernels of new shapes are made in the first round.
+            together, alone, num_open = Clock(), Clock(), 0
+        with together.running(), patch.object(SwapList, "settled", noted):
+            choice_B, loss_B = choose(slice(None))
+        with alone.running():
+            found = [choose(slice(row, row + 1)) for row in range(SHORT_LISTS)]
+    choices, losses = (torch.cat(each) for each in zip(*found, strict=True))
+    off = float((loss_B - losses).abs().max())
+    return {
+        "ratio_together": alone.cpu_s / together.cpu_s,
+        "open": num_open / options.rounds,
+        "together_different_nats": off,
+        "same": torch.equal(choice_B, choices) and off <= MOST_DIFFERENCE,
     }
 
 
 def measure_nanogcg(options: Options, victim: Chat, screened_per_s: float) -> dict[str, Any]:
-    """A step of nanoGCG itself; nothing without an environment that has it, or without the model."""
-    if not options.nanogcg or not victim.file:
+    """A step of nanoGCG itself; nothing without an environment that has it, the model, or a screened search."""
+    if not options.nanogcg or not victim.file or not screened_per_s:
         return {}
     given = [str(victim.file.parent), victim.file.name, SENTENCE, str(victim.input_length), str(options.candidates)]
     script = Path(__file__).with_name("nanogcg_step.py")

@@ -11,7 +11,7 @@ candidate; `lstm/scorer.py` gives the same answers for Parley's own networks wit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Protocol
@@ -108,10 +108,18 @@ class Swaps:
     Args:
         positions_BG: where, int64.
         words_BG: which word is put there, int64.
+        nums: how many of each list count, the first; all when None.
     """
 
     positions_BG: Tensor
     words_BG: Tensor
+    nums: Sequence[int] | None = None
+
+    def lists(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Positions and words (G,) of each list."""
+        nums = self.nums or [self.words_BG.shape[1]] * len(self.words_BG)
+        for num, positions_G, words_G in zip(nums, self.positions_BG, self.words_BG, strict=True):
+            yield positions_G[:num], words_G[:num]
 
 
 class Scorer(Protocol):
@@ -150,7 +158,7 @@ class Scorer(Protocol):
 
         Returns:
             (choice_B, loss_B): index of the swap of least loss, ties to the first, and its loss; -1 and `beat_B` where none
-            undercuts it. Results do not depend on what else is in the batch.
+            undercuts it. Choices do not depend on what else is in the batch, and losses within rounding.
         """
 
     def losses(self, targets: Sequence[Tensor], words_RN: Tensor) -> Tensor:
@@ -223,7 +231,7 @@ class PlainScorer:
     def best_swap(self, incumbents: Sequence[Incumbent], swaps: Swaps, beat_B: Tensor) -> tuple[Tensor, Tensor]:
         """The argmin over the losses of the whole lists."""
         choices, losses = [], []
-        for incumbent, positions_G, words_G, beat in zip(incumbents, swaps.positions_BG, swaps.words_BG, beat_B, strict=True):
+        for incumbent, (positions_G, words_G), beat in zip(incumbents, swaps.lists(), beat_B, strict=True):
             loss_G = self.swap_losses(incumbent, positions_G, words_G)
             require_numbers(loss_G)
             best = int(loss_G.argmin())

@@ -89,24 +89,23 @@ class RuledScorer:
 
     def best_swap(self, incumbents: Sequence[Incumbent], swaps: Swaps, beat_B: Tensor) -> tuple[Tensor, Tensor]:
         """The best of the allowed swaps; where none is allowed and nothing is to be beaten, the first at infinite loss."""
-        choices, losses = [], []
-        for row, incumbent in enumerate(incumbents):
-            positions_G, words_G, beat_1 = swaps.positions_BG[row], swaps.words_BG[row], beat_B[row : row + 1]
-            tried_GN = incumbent.words.repeat(len(words_G), 1)
-            tried_GN[torch.arange(len(words_G), device=words_G.device), positions_G] = words_G
-            allowed_G = self.ruled.allows(tried_GN)
-            self._count([incumbent.target] * len(words_G), allowed_G.tolist())
-            kept_g = allowed_G.nonzero()[:, 0]
-            if len(kept_g):
-                left = Swaps(positions_G[None, kept_g], words_G[None, kept_g])
-                choice_1, loss_1 = self.inner.best_swap([incumbent], left, beat_1)
-                choice = int(choice_1[0])
-                choices.append(int(kept_g[choice]) if choice >= 0 else -1)
-                losses.append(loss_1[0])
-            else:
-                choices.append(0 if beat_1[0] == torch.inf else -1)
-                losses.append(beat_1[0])
-        return torch.tensor(choices), torch.stack(losses)
+        tried_BGN = torch.stack([incumbent.words for incumbent in incumbents])[:, None].repeat(1, swaps.words_BG.shape[1], 1)
+        tried_BGN.scatter_(2, swaps.positions_BG[..., None], swaps.words_BG[..., None])
+        allowed_BG = self.ruled.allows(tried_BGN.flatten(0, 1)).view_as(swaps.words_BG)
+        for incumbent, allowed_G in zip(incumbents, allowed_BG.tolist(), strict=True):
+            self._count([incumbent.target] * len(allowed_G), allowed_G)
+        choice_B, loss_B = torch.where(beat_B == torch.inf, 0, -1).cpu(), beat_B.clone()
+        asked_b = allowed_BG.any(1).nonzero()[:, 0]
+        if len(asked_b):
+            kept_bG = (~allowed_BG[asked_b]).int().argsort(dim=1, stable=True)
+            positions_bG, words_bG = (each[asked_b].gather(1, kept_bG) for each in (swaps.positions_BG, swaps.words_BG))
+            left = Swaps(positions_bG, words_bG, allowed_BG[asked_b].sum(1).tolist())
+            chosen_b, loss_B[asked_b] = self.inner.best_swap(
+                [incumbents[row] for row in asked_b.tolist()], left, beat_B[asked_b]
+            )
+            named_b = kept_bG.cpu().gather(1, chosen_b.cpu().clamp_min(0)[:, None])[:, 0]
+            choice_B[asked_b.cpu()] = torch.where(chosen_b.cpu() < 0, -1, named_b)
+        return choice_B, loss_B
 
     def losses(self, targets: Sequence[Tensor], words_RN: Tensor) -> Tensor:
         """Infinite for what is not allowed."""

@@ -150,8 +150,8 @@ class UniversalScorer:
 
     def best_swap(self, incumbents: Sequence[Incumbent], swaps: Swaps, beat_B: Tensor) -> tuple[Tensor, Tensor]:
         """The argmin of the mean over the lists; what cannot be it is not read behind all prompts."""
-        rows = zip(incumbents, swaps.positions_BG, swaps.words_BG, beat_B.tolist(), strict=True)
-        found = [self._best(*row) for row in rows]
+        rows = zip(incumbents, swaps.lists(), beat_B.tolist(), strict=True)
+        found = [self._best(incumbent, *swaps_G, beat) for incumbent, swaps_G, beat in rows]
         choices, losses = zip(*found, strict=True)
         return torch.tensor(choices), beat_B.new_tensor(losses)
 

@@ -35,12 +35,19 @@ class KeysValues:
         """L."""
         return self.keys[0].shape[2]
 
+    @property
+    def num_rows(self) -> int:
+        """B."""
+        return self.keys[0].shape[0]
+
     def cut(self, start: int, stop: int) -> KeysValues:
         """Those of the tokens from `start` to before `stop`; no copy."""
         return KeysValues(*(tuple(each[:, :, start:stop] for each in kind) for kind in (self.keys, self.values)))
 
-    def rows(self, rows_b: Tensor) -> KeysValues:
-        """Those of some rows; of one row that all share, itself."""
+    def rows(self, rows_b: Tensor | slice) -> KeysValues:
+        """Those of some rows."""
+        if isinstance(rows_b, slice):
+            return KeysValues(*(tuple(each[rows_b] for each in kind) for kind in (self.keys, self.values)))
         # A device map may have put layers on other devices.
         return KeysValues(*(tuple(each[rows_b.to(each.device)] for each in kind) for kind in (self.keys, self.values)))
 

@@ -1,7 +1,7 @@
 """Texts of different lengths that a causal model reads in one pass, none filled up.
 
 All tokens stand behind one another, so that each product of the model's layers is one over all of them. Attention alone is told
-apart: a text sees what was read before it, which all texts share, and itself. transformers takes a function of one's own for
+apart: a text sees what was read before it, and itself. transformers takes a function of one's own for
 that (`AttentionInterface`); whether a model heeds it, and does nothing else in its attention, is tried: `reads_packed`.
 
 On a CPU alone: a GPU starts more, and smaller, kernels so than it saves.
@@ -40,21 +40,23 @@ class TextBlock(NamedTuple):
 
     Args:
         embedded_nLE: their tokens.
-        num_before: P, tokens that they see of what was read before.
+        before: what was read before, part by part, P tokens in all; of one row that all texts share, or of a row for each.
+        keep: K.
     """
 
     embedded_nLE: Tensor
-    num_before: int
+    before: Sequence[KeysValues]
+    keep: int
 
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a block stands among all tokens, and what each token of a text sees (L, P + L)."""
+    """Where a block stands among all tokens, what was read before it, and what each token of a text sees (L, P + L)."""
 
     start: int
     num: int
     length: int
-    num_before: int
+    before: Sequence[KeysValues]
     mask: Tensor
 
     def of(self, tokens_1HAD: Tensor) -> Tensor:
@@ -63,44 +65,35 @@ class _Place:
         return own_HAD.unflatten(1, (self.num, self.length)).transpose(0, 1)
 
 
-@dataclass(frozen=True)
-class _Packing:
-    before: KeysValues
-    places: Sequence[_Place]
+_packing: ContextVar[Sequence[_Place] | None] = ContextVar("packing", default=None)
 
 
-_packing: ContextVar[_Packing | None] = ContextVar("packing", default=None)
-
-
-def read_blocks(
-    reader: CausalReader, blocks: Sequence[TextBlock], before: KeysValues, keep: int
-) -> tuple[Tensor, list[KeysValues]]:
+def read_blocks(reader: CausalReader, blocks: Sequence[TextBlock]) -> list[tuple[Tensor, KeysValues]]:
     """Reads blocks.
 
     Args:
         reader: of the model.
         blocks: what is read.
-        before: what was read before, of one row.
-        keep: K, of every text.
 
     Returns:
-        Logits (texts, K, V), block after block, and what the layers keep of each block. Not differentiable.
+        Of each block the logits (n, K, V), and what the layers keep of it. Not differentiable.
     """
     device, dtype = blocks[0].embedded_nLE.device, blocks[0].embedded_nLE.dtype
     start = 0
     places, positions, kept = list[_Place](), list[Tensor](), list[Tensor]()
-    for embedded_nLE, num_before in blocks:
+    for embedded_nLE, before, keep in blocks:
         num, length = embedded_nLE.shape[:2]
+        num_before = sum(part.length for part in before)
         later_LL = torch.ones(length, length, dtype=torch.bool, device=device).triu(1)
         mask_LS = torch.zeros(length, num_before + length, dtype=dtype, device=device)
         mask_LS[:, num_before:].masked_fill_(later_LL, -torch.inf)
-        places.append(_Place(start, num, length, num_before, mask_LS))
+        places.append(_Place(start, num, length, before, mask_LS))
         positions.append(torch.arange(num_before, num_before + length, device=device).repeat(num))
         texts_n1 = start + length * torch.arange(num, device=device)[:, None]
         kept.append((texts_n1 + torch.arange(length - keep, length, device=device)).flatten())
         start += num * length
     layers = [_layer_class()() for _ in range(len(own_layers(reader.model)))]
-    with reader.fast_products(), _packed(reader.model, _Packing(before, places)):
+    with reader.fast_products(), _packed(reader.model, places):
         read = reader.model(
             inputs_embeds=torch.cat([block.embedded_nLE.flatten(0, 1) for block in blocks])[None],
             position_ids=torch.cat(positions)[None],
@@ -110,7 +103,8 @@ def read_blocks(
         )
     new = [(layer.new[0], layer.new[1]) for layer in layers]
     own = [KeysValues(tuple(place.of(k) for k, _ in new), tuple(place.of(v) for _, v in new)) for place in places]
-    return read.logits[0].unflatten(0, (-1, keep)), own
+    logits = read.logits[0].split([block.embedded_nLE.shape[0] * block.keep for block in blocks])
+    return [(each.unflatten(0, (-1, block.keep)), new) for each, block, new in zip(logits, blocks, own, strict=True)]
 
 
 def reads_packed(reader: CausalReader, embedded_LE: Tensor) -> bool:
@@ -133,10 +127,10 @@ def _tried(reader: CausalReader, embedded_LE: Tensor) -> bool:
     both_2LE = torch.stack([embedded_LE, embedded_LE.flip(0)])
     known = reader.read(both_2LE[:1, :3], (), 1)[1]
     # Three texts of two lengths, behind other beginnings.
-    blocks = [TextBlock(both_2LE[:1, 3:], 3), TextBlock(both_2LE[:, 1:4], 1)]
-    whole = [reader.read(block.embedded_nLE, [known.cut(0, block.num_before)], 2) for block in blocks]
+    blocks = [TextBlock(both_2LE[:1, 3:], [known], 2), TextBlock(both_2LE[:, 1:4], [known.cut(0, 1)], 2)]
+    whole = [reader.read(*block) for block in blocks]
     try:
-        logits, own = read_blocks(reader, blocks, known, 2)
+        read = read_blocks(reader, blocks)
     except torch.OutOfMemoryError:
         raise
     except (TypeError, ValueError, AttributeError, RuntimeError, IndexError, KeyError):
@@ -146,14 +140,14 @@ def _tried(reader: CausalReader, embedded_LE: Tensor) -> bool:
     bound = TOLERANCE.get(embedded_LE.dtype, TOLERANCE_HALF) * float(expected.std())
     same_kept = all(
         float((found - wanted).abs().max()) <= TOLERANCE_HALF
-        for kept, (_, read) in zip(own, whole, strict=True)
-        for found, wanted in zip(kept.keys, read.keys, strict=True)
+        for (_, kept), (_, apart) in zip(read, whole, strict=True)
+        for found, wanted in zip(kept.keys, apart.keys, strict=True)
     )
-    return same_kept and float((logits.float() - expected).abs().max()) <= bound
+    return same_kept and float((torch.cat([logits for logits, _ in read]).float() - expected).abs().max()) <= bound
 
 
 @contextmanager
-def _packed(model: Any, packing: _Packing) -> Iterator[None]:
+def _packed(model: Any, packing: Sequence[_Place]) -> Iterator[None]:
     """Lets a model attend as is packed; it is as it was afterwards."""
     _register()
     usual, token = model.config._attn_implementation, _packing.set(packing)
@@ -188,12 +182,13 @@ def _attend(
     if any(others.get(name) is not None for name in _OTHER_ATTENTION):
         raise TypeError("the model's attention is no plain one")
     num_heads, width = query_1HAD.shape[1], query_1HAD.shape[3]
-    before = packing.before.keys[module.layer_idx], packing.before.values[module.layer_idx]
+    layer = module.layer_idx
     found_AHD = query_1HAD.new_empty(query_1HAD.shape[2], num_heads, width)
-    for place in packing.places:
+    for place in packing:
+        known_keys, known_values = ([getattr(part, kind)[layer] for part in place.before] for kind in ("keys", "values"))
         key_nJSD, value_nJSD = (
-            torch.cat([known[:, :, : place.num_before].expand(place.num, -1, -1, -1), place.of(new)], dim=2)
-            for known, new in zip(before, (key_1JAD, value_1JAD), strict=True)
+            torch.cat([*(part.expand(place.num, -1, -1, -1) for part in known), place.of(new)], dim=2)
+            for known, new in ((known_keys, key_1JAD), (known_values, value_1JAD))
         )
         # Queries of one head of keys stand below one another, so that keys are not laid out for each.
         query_nJRLD = place.of(query_1HAD).unflatten(1, (key_nJSD.shape[1], -1))

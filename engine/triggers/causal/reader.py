@@ -138,14 +138,18 @@ def _layer_class() -> Any:
 
 @torch.no_grad()
 def said(logits_BTV: Tensor, target_T: Tensor) -> tuple[Tensor, Tensor]:
-    """Nats of a reply's words (B, T), and whether they are the likeliest; never more than (B, V) numbers beside the logits."""
-    nats, likeliest = [], []
+    """Nats of a reply's words (B, T), and how far their logits are above all others (B, T).
+
+    The logits are written over, so that there are never more than (B, V) numbers beside them.
+    """
+    nats, leads = [], []
     for logits_BV, word in zip(logits_BTV.unbind(1), target_T.tolist(), strict=True):
         logits_BV = logits_BV.float()
-        said_B = logits_BV[:, word]
+        said_B = logits_BV[:, word].clone()
         nats.append(logits_BV.logsumexp(-1) - said_B)
-        likeliest.append(said_B >= logits_BV.amax(-1))
-    return torch.stack(nats, dim=1).clamp_min(0), torch.stack(likeliest, dim=1)
+        logits_BV[:, word] = -torch.inf
+        leads.append(said_B - logits_BV.amax(-1))
+    return torch.stack(nats, dim=1).clamp_min(0), torch.stack(leads, dim=1)
 
 
 def reads_in_parts(model: Any, embedded_LE: Tensor) -> bool:

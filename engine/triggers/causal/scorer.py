@@ -4,6 +4,7 @@
     visit       those before a changed word are known from the incumbent, so that a candidate costs what follows its change;
                 on a CPU candidates that change other positions share a pass, none filled up (`packed.py`)
     reply       the head is asked at the reply's positions alone
+    company     short lists of several searches share passes (`passes.py`)
     early end   each word's nats are at least 0 (times a weight of at least 0). So what a candidate's first words cost is a
                 lower bound of its loss, and candidates that cost more than the best one already end there, exactly
 
@@ -11,9 +12,14 @@ A list is read in stages, but for short replies: for all candidates up to the fi
 some words more, as long as stages end enough of them. Where nothing is to be beaten, as in gcg, the few of the cheapest first
 words are read to their ends first. Candidates that are listed twice are read once.
 
-What a search is told does not depend on other searches: they are not batched together, because sums of floats depend on what
-shares their product. A list is batch enough: 100 candidates of 20 tokens are 2,000 rows, and more are no faster
-(`ratio_double` of `python -m benchmarks.chat_triggers`).
+Sums of floats depend on what shares their product, and what a search is told does not depend on other searches. So only short
+lists, to which the cost of a pass matters, share passes, and what such a pass says is taken only where it names the same swap
+whichever way each word is off by `DOUBT`; otherwise the list is read again alone. Read alone are
+
+    measure       although its passes are short: losses are told, and slopes make lists, so that rounding would be told too
+    next_logits   for the same reason; it is a small part of what a visit costs
+    lists         that are screened, or read in half precision, where rounding is coarse
+    prompts       searches behind another prompt, which is a model of its own to a method (`prompted.py`)
 
     B rows, G candidates, S tokens of a prompt, N searched places, T words of a reply, V words, E embedding
 """
@@ -21,8 +27,11 @@ shares their product. A list is batch enough: 100 candidates of 20 tokens are 2,
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Protocol
 
 import torch
@@ -31,14 +40,19 @@ from torch import Tensor
 from engine.triggers.batch_finder import BatchFinder
 from engine.triggers.causal.kept_keys import KeysValues
 from engine.triggers.causal.packed import reads_packed
+from engine.triggers.causal.passes import PASS, PASS_GPU, Answer, Texts, read_texts, read_together
 from engine.triggers.causal.reader import CausalReader, reads_in_parts, said
 from engine.triggers.causal.screening import ScreenedSwapList, rough_reader
-from engine.triggers.causal.swaps import SwapList
+from engine.triggers.causal.swaps import ReadLoss, SwapList
 from engine.triggers.objective import TriggerObjective
 from engine.triggers.scorer import Incumbent, InputModel, PlainScorer, Swaps, Victim
 
 PROMPTS = 64
 """Prompts that are remembered; those asked for last."""
+SHORT = 8
+"""Lists of at most so many times the tokens that a pass costs share passes: of longer ones hardly anything is left to gain."""
+DOUBT = 5e-4
+"""Nats by which a word's may differ by what shares its pass, in float32, and a logit's lead over the others."""
 
 
 class CausalVictim(Victim, Protocol):
@@ -116,6 +130,7 @@ class CausalScorer(PlainScorer):
         super().__init__(victim, objective, input_model, rows=rows)
         self.rough = rough_reader(victim.model) if screening else None
         self.reader = CausalReader(victim.model)
+        self.joins = self.rough is None and victim.model.dtype in (torch.float32, torch.float64)
         self.packs = reads_packed(self.reader, _some_words(victim))
         self._prompts: OrderedDict[tuple[int, ...], _Prompt] = OrderedDict()
         self.pieces = BatchFinder(rows, "candidates of a visit")
@@ -123,11 +138,38 @@ class CausalScorer(PlainScorer):
     @torch.no_grad()
     def best_swap(self, incumbents: Sequence[Incumbent], swaps: Swaps, beat_B: Tensor) -> tuple[Tensor, Tensor]:
         """The argmin over the lists; what cannot be it is not read to its end."""
-        rows = zip(incumbents, swaps.positions_BG, swaps.words_BG, beat_B.tolist(), strict=True)
         kind = SwapList if self.rough is None else ScreenedSwapList
-        found = [kind(self, incumbent, positions_G, words_G).best(beat) for incumbent, positions_G, words_G, beat in rows]
+        rows = zip(incumbents, swaps.lists(), beat_B.tolist(), strict=True)
+        lists = [kind(self, incumbent, *swaps_G, beat) for incumbent, swaps_G, beat in rows]
+        settled = self._together(lists)
+        found = [each.best() if known is None else known for each, known in zip(lists, settled, strict=True)]
         choices, losses = zip(*found, strict=True)
         return torch.tensor(choices), beat_B.new_tensor(losses)
+
+    def _together(self, lists: Sequence[SwapList]) -> list[tuple[int, float] | None]:
+        """What short lists come to that share passes; None for those that have to be read alone."""
+        most = SHORT * (PASS_GPU if self.victim.searchable_V.is_cuda else PASS)
+        distinct = {number: each.distinct() for number, each in enumerate(lists) if self.joins}
+        short = {number: own for number, own in distinct.items() if lists[number].num_tokens(own) <= most}
+        if len(short) < 2:
+            return [None] * len(lists)
+        found: dict[int, list[ReadLoss]] = {number: [] for number in short}
+
+        def score(piece: Sequence[tuple[int, int]]) -> None:
+            of = {number: [candidate for _, candidate in own] for number, own in groupby(piece, key=itemgetter(0))}
+            reads = []
+            for number, candidates in of.items():
+                beat = min([lists[number].beat, *(each.most for each in found[number])])
+                reads.append(lists[number].read(candidates, beat, doubt=DOUBT))
+            for number, losses in zip(of, read_together(reads, self.reads(self.reader)), strict=True):
+                found[number] += losses
+
+        self.pieces.in_pieces(score, [(number, candidate) for number, own in short.items() for candidate in own])
+        return [each.settled(found[number]) if number in found else None for number, each in enumerate(lists)]
+
+    def reads(self, reader: CausalReader) -> Callable[[Sequence[Texts]], list[Answer]]:
+        """How a reader reads what lists want."""
+        return partial(read_texts, reader, embedding_VE=self.victim.embedding_VE, packs=self.packs)
 
     @torch.no_grad()
     def swap_losses(self, incumbent: Incumbent, positions_G: Tensor, words_G: Tensor) -> Tensor:
@@ -169,9 +211,9 @@ class CausalScorer(PlainScorer):
             part = slice(rows[0], rows[-1] + 1)
             ids_BL = torch.cat([ids_RS[part, start:], target_T[:-1].expand(len(rows), -1)], dim=1)
             logits_BTV = self.reader.read(self._embedded(ids_BL), before, len(target_T))[0]
-            nll_BT, likeliest_BT = said(logits_BTV, target_T)
+            nll_BT, lead_BT = said(logits_BTV, target_T)
             input_nll_B = self.input_nll(words_RN[part])
-            found.append(self.objective.loss(nll_BT, likeliest_BT, torch.ones_like(likeliest_BT), input_nll_B))
+            found.append(self.objective.loss(nll_BT, lead_BT >= 0, torch.ones_like(lead_BT, dtype=torch.bool), input_nll_B))
 
         self._finder.in_pieces(score, range(len(words_RN)))
         return torch.cat(found)

@@ -49,19 +49,19 @@ def rough_reader(model: Any) -> CausalReader:
 class ScreenedSwapList(SwapList):
     """The candidates of a visit, the best of them found roughly first."""
 
-    def best(self, beat: float) -> tuple[int, float]:
+    def best(self) -> tuple[int, float]:
         """The candidate of least loss among those that may be the best, and that, in float32; as of `SwapList` otherwise."""
         distinct, rough = self.distinct(), dict[int, float]()
         if len(distinct) <= FEW:
-            return super().best(beat)
+            return super().best()
 
         def screen(piece: Sequence[int]) -> None:
             assert self.scorer.rough is not None
-            rough.update(self.read(piece, self.scorer.rough, min([beat, *rough.values()]), SLACK))
+            read = self.read(piece, min([self.beat, *rough.values()]), SLACK)
+            rough.update((each.candidate, each.loss) for each in self.alone(read, self.scorer.rough))
 
         self.scorer.pieces.in_pieces(screen, distinct)
-        self.best_loss = beat
-        self._decide(rough, beat + SLACK)
+        self._decide(rough, self.beat + SLACK)
         return self.best_choice, self.best_loss
 
     def _decide(self, rough: dict[int, float], limit: float) -> None:

@@ -16,6 +16,7 @@ from engine.jobs.triggers.config import HuggingFaceSettings, TriggerConfig, Trig
 from engine.jobs.triggers.search import SEARCH
 from engine.metrics.triggers.hits import JUDGE_ANSWERS, JUDGE_UNPARSABLE, REFUSED, SAMPLED, VERIFIED
 from engine.store.run_folder import RunFolder
+from engine.triggers.causal import scorer
 from engine.triggers.settings import SearchSettings
 from engine.triggers.success import SuccessSettings
 from envs.core.errors import ConfigError, DataError
@@ -113,11 +114,18 @@ def test_without_the_filter_claims_do_not_hold(tmp_path: Path, folder: Path) -> 
     assert not all(row["retokenised"] for row in found[False])
 
 
-@pytest.mark.parametrize("method", ["gibbs-enum", "arca", "beast"])
+@pytest.mark.parametrize("method", ["gibbs-enum", "gcg", "arca", "beast"])
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=[pytest.mark.ray, pytest.mark.slow])])
-def test_rows_do_not_depend_on_what_is_searched_side_by_side(tmp_path: Path, folder: Path, workers: int, method: str) -> None:
-    config = asked(folder, tmp_path, method=method, success=SuccessSettings(samples=3, temperature=2.0))
+def test_rows_do_not_depend_on_what_is_searched_side_by_side(
+    tmp_path: Path, folder: Path, workers: int, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together, call = [1], scorer.read_together
+    monkeypatch.setattr(scorer, "read_together", lambda lists, read: (together.append(len(lists)), call(lists, read))[1])
+    engine = TriggerEngineSettings(batch_size=8)
+    config = asked(folder, tmp_path, method=method, success=SuccessSettings(samples=3, temperature=2.0), engine=engine)
     result = run(config, tmp_path / "one", Silent())
+    # Of the two targets behind one prompt, and of restarts.
+    assert (max(together) > 1) == (method != "beast")
     changed = replace(config, workers=workers, shard_size=1, engine=TriggerEngineSettings(batch_size=1))
     run(changed, tmp_path / "two", Silent())
     assert rows(tmp_path / "one") == rows(tmp_path / "two")

@@ -13,10 +13,11 @@ from engine.triggers.attack import TriggerSearch
 from engine.triggers.batch import Outcome, tasks_of
 from engine.triggers.catalogue import searches
 from engine.triggers.causal import swaps as swap_lists
+from engine.triggers.causal.kept_keys import one_below_the_other
 from engine.triggers.causal.packed import TextBlock, read_blocks, reads_packed
+from engine.triggers.causal.passes import cheapest_groups
 from engine.triggers.causal.reader import CausalReader
 from engine.triggers.causal.scorer import CausalScorer, is_causal
-from engine.triggers.causal.swaps import cheapest_groups
 from engine.triggers.goal import Goal
 from engine.triggers.objective import TriggerObjective
 from engine.triggers.scorer import Incumbent, PlainScorer, Scorer, Swaps
@@ -198,8 +199,8 @@ def test_a_candidate_that_cannot_win_is_not_read_to_its_end(monkeypatch: pytest.
     everything = sum(rows * length for rows, length, _ in read)
     read.clear()
     scorer.best_swap([incumbent], swaps, torch.tensor([0.4]))
-    # The changed word, one after it and the prompt's end for all; words of the reply for fewer and fewer.
-    assert read[0] == (len(words_S), 4, 1)
+    # The changed word, one after it and the prompt's end for all but the incumbent; words of the reply for fewer and fewer.
+    assert read[0] == (len(words_S) - 1, 4, 1)
     assert [rows for rows, _, _ in read] == sorted((rows for rows, _, _ in read), reverse=True)
     assert sum(rows * length for rows, length, _ in read) < 0.8 * everything
 
@@ -260,13 +261,14 @@ def test_texts_of_different_lengths_share_a_pass_and_are_read_as_alone(name: str
     reader, embed = CausalReader(model), model.get_input_embeddings()
     known = reader.read(embed(torch.tensor([[3, 4, 5, 6]])), (), 1)[1]
     texts = [torch.tensor([[7, 8, 9], [9, 8, 7]]), torch.tensor([[5, 6, 7, 8, 9, 10, 11]])]
-    blocks = [TextBlock(embed(ids), before) for ids, before in zip(texts, (4, 1), strict=True)]
+    # The first is behind a beginning of its own for each text.
+    beginnings = one_below_the_other([known, reader.read(embed(torch.tensor([[9, 8, 7, 6]])), (), 1)[1]]), known.cut(0, 1)
+    blocks = [TextBlock(embed(ids), [before], 3) for ids, before in zip(texts, beginnings, strict=True)]
     attention = model.config._attn_implementation
     with torch.no_grad():
-        logits, own = read_blocks(reader, blocks, known, 3)
-        alone = [reader.read(block.embedded_nLE, [known.cut(0, block.num_before)], 3) for block in blocks]
-    torch.testing.assert_close(logits, torch.cat([each for each, _ in alone]), rtol=1e-4, atol=1e-5)
-    for kept, (_, expected) in zip(own, alone, strict=True):
+        together, alone = read_blocks(reader, blocks), [reader.read(*block) for block in blocks]
+    for (logits, kept), (wanted, expected) in zip(together, alone, strict=True):
+        torch.testing.assert_close(logits, wanted, rtol=1e-4, atol=1e-5)
         for found, wanted in zip((*kept.keys, *kept.values), (*expected.keys, *expected.values), strict=True):
             torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
     assert model.config._attn_implementation == attention
