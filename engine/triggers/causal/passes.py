@@ -31,7 +31,7 @@ FoundT = TypeVar("FoundT")
 
 
 @dataclass(frozen=True, eq=False)
-class Texts:
+class WantedReads:
     """What a list wants read.
 
     Args:
@@ -56,7 +56,7 @@ class Texts:
         return known if known.num_rows == 1 else known.rows(rows)
 
 
-class Answer(NamedTuple):
+class ReadWords(NamedTuple):
     """What was found.
 
     Args:
@@ -70,7 +70,7 @@ class Answer(NamedTuple):
     known: KeysValues | None
 
 
-Reads = Generator[Texts, Answer, FoundT]
+Reads = Generator[WantedReads, ReadWords, FoundT]
 """Says what it wants read, is sent what was found, and returns what comes of it."""
 Part = tuple[int, slice]
 """Texts of a list: its number, and which."""
@@ -78,12 +78,12 @@ Read = tuple[int, Sequence[Part], Sequence[tuple[Tensor, KeysValues]]]
 """From which token on parts were read; of each the logits (n, K, V), and what the layers keep of it."""
 
 
-def read_together(lists: Sequence[Reads[FoundT]], read: Callable[[Sequence[Texts]], list[Answer]]) -> list[FoundT]:
+def read_together(lists: Sequence[Reads[FoundT]], read: Callable[[Sequence[WantedReads]], list[ReadWords]]) -> list[FoundT]:
     """What comes of lists that are read side by side."""
     found = dict[int, FoundT]()
-    answers: dict[int, Answer | None] = dict.fromkeys(range(len(lists)))
+    answers: dict[int, ReadWords | None] = dict.fromkeys(range(len(lists)))
     while answers:
-        asked = dict[int, Texts]()
+        asked = dict[int, WantedReads]()
         for number, answer in answers.items():
             try:
                 asked[number] = next(lists[number]) if answer is None else lists[number].send(answer)
@@ -94,7 +94,7 @@ def read_together(lists: Sequence[Reads[FoundT]], read: Callable[[Sequence[Texts
 
 
 @torch.no_grad()
-def read_texts(reader: CausalReader, texts: Sequence[Texts], embedding_VE: Tensor, *, packs: bool) -> list[Answer]:
+def read_texts(reader: CausalReader, texts: Sequence[WantedReads], embedding_VE: Tensor, *, packs: bool) -> list[ReadWords]:
     """Reads what lists want."""
     found: list[list[tuple[int, slice, Tensor, KeysValues]]] = [[] for _ in texts]
     for start, parts, read in _packed(reader, texts, embedding_VE) if packs else _apart(reader, texts, embedding_VE):
@@ -103,7 +103,7 @@ def read_texts(reader: CausalReader, texts: Sequence[Texts], embedding_VE: Tenso
     return [_answer(each, of) for each, of in zip(texts, found, strict=True)]
 
 
-def _packed(reader: CausalReader, texts: Sequence[Texts], embedding_VE: Tensor) -> Iterator[Read]:
+def _packed(reader: CausalReader, texts: Sequence[WantedReads], embedding_VE: Tensor) -> Iterator[Read]:
     groups = list(_groups(texts, 0))
     blocks = []
     for start, parts in groups:
@@ -116,7 +116,7 @@ def _packed(reader: CausalReader, texts: Sequence[Texts], embedding_VE: Tensor) 
         yield start, parts, [next(read) for _ in parts]
 
 
-def _apart(reader: CausalReader, texts: Sequence[Texts], embedding_VE: Tensor) -> Iterator[Read]:
+def _apart(reader: CausalReader, texts: Sequence[WantedReads], embedding_VE: Tensor) -> Iterator[Read]:
     # Behind another prompt no text begins at the same place.
     for prompt in {id(each.prompt): each.prompt for each in texts}.values():
         asked = [number for number, each in enumerate(texts) if each.prompt is prompt]
@@ -127,7 +127,7 @@ def _apart(reader: CausalReader, texts: Sequence[Texts], embedding_VE: Tensor) -
 
 
 def _read_rows(
-    reader: CausalReader, texts: Sequence[Texts], start: int, parts: Sequence[Part], embedding_VE: Tensor
+    reader: CausalReader, texts: Sequence[WantedReads], start: int, parts: Sequence[Part], embedding_VE: Tensor
 ) -> list[tuple[Tensor, KeysValues]]:
     """Reads parts in one pass, all of them from one token on."""
     lengths, wanted = ([getattr(texts[number], name).shape[-1] for number, _ in parts] for name in ("ids_BL", "wanted_K"))
@@ -150,17 +150,17 @@ def _read_rows(
     return found
 
 
-def _answer(texts: Texts, found: Sequence[tuple[int, slice, Tensor, KeysValues]]) -> Answer:
+def _answer(texts: WantedReads, found: Sequence[tuple[int, slice, Tensor, KeysValues]]) -> ReadWords:
     nll, lead = zip(*(said(logits_nKV, texts.wanted_K) for _, _, logits_nKV, _ in found), strict=True)
     nll_BK = torch.cat(nll)
     require_numbers(nll_BK)
     whole = None
     if texts.keeps:
         whole = one_below_the_other([in_line([texts.beginning(rows, start), new]) for start, rows, _, new in found])
-    return Answer(nll_BK, torch.cat(lead), whole)
+    return ReadWords(nll_BK, torch.cat(lead), whole)
 
 
-def _groups(texts: Sequence[Texts], pass_cost: int) -> Iterator[tuple[int, list[Part]]]:
+def _groups(texts: Sequence[WantedReads], pass_cost: int) -> Iterator[tuple[int, list[Part]]]:
     """From which token on each group of texts is read, and which they are."""
     num_at = Counter(start for each in texts for start in each.starts)
     starts, end = sorted(num_at), max(each.ids_BL.shape[1] for each in texts)

@@ -40,7 +40,7 @@ from torch import Tensor
 from engine.triggers.batch_finder import BatchFinder
 from engine.triggers.causal.kept_keys import KeysValues
 from engine.triggers.causal.packed import reads_packed
-from engine.triggers.causal.passes import PASS, PASS_GPU, Answer, Texts, read_texts, read_together
+from engine.triggers.causal.passes import PASS, PASS_GPU, ReadWords, WantedReads, read_texts, read_together
 from engine.triggers.causal.reader import CausalReader, reads_in_parts, said
 from engine.triggers.causal.screening import ScreenedSwapList, rough_reader
 from engine.triggers.causal.swaps import ReadLoss, SwapList
@@ -167,7 +167,7 @@ class CausalScorer(PlainScorer):
         self.pieces.in_pieces(score, [(number, candidate) for number, own in short.items() for candidate in own])
         return [each.settled(found[number]) if number in found else None for number, each in enumerate(lists)]
 
-    def reads(self, reader: CausalReader) -> Callable[[Sequence[Texts]], list[Answer]]:
+    def reads(self, reader: CausalReader) -> Callable[[Sequence[WantedReads]], list[ReadWords]]:
         """How a reader reads what lists want."""
         return partial(read_texts, reader, embedding_VE=self.victim.embedding_VE, packs=self.packs)
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from engine.triggers.causal.kept_keys import KeysValues
-from engine.triggers.causal.passes import Answer, FoundT, Reads, Texts, read_together
+from engine.triggers.causal.passes import FoundT, Reads, ReadWords, WantedReads, read_together
 from engine.triggers.causal.reader import CausalReader
 from engine.triggers.scorer import Incumbent
 
@@ -123,7 +123,7 @@ class SwapList:
     def ends(self, piece: Sequence[int]) -> Tensor:
         """The losses (B,) of some candidates that come in the order of their positions."""
 
-        def read() -> Generator[Texts, Answer, Tensor]:
+        def read() -> Generator[WantedReads, ReadWords, Tensor]:
             first = yield from self._first_words(piece)
             return self._bound((yield from self._to_the_end(first, math.inf)))
 
@@ -208,11 +208,11 @@ class SwapList:
             stage = num_read
         return reading
 
-    def _texts(self, candidates_B: Tensor, places: Sequence[int], known: KeysValues, num_read: int, num: int) -> Texts:
+    def _texts(self, candidates_B: Tensor, places: Sequence[int], known: KeysValues, num_read: int, num: int) -> WantedReads:
         """What is to be read of candidates from these places on: the next so many words of the reply."""
         first, stop = self.prompt.places[0], num_read + num
         said_BL = self.target[: stop - 1].expand(len(candidates_B), -1)
-        return Texts(
+        return WantedReads(
             ids_BL=torch.cat([self.ids_GS[candidates_B, first:], said_BL], dim=1),
             starts=[place - first for place in places],
             prompt=self.prompt.known,

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from engine.triggers.causal import scorer as scorers
 from engine.triggers.causal import swaps as swap_lists
-from engine.triggers.causal.passes import Answer, Texts
+from engine.triggers.causal.passes import ReadWords, WantedReads
 from engine.triggers.causal.scorer import DOUBT, CausalScorer
 from engine.triggers.causal.swaps import ReadLoss, SwapList
 from engine.triggers.objective import TriggerObjective
@@ -39,15 +39,15 @@ class Noted(CausalScorer):
 
     noise: Callable[[Tensor], Tensor] | None
 
-    def reads(self, reader: Any) -> Callable[[Sequence[Texts]], list[Answer]]:
+    def reads(self, reader: Any) -> Callable[[Sequence[WantedReads]], list[ReadWords]]:
         read = super().reads(reader)
 
-        def noted(texts: Sequence[Texts]) -> list[Answer]:
+        def noted(texts: Sequence[WantedReads]) -> list[ReadWords]:
             self.lists.append(len(texts))
             found = read(texts)
             if len(texts) == 1 or self.noise is None:
                 return found
-            return [Answer((nll + self.noise(nll)).clamp_min(0), lead + self.noise(lead), kept) for nll, lead, kept in found]
+            return [ReadWords((nll + self.noise(nll)).clamp_min(0), lead + self.noise(lead), kept) for nll, lead, kept in found]
 
         return noted
 
