@@ -66,7 +66,7 @@ class Options:
     """Trigger search in a chat model against nanoGCG's way."""
 
     quick: bool = False
-    """Few candidates and steps, below a minute."""
+    """Few candidates and steps: one to two minutes."""
     nanogcg: str = ""
     """Interpreter of an environment with nanogcg, gguf and accelerate (`nanogcg_step.py`): nanoGCG itself is clocked too."""
 
