@@ -18,6 +18,7 @@ Shapes: n dialogues, T tokens.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -43,7 +44,12 @@ class PerplexityFilter:
     Args:
         model: the judge.
         limit: the highest perplexity that passes; per token of the sentence, its `<eos>` included.
+
+    Attributes:
+        num_plain: most dialogues whose sentences are judged to find a limit: enough for a share of a few per cent.
     """
+
+    num_plain: ClassVar[int] = 2000
 
     def __init__(self, model: Negotiator, limit: float) -> None:
         self.model, self.limit = model, limit
@@ -85,6 +91,9 @@ class TextFilter(PerplexityFilter):
         vocabulary: of the words that are judged.
         limit: the highest perplexity that passes; per token of the model's own, the sentence's end left out.
     """
+
+    # A sentence takes such a model half a second and more.
+    num_plain = 200
 
     def __init__(self, model: ScoringChatModel, vocabulary: Vocabulary, limit: float) -> None:
         self._scorer, self.vocabulary, self.limit = model, vocabulary, limit

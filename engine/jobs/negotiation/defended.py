@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 FILTER, KNOWN_FILTER, OWN_DEMAND = "filter", "filter-known", "own-demand"
 """What a table measures: attacks on the filter, searches that mind it, attacks on what refuses to end."""
 DEFAULT = ChatSeat()
-PLAIN_DIALOGUES = 2000
-"""Dialogues of a split whose sentences are judged at most: enough for a share of a few per cent."""
 
 
 def defended_stages(
@@ -170,7 +168,7 @@ def chosen_limit(
 
 def sentence_perplexities(ears: PerplexityFilter, split: Split) -> np.ndarray:
     """What the sentences (s,) that the other side says in the first dialogues come to, as the listener reads them."""
-    dialogues = split.first(PLAIN_DIALOGUES)
+    dialogues = split.first(ears.num_plain)
     you, them = ears.vocabulary.you_id, ears.vocabulary.them_id
     tokens = np.zeros((len(dialogues), int(dialogues.lengths.max())), dtype=np.int64)
     places = []
