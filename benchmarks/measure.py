@@ -2,8 +2,8 @@
 
 Seconds are those of the processor where one process is measured, so that neighbours on the machine count little (they take
 caches and memory, not time), and those of the clock on the wall where several processes are, which mean little where the load
-of "machine" is far from 0. Ratios are reference seconds / our seconds: above 1 is faster. `--quick` keeps every size that
-a ratio depends on, and takes fewer items.
+of "machine" is far from 0. Of a GPU they are those on the wall, until it is done. Ratios are reference seconds / our seconds:
+above 1 is faster. `--quick` keeps every size that a ratio depends on, and takes fewer items.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from envs.core.errors import ParleyError
 from policies.products import Weight
 
 OptionsT = TypeVar("OptionsT")
+CPU = torch.device("cpu")
 INSTRUCTIONS = (
     *("avx2", "avx512_f", "avx512_vnni", "avx512_fp16", "avx512_bf16", "amx_bf16", "amx_fp16", "amx_int8"),
     *("neon", "bf16", "sve", "sve2"),
@@ -42,14 +43,27 @@ class Clock:
     """Seconds of the processor, all threads of this process."""
     wall_s: float = 0.0
     """Seconds on the wall."""
+    device: torch.device = CPU
+    """Where the blocks compute; a GPU is waited for."""
+
+    @property
+    def seconds(self) -> float:
+        """Those that count: the processor's, but on a GPU those on the wall."""
+        return self.wall_s if self.device.type == "cuda" else self.cpu_s
 
     @contextmanager
     def running(self) -> Iterator[None]:
         """Counts the seconds of a block."""
+        self._wait()
         cpu, wall = time.process_time(), time.perf_counter()
         yield
+        self._wait()
         self.cpu_s += time.process_time() - cpu
         self.wall_s += time.perf_counter() - wall
+
+    def _wait(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
 
 
 class Spans:

@@ -33,9 +33,9 @@ class PlainGcg:
         self.model, self.target_T = model, target_T
         embed = model.get_input_embeddings()
         self.embedding_VE = embed.weight.detach()
-        self.after_1LE = embed(torch.tensor([[*after, *target_T.tolist()]])).detach()
+        self.after_1LE = embed(target_T.new_tensor([[*after, *target_T.tolist()]])).detach()
         with torch.no_grad():
-            read = model(input_ids=torch.tensor([list(before)]), past_key_values=DynamicCache(), use_cache=True)
+            read = model(input_ids=target_T.new_tensor([list(before)]), past_key_values=DynamicCache(), use_cache=True)
         self.prefix = [(layer.keys, layer.values) for layer in read.past_key_values.layers]
 
     def slopes(self, words_N: Tensor) -> Tensor:
