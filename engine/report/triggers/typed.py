@@ -46,7 +46,7 @@ class TypedReply:
         key: its own in the run.
         sort: what was typed, in a word or two, such as "found" or "no input".
         place: whose reply it is, or behind which sort of prompt.
-        prompt: the request.
+        prompt: the request; None where what is typed is all that is asked.
         typed: what stood in its slots; empty where nothing did.
         target: what was to be said.
         reply: what was said.
@@ -57,7 +57,7 @@ class TypedReply:
     key: str
     sort: str
     place: str
-    prompt: str
+    prompt: str | None
     typed: Sequence[str]
     target: str
     reply: str
@@ -104,7 +104,7 @@ def typed_items(run: ShownTyped) -> list[Item]:
             group=run.name,
             summary=line(
                 '{}{} \N{RIGHTWARDS ARROW} <q class="target">{}</q>',
-                visible(reply.prompt),
+                visible(reply.prompt or ""),
                 line(' <q class="adversary">{}</q>', visible(" … ".join(reply.typed))) if any(reply.typed) else "",
                 visible(reply.reply),
             ),

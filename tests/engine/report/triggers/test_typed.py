@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from engine.jobs.triggers.text_config import TextSearchConfig
 from engine.jobs.triggers.text_search import SEARCH_TEXT
 from engine.jobs.triggers.transfer import SEARCH_TRANSFER, TriggerTransferConfig
@@ -97,10 +99,11 @@ def test_transferred_triggers_stand_before_no_input(tmp_path: Path) -> None:
     assert "x … y" in "".join(assert_harmless(page_of(shown)).text)
 
 
-def test_evolved_inputs_beside_their_controls(tmp_path: Path) -> None:
+@pytest.mark.parametrize("prompt", ["ask", None])
+def test_evolved_inputs_beside_their_controls(tmp_path: Path, prompt: str | None) -> None:
     rows = [
         ok_row(str(number), 1)
-        | {"prompt": "ask", "target": "yes", "trigger": HOSTILE, "typed": [HOSTILE], "fitness": 1.0, "queries": 7}
+        | {"prompt": prompt, "target": "yes", "trigger": HOSTILE, "typed": [HOSTILE], "fitness": 1.0, "queries": 7}
         | {"fitness_by_generation": [1.0], "reply": "yes", "ended": True, "verified": number < 3}
         | {"empty_verified": False, "random_verified": number == 0, "random_fitness": 0.5, "random_queries": 9}
         | UNJUDGED
