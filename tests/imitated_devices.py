@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -17,7 +18,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 CPU = torch.device("cpu")
 _NAME = "imitated_device"
-_ANYWHERE = ("copy_", "__set__", "_has_compatible_shallow_copy_type")
+_ANYWHERE = ("copy_", "_pack_padded_sequence", "__set__", "_has_compatible_shallow_copy_type")
 """What takes tensors of several devices."""
 
 
@@ -30,7 +31,8 @@ def device_of(tensor: Tensor) -> torch.device:
 @contextmanager
 def imitated_devices() -> Iterator[None]:
     """Lets any name of a device be one."""
-    with _Imitation():
+    kept = {"get_rng_state": lambda device: torch.empty(0), "set_rng_state": lambda state, device: None}
+    with _Imitation(), patch.multiple(torch.cuda, **kept):
         yield
 
 
@@ -50,6 +52,9 @@ class _Imitation(TorchFunctionMode):
         wanted = kwargs.pop("device", None)
         tensors = [each for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor)]
         at = torch.device(wanted) if wanted is not None else _shared(name, args, tensors)
+        generators = [each for each in tree_leaves((args, kwargs)) if isinstance(each, torch.Generator)]
+        if tensors and any(each.device != at for each in generators):
+            raise RuntimeError(f"{name}: expected a generator of {at}, found {sorted(str(each.device) for each in generators)}")
         if name == "numpy" and at != CPU:
             raise TypeError(f"can't convert a tensor of {at} to numpy")
         found = func(*args, **kwargs)
@@ -63,8 +68,10 @@ def _shared(name: str, args: tuple[Any, ...], tensors: list[Tensor]) -> torch.de
     if not tensors:
         return CPU
     if name in ("__getitem__", "__setitem__"):
-        index = {device_of(each) for each in tree_leaves(args[1]) if isinstance(each, Tensor)} - {CPU}
-        tensors = [args[0], *(each for each in args[2:] if isinstance(each, Tensor))]
+        used = [each for each in tree_leaves(args[1]) if isinstance(each, Tensor)]
+        index = {device_of(each) for each in used} - {CPU}
+        # What slices are set to is copied there from anywhere.
+        tensors = [args[0], *(each for each in args[2:] if isinstance(each, Tensor) and used)]
     else:
         index = set()
     if name in _ANYWHERE:

@@ -147,7 +147,11 @@ class FittingLoop(ABC, Generic[ModelT, RecipeT, FiguresT, EpochT]):
             self._resume()
             return
         if fresh:
+            device = next(model.parameters()).device
+            # Drawn on the CPU, so that a seed means the same weights on every device.
+            model.cpu()
             self.initialise(torch.Generator().manual_seed(derive_seed(seed, "initialise")))
+            model.to(device)
         else:
             self.best_loss = self.criterion(self.validate())
         self._optimiser = self.new_optimiser(self._rate)
