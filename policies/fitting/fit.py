@@ -124,13 +124,14 @@ class Fit(FittingLoop[Predictor[Any], FitConfig, float, Epoch], Generic[BatchT])
         self.model.initialise(generator)
 
     def new_optimiser(self, rate: float) -> torch.optim.Optimizer:
-        """One optimiser for both stages; the fused kernels read and write every weight once."""
-        config, parameters = self.config, self.model.parameters()
+        """One optimiser for both stages; the fused kernels read and write every weight once, where torch has them."""
+        config, parameters = self.config, list(self.model.parameters())
         if config.optimiser == "adam":
             return torch.optim.Adam(parameters, lr=rate, weight_decay=config.weight_decay, fused=True)
         if config.optimiser == "adagrad":
+            has_fused = parameters[0].device.type == "cpu"
             return torch.optim.Adagrad(
-                parameters, lr=rate, weight_decay=config.weight_decay, initial_accumulator_value=ADAGRAD_START, fused=True
+                parameters, lr=rate, weight_decay=config.weight_decay, initial_accumulator_value=ADAGRAD_START, fused=has_fused
             )
         return torch.optim.SGD(parameters, lr=rate, momentum=config.momentum, weight_decay=config.weight_decay, fused=True)
 
