@@ -26,7 +26,11 @@ class LSTM(nn.LSTM):
     bias_hh_l0: Tensor
 
     def read(self, inputs_BTE: Tensor) -> Tensor:
-        """The hidden state (B, T, H) after every step from zero, as the layer itself would return it."""
+        """The hidden state (B, T, H) after every step from zero, as the layer itself returns it; it must be `batch_first`."""
+        if self.training and inputs_BTE.is_cuda:
+            # cuDNN starts a few kernels where a loop starts several a step; it differentiates in training alone.
+            found: Tensor = self(inputs_BTE)[0]
+            return found
         gates_TB4H = F.linear(inputs_BTE.transpose(0, 1), self.weight_ih_l0, self.bias_ih_l0 + self.bias_hh_l0)
         return recur(gates_TB4H, self.weight_hh_l0).transpose(0, 1)
 

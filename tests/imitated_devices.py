@@ -18,8 +18,10 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 CPU = torch.device("cpu")
 _NAME = "imitated_device"
-_ANYWHERE = ("copy_", "_pack_padded_sequence", "__set__", "_has_compatible_shallow_copy_type")
+_ANYWHERE = ("copy_", "__set__", "_has_compatible_shallow_copy_type")
 """What takes tensors of several devices."""
+_LENGTHS = ("_pack_padded_sequence", "gru", "lstm")
+"""What takes numbers of rows on the CPU, and gives them back there."""
 
 
 def device_of(tensor: Tensor) -> torch.device:
@@ -60,7 +62,13 @@ class _Imitation(TorchFunctionMode):
         found = func(*args, **kwargs)
         if name == "__set__" and tensors:
             _put(tensors[0], device_of(tensors[-1]))
-        return tree_map(lambda each: _put(each, at) if isinstance(each, Tensor) else each, found)
+
+        def put(each: Any) -> Any:
+            if not isinstance(each, Tensor):
+                return each
+            return _put(each, CPU if name in _LENGTHS and each.dtype == torch.int64 else at)
+
+        return tree_map(put, found)
 
 
 def _shared(name: str, args: tuple[Any, ...], tensors: list[Tensor]) -> torch.device:
@@ -74,6 +82,8 @@ def _shared(name: str, args: tuple[Any, ...], tensors: list[Tensor]) -> torch.de
         tensors = [args[0], *(each for each in args[2:] if isinstance(each, Tensor) and used)]
     else:
         index = set()
+    if name in _LENGTHS:
+        tensors = [each for each in tensors if each.dtype != torch.int64]
     if name in _ANYWHERE:
         return device_of(tensors[0])
     found = index | {device_of(each) for each in tensors if each.dim() or device_of(each) != CPU}

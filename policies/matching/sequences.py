@@ -17,6 +17,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
 
 from policies.gru import GRU, recur_packed
 from policies.products import Weight, dense, tanh_
@@ -85,6 +86,9 @@ class Sequences:
             return begun_states(gru, inputs_XD, begun), begun.which_X
         packed = self.packed
         inputs_SD = F.embedding(packed.places_S, inputs_XD)
+        if gru.training and inputs_SD.is_cuda:
+            # cuDNN starts a few kernels where a loop starts a dozen a step; it differentiates in training alone.
+            return gru(PackedSequence(inputs_SD, torch.tensor(packed.counts)))[0].data, packed.which_X
         gates_S3H = dense(inputs_SD, gru.weight_ih_l0, gru.bias_ih_l0).unsqueeze(0)
         start = inputs_XD.new_zeros(1, packed.counts[0], gru.hidden_size)
         found = recur_packed(gates_S3H, gru.weight_hh_l0.unsqueeze(0), gru.bias_hh_l0.unsqueeze(0), start, packed.counts)
