@@ -20,6 +20,7 @@ own chat template, the reply has five tokens. With `--device cuda` they do so on
     share_of_peak     operations per second that candidates need, over the rate of a large product in float32; of a candidate
                       ("flop_per_candidate") what follows its change and the head at the reply count, and nothing of one that
                       is listed twice; of the reference all that it reads
+    packed            texts of different lengths share a pass (`causal/packed.py`)
     logits_mb         most logits at once, megabytes: a piece of candidates, the words of a reply
 
 On a GPU also, of the lists that four searches read in a step:
@@ -374,6 +375,7 @@ def compare(longest: Chat, options: Options) -> dict[str, Any]:
         **together,
         "model": longest.name,
         "prompt_tokens": len(longest.before) + len(longest.after),
+        "packed": search.scorer.packs,
         "candidates": options.candidates,
         "candidates_per_s": per_s,
         "reference_candidates_per_s": reference_per_s,

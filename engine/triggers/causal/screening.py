@@ -60,7 +60,7 @@ class ScreenedSwapList(SwapList):
             read = self.read(piece, min([self.beat, *rough.values()]), SLACK)
             rough.update((each.candidate, each.loss) for each in self.alone(read, self.scorer.rough))
 
-        self.scorer.pieces.in_pieces(screen, distinct)
+        self.in_pieces(screen, distinct)
         self._decide(rough, self.beat + SLACK)
         return self.best_choice, self.best_loss
 
@@ -80,7 +80,7 @@ class ScreenedSwapList(SwapList):
             def read(piece: Sequence[int], losses: list[tuple[int, float]] = losses) -> None:
                 losses.extend(zip(piece, self.ends(piece).tolist(), strict=True))
 
-            self.scorer.pieces.in_pieces(read, self.by_position(asked))
+            self.in_pieces(read, self.by_position(asked))
             self.take(losses)
             differences.extend(rough[candidate] - loss for candidate, loss in losses)
             left = left[len(asked) :]

@@ -6,7 +6,7 @@ B rows, G candidates, N searched places, S tokens of a prompt, L tokens of a par
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -89,7 +89,7 @@ class SwapList:
 
     def best(self) -> tuple[int, float]:
         """The candidate of least loss and that, ties to the first; -1 and `beat` where none undercuts it."""
-        self.scorer.pieces.in_pieces(self._try, self.distinct())
+        self.in_pieces(self._try, self.distinct())
         return self.best_choice, self.best_loss
 
     def all(self) -> Tensor:
@@ -99,8 +99,12 @@ class SwapList:
         def read(piece: Sequence[int]) -> None:
             loss_G[list(piece)] = self.ends(piece)
 
-        self.scorer.pieces.in_pieces(read, self.by_position(range(len(self.words_G))))
+        self.in_pieces(read, self.by_position(range(len(self.words_G))))
         return loss_G
+
+    def in_pieces(self, call: Callable[[Sequence[int]], None], candidates: Sequence[int]) -> None:
+        """Calls with as many candidates at once as are read together."""
+        self.scorer.pieces.in_pieces(call, candidates, self.scorer.most(self.target))
 
     def distinct(self) -> list[int]:
         """The candidates, of those that are alike the first; without the incumbent, where that undercuts nothing."""
