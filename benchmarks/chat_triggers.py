@@ -456,7 +456,7 @@ def measure_whole(victim: Chat, options: Options) -> dict[str, Any]:
     scorer, incumbents, swaps = whole_lists(victim, options)
     together = measure_together(scorer, incumbents, swaps, options.steps)
     lists = [SwapList(scorer, incumbent, *own) for incumbent, own in zip(incumbents, swaps.lists(), strict=True)]
-    distinct = [each.distinct() for each in lists]
+    distinct = [each.distinct for each in lists]
     seconds = dict[int, float]()
     for num in (1, 2, 4):
         for number in range(1 + options.steps):

@@ -1,7 +1,7 @@
 """Passes of a causal model over texts that lists of candidates want read, of one list or of several.
 
 A list says what it wants read next, and is given what was found; so lists of different searches share passes without knowing of
-each other (`read_together`). Where texts are packed one pass reads all (`packed.py`, on a GPU `packed_grid.py`). Elsewhere those
+each other (`read_together`). Where texts are packed one pass reads all (`packed.py`, `packed_grid.py`). Elsewhere those
 that begin at the same place share one, the shorter filled up behind their ends, each behind its own beginning; neighbours begin
 together where that costs less.
 

@@ -53,7 +53,8 @@ LOGITS = 2**28
 PROMPTS = 64
 """Prompts that are remembered; those asked for last."""
 SHORT = 8
-"""Lists of at most so many times the tokens that a pass costs share passes: of longer ones hardly anything is left to gain."""
+"""On a CPU lists of at most so many times the tokens that a pass costs share passes: longer ones have hardly more to gain. On a
+GPU those of no more tokens than it reads while a pass is started."""
 DOUBT = 5e-4
 """Nats by which a word's may differ by what shares its pass, in float32, and a logit's lead over the others."""
 
@@ -152,8 +153,8 @@ class CausalScorer(PlainScorer):
 
     def _together(self, lists: Sequence[SwapList]) -> list[tuple[int, float] | None]:
         """What short lists come to that share passes; None for those that have to be read alone."""
-        most = SHORT * (PASS_GPU if self.victim.searchable_V.is_cuda else PASS)
-        distinct = {number: each.distinct() for number, each in enumerate(lists) if self.joins}
+        most = PASS_GPU if self.victim.searchable_V.is_cuda else SHORT * PASS
+        distinct = {number: each.distinct for number, each in enumerate(lists) if self.joins}
         short = {number: own for number, own in distinct.items() if lists[number].num_tokens(own) <= most}
         if len(short) < 2:
             return [None] * len(lists)

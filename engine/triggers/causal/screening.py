@@ -51,7 +51,7 @@ class ScreenedSwapList(SwapList):
 
     def best(self) -> tuple[int, float]:
         """The candidate of least loss among those that may be the best, and that, in float32; as of `SwapList` otherwise."""
-        distinct, rough = self.distinct(), dict[int, float]()
+        distinct, rough = self.distinct, dict[int, float]()
         if len(distinct) <= FEW:
             return super().best()
 

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
+from engine.triggers.causal import passes
+from engine.triggers.causal import swaps as swap_lists
 from engine.triggers.causal.kept_keys import KeysValues
 from engine.triggers.causal.packed_grid import read_grid
 from engine.triggers.causal.passes import ReadWords, WantedReads, read_texts
 from engine.triggers.causal.reader import CausalReader, said
-from tests.engine.triggers.causal.test_scorer import MODELS, NUM_WORDS, MadeUpVictim, every_model
+from engine.triggers.causal.scorer import CausalScorer
+from engine.triggers.objective import TriggerObjective
+from engine.triggers.scorer import Swaps
+from tests.engine.triggers.causal.test_scorer import LENGTH, MODELS, NUM_WORDS, MadeUpVictim, every_model, llama
+from tests.imitated_devices import imitated_devices
 
 REPLY = torch.tensor([7, 9, 5])
 
@@ -66,3 +74,46 @@ def test_lists_of_all_kinds_share_a_pass(name: str) -> None:
     same(grid(asked), wanted)
     same([found for each in asked for found in grid([each])], wanted)
     assert victim.model.config._attn_implementation == attention
+
+
+def chosen(victim: MadeUpVictim, device: str) -> tuple[CausalScorer, list[int], list[float]]:
+    """Choices of three searches, two of them from the same input; some have to beat it."""
+    victim.model, victim.searchable_V = victim.model.to(device), victim.searchable_V.to(device)
+    victim.embedding_VE = victim.embedding_VE.to(device)
+    scorer, generator = CausalScorer(victim, TriggerObjective(kind="likelihood")), torch.Generator().manual_seed(3)
+    targets = [torch.tensor(reply).to(device) for reply in ([7, 9, 5, 11, 2], [8, 2], [4, 6, 2])]
+    incumbents = scorer.measure(targets, torch.tensor([[3, 4, 5, 6, 7]] * 2 + [[8, 9, 10, 11, 12]]).to(device))
+    drawn = (torch.randint(least, most, (3, 20), generator=generator) for least, most in ((0, LENGTH), (3, NUM_WORDS)))
+    swaps, beat_B = Swaps(*(each.to(device) for each in drawn)), torch.tensor([torch.inf, incumbents[1].loss, torch.inf])
+    choice_B, loss_B = scorer.best_swap(incumbents, swaps, beat_B)
+    return scorer, choice_B.tolist(), loss_B.tolist()
+
+
+@pytest.mark.parametrize("at_once", [1, 8])
+@every_model
+def test_a_gpu_chooses_as_a_cpu(monkeypatch: pytest.MonkeyPatch, name: str, at_once: int) -> None:
+    monkeypatch.setattr(swap_lists, "AT_ONCE", at_once)
+    monkeypatch.setattr(swap_lists, "FIRST", 3)
+    _, *wanted = chosen(MadeUpVictim(MODELS[name]()), "cpu")
+    with imitated_devices():
+        scorer, *found = chosen(MadeUpVictim(MODELS[name]()), "cuda:0")
+    assert scorer.packs
+    assert found[0] == wanted[0]
+    assert found[1] == pytest.approx(wanted[1], abs=1e-4)
+
+
+def test_a_gpu_reads_more_candidates_together_but_no_more_logits_than_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    with imitated_devices():
+        scorer, *wanted = chosen(MadeUpVictim(llama()), "cuda:0")
+        assert scorer.pieces.size == 1024
+        monkeypatch.setattr("engine.triggers.causal.scorer.LOGITS", 4 * 5 * NUM_WORDS)
+        asked, call = list[int](), passes.read_grid
+
+        def noted(reader: Any, texts: Sequence[WantedReads], embedding_VE: Tensor) -> Any:
+            asked.append(sum(len(each.ids_BL) * len(each.wanted_K) for each in texts))
+            return call(reader, texts, embedding_VE)
+
+        monkeypatch.setattr(passes, "read_grid", noted)
+        _, *found = chosen(MadeUpVictim(llama()), "cuda:0")
+    assert max(asked[1:]) == 4 * 5
+    assert found[0] == wanted[0]
