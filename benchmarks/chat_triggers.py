@@ -27,7 +27,7 @@ On a GPU also, of the lists that four searches read in a step:
 
     ratio_double      seconds of reading each list at once, over those of reading two at once
     ratio_four        the same of all four at once
-    ratio_whole       as ratio_together: lists are read in pieces ("logits_mb"), and "open_whole" of them again alone
+    ratio_whole       as ratio_together; "open_whole" of them were read again alone. Long lists are read alone at once: 1
     at_once_candidates_per_s    of each list at once; "candidates_per_s" are read in pieces
 """
 

@@ -83,9 +83,10 @@ def chosen(victim: MadeUpVictim, device: str) -> tuple[CausalScorer, list[int], 
     scorer, generator = CausalScorer(victim, TriggerObjective(kind="likelihood")), torch.Generator().manual_seed(3)
     targets = [torch.tensor(reply).to(device) for reply in ([7, 9, 5, 11, 2], [8, 2], [4, 6, 2])]
     incumbents = scorer.measure(targets, torch.tensor([[3, 4, 5, 6, 7]] * 2 + [[8, 9, 10, 11, 12]]).to(device))
-    drawn = (torch.randint(least, most, (3, 20), generator=generator) for least, most in ((0, LENGTH), (3, NUM_WORDS)))
-    swaps, beat_B = Swaps(*(each.to(device) for each in drawn)), torch.tensor([torch.inf, incumbents[1].loss, torch.inf])
-    choice_B, loss_B = scorer.best_swap(incumbents, swaps, beat_B)
+    positions_BG = torch.randint(LENGTH, (3, 20), generator=generator).to(device)
+    words_BG = torch.randint(3, NUM_WORDS, (3, 20), generator=generator).to(device)
+    beat_B = torch.tensor([torch.inf, incumbents[1].loss, torch.inf])
+    choice_B, loss_B = scorer.best_swap(incumbents, Swaps(positions_BG, words_BG), beat_B)
     return scorer, choice_B.tolist(), loss_B.tolist()
 
 
@@ -115,5 +116,5 @@ def test_a_gpu_reads_more_candidates_together_but_no_more_logits_than_fit(monkey
 
         monkeypatch.setattr(passes, "read_grid", noted)
         _, *found = chosen(MadeUpVictim(llama()), "cuda:0")
-    assert max(asked[1:]) == 4 * 5
+    assert max(asked) == 4 * 5
     assert found[0] == wanted[0]
