@@ -20,13 +20,14 @@ own chat template, the reply has five tokens. With `--device cuda` they do so on
     share_of_peak     operations per second that candidates need, over the rate of a large product in float32; of a candidate
                       ("flop_per_candidate") what follows its change and the head at the reply count, and nothing of one that
                       is listed twice; of the reference all that it reads
+    packed            texts of different lengths share a pass (`causal/packed.py`)
     logits_mb         most logits at once, megabytes: a piece of candidates, the words of a reply
 
 On a GPU also, of the lists that four searches read in a step:
 
     ratio_double      seconds of reading each list at once, over those of reading two at once
     ratio_four        the same of all four at once
-    ratio_whole       as ratio_together: lists are read in pieces ("logits_mb"), and "open_whole" of them again alone
+    ratio_whole       as ratio_together; "open_whole" of them were read again alone. Long lists are read alone at once: 1
     at_once_candidates_per_s    of each list at once; "candidates_per_s" are read in pieces
 """
 
@@ -374,6 +375,7 @@ def compare(longest: Chat, options: Options) -> dict[str, Any]:
         **together,
         "model": longest.name,
         "prompt_tokens": len(longest.before) + len(longest.after),
+        "packed": search.scorer.packs,
         "candidates": options.candidates,
         "candidates_per_s": per_s,
         "reference_candidates_per_s": reference_per_s,
@@ -454,7 +456,7 @@ def measure_whole(victim: Chat, options: Options) -> dict[str, Any]:
     scorer, incumbents, swaps = whole_lists(victim, options)
     together = measure_together(scorer, incumbents, swaps, options.steps)
     lists = [SwapList(scorer, incumbent, *own) for incumbent, own in zip(incumbents, swaps.lists(), strict=True)]
-    distinct = [each.distinct() for each in lists]
+    distinct = [each.distinct for each in lists]
     seconds = dict[int, float]()
     for num in (1, 2, 4):
         for number in range(1 + options.steps):

@@ -27,19 +27,20 @@ class BatchFinder:
         assert size >= 1, f"at least one of the {what} is done at once"
         self.size, self.what = size, what
 
-    def in_pieces(self, call: Callable[[Sequence[ItemT]], None], items: Sequence[ItemT]) -> None:
+    def in_pieces(self, call: Callable[[Sequence[ItemT]], None], items: Sequence[ItemT], most: int | None = None) -> None:
         """Calls with at most as many items at once as have been found to fit.
 
         Args:
             call: leaves nothing behind when it runs out of memory, so that it can be repeated.
             items: handed to it in order.
+            most: that are handed to it at once, whatever fits.
 
         Raises:
             ConfigError: a single item does not fit.
         """
         done = 0
         while done < len(items):
-            piece = items[done : done + self.size]
+            piece = items[done : done + min(self.size, most or self.size)]
             try:
                 call(piece)
             except torch.OutOfMemoryError as error:

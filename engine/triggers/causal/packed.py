@@ -4,7 +4,7 @@ All tokens stand behind one another, so that each product of the model's layers 
 apart: a text sees what was read before it, and itself. transformers takes a function of one's own for
 that (`AttentionInterface`); whether a model heeds it, and does nothing else in its attention, is tried: `reads_packed`.
 
-On a CPU alone: a GPU starts more, and smaller, kernels so than it saves.
+For a CPU, block by block: a GPU starts fewer and larger kernels by `packed_grid.py`.
 
     n texts of a block, L tokens of each, P tokens before them, K last positions whose words are predicted, H heads of queries,
     J of keys, R queries of a head of keys, D width of a head, A all tokens
@@ -12,19 +12,18 @@ On a CPU alone: a GPU starts more, and smaller, kernels so than it saves.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from engine.triggers.causal.kept_keys import TOLERANCE, TOLERANCE_HALF, KeysValues, own_layers
+from engine.triggers.causal.kept_keys import KeysValues, own_layers
 
 if TYPE_CHECKING:
     from engine.triggers.causal.reader import CausalReader
@@ -32,7 +31,8 @@ if TYPE_CHECKING:
 ATTENTION = "parley_packed"
 _OTHER_ATTENTION = ("softcap", "s_aux", "sliding_window")
 """What some models do beside: capped scores, sinks, windows."""
-_packs: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+Attend = Callable[[int, Tensor, Tensor, Tensor, float | None], Tensor]
+"""Attention (A, H, D) of a layer: its number, queries (1, H, A, D), keys and values (1, J, A, D), the scale of products."""
 
 
 class TextBlock(NamedTuple):
@@ -65,7 +65,7 @@ class _Place:
         return own_HAD.unflatten(1, (self.num, self.length)).transpose(0, 1)
 
 
-_packing: ContextVar[Sequence[_Place] | None] = ContextVar("packing", default=None)
+_packing: ContextVar[Attend | None] = ContextVar("packing", default=None)
 
 
 def read_blocks(reader: CausalReader, blocks: Sequence[TextBlock]) -> list[tuple[Tensor, KeysValues]]:
@@ -93,7 +93,7 @@ def read_blocks(reader: CausalReader, blocks: Sequence[TextBlock]) -> list[tuple
         kept.append((texts_n1 + torch.arange(length - keep, length, device=device)).flatten())
         start += num * length
     layers = [_layer_class()() for _ in range(len(own_layers(reader.model)))]
-    with reader.fast_products(), _packed(reader.model, places):
+    with reader.fast_products(), packed(reader.model, partial(_attend_blocks, places)):
         read = reader.model(
             inputs_embeds=torch.cat([block.embedded_nLE.flatten(0, 1) for block in blocks])[None],
             position_ids=torch.cat(positions)[None],
@@ -107,50 +107,11 @@ def read_blocks(reader: CausalReader, blocks: Sequence[TextBlock]) -> list[tuple
     return [(each.unflatten(0, (-1, block.keep)), new) for each, block, new in zip(logits, blocks, own, strict=True)]
 
 
-def reads_packed(reader: CausalReader, embedded_LE: Tensor) -> bool:
-    """Whether a model gives the same logits for texts that are read in one pass; tried once a model.
-
-    Args:
-        reader: of a model that reads in parts.
-        embedded_LE: a text of at least six tokens to try it with.
-    """
-    model = reader.model
-    if embedded_LE.device.type != "cpu":
-        return False
-    if model not in _packs:
-        _packs[model] = _tried(reader, embedded_LE)
-    return _packs[model]
-
-
-@torch.no_grad()
-def _tried(reader: CausalReader, embedded_LE: Tensor) -> bool:
-    both_2LE = torch.stack([embedded_LE, embedded_LE.flip(0)])
-    known = reader.read(both_2LE[:1, :3], (), 1)[1]
-    # Three texts of two lengths, behind other beginnings.
-    blocks = [TextBlock(both_2LE[:1, 3:], [known], 2), TextBlock(both_2LE[:, 1:4], [known.cut(0, 1)], 2)]
-    whole = [reader.read(*block) for block in blocks]
-    try:
-        read = read_blocks(reader, blocks)
-    except torch.OutOfMemoryError:
-        raise
-    except (TypeError, ValueError, AttributeError, RuntimeError, IndexError, KeyError):
-        # Models may compute attention by themselves.
-        return False
-    expected = torch.cat([each for each, _ in whole]).float()
-    bound = TOLERANCE.get(embedded_LE.dtype, TOLERANCE_HALF) * float(expected.std())
-    same_kept = all(
-        float((found - wanted).abs().max()) <= TOLERANCE_HALF
-        for (_, kept), (_, apart) in zip(read, whole, strict=True)
-        for found, wanted in zip(kept.keys, apart.keys, strict=True)
-    )
-    return same_kept and float((torch.cat([logits for logits, _ in read]).float() - expected).abs().max()) <= bound
-
-
 @contextmanager
-def _packed(model: Any, packing: Sequence[_Place]) -> Iterator[None]:
+def packed(model: Any, attend: Attend) -> Iterator[None]:
     """Lets a model attend as is packed; it is as it was afterwards."""
     _register()
-    usual, token = model.config._attn_implementation, _packing.set(packing)
+    usual, token = model.config._attn_implementation, _packing.set(attend)
     model.config._attn_implementation = ATTENTION
     try:
         yield
@@ -176,13 +137,19 @@ def _attend(
     dropout: float = 0.0,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """Attention (1, A, H, D) of each text to what was read before and to itself."""
-    packing = _packing.get()
-    assert packing is not None, "nothing is packed"
+    """Attention (1, A, H, D) as transformers asks for it."""
+    attend = _packing.get()
+    assert attend is not None, "nothing is packed"
     if any(others.get(name) is not None for name in _OTHER_ATTENTION):
         raise TypeError("the model's attention is no plain one")
+    return attend(module.layer_idx, query_1HAD, key_1JAD, value_1JAD, scaling)[None], None
+
+
+def _attend_blocks(
+    packing: Sequence[_Place], layer: int, query_1HAD: Tensor, key_1JAD: Tensor, value_1JAD: Tensor, scaling: float | None
+) -> Tensor:
+    """Attention (A, H, D) of each text to what was read before and to itself."""
     num_heads, width = query_1HAD.shape[1], query_1HAD.shape[3]
-    layer = module.layer_idx
     found_AHD = query_1HAD.new_empty(query_1HAD.shape[2], num_heads, width)
     for place in packing:
         known_keys, known_values = ([getattr(part, kind)[layer] for part in place.before] for kind in ("keys", "values"))
@@ -196,7 +163,7 @@ def _attend(
         found = scaled_dot_product_attention(query_nJRLD.flatten(2, 3), key_nJSD, value_nJSD, mask, scale=scaling)
         own_nLHD = found_AHD[place.start : place.start + place.num * place.length].unflatten(0, (place.num, place.length))
         own_nLHD.copy_(found.view_as(query_nJRLD).flatten(1, 2).transpose(1, 2))
-    return found_AHD[None], None
+    return found_AHD
 
 
 def _cache(layers: list[Any]) -> Any:

@@ -1,8 +1,9 @@
 """Passes of a causal model over texts that lists of candidates want read, of one list or of several.
 
 A list says what it wants read next, and is given what was found; so lists of different searches share passes without knowing of
-each other (`read_together`). Where texts are packed one pass reads all. Elsewhere those that begin at the same place share one,
-the shorter filled up behind their ends, each behind its own beginning; neighbours begin together where that costs less.
+each other (`read_together`). Where texts are packed one pass reads all (`packed.py`, `packed_grid.py`). Elsewhere those
+that begin at the same place share one, the shorter filled up behind their ends, each behind its own beginning; neighbours begin
+together where that costs less.
 
     n texts of a part, B texts of a list, L tokens from the first searched place on, K last positions whose words are wanted
 """
@@ -13,14 +14,16 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from engine.triggers.causal.kept_keys import KeysValues, in_line, one_below_the_other
+from engine.triggers.causal.kept_keys import TOLERANCE, TOLERANCE_HALF, KeysValues, in_line, one_below_the_other
 from engine.triggers.causal.packed import TextBlock, read_blocks
+from engine.triggers.causal.packed_grid import read_grid
 from engine.triggers.causal.reader import CausalReader, said
 from engine.triggers.scorer import require_numbers
 
@@ -28,6 +31,7 @@ PASS, PASS_GPU = 64, 2048
 """What a pass costs beside its tokens, in tokens: on a CPU to fetch the weights from memory, on a GPU to start."""
 
 FoundT = TypeVar("FoundT")
+_packs: WeakKeyDictionary[Any, dict[str, bool]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +73,10 @@ class ReadWords(NamedTuple):
     lead_BK: Tensor
     known: KeysValues | None
 
+    def layers(self) -> list[Tensor]:
+        """What is kept, layer by layer."""
+        return [] if self.known is None else [*self.known.keys, *self.known.values]
+
 
 Reads = Generator[WantedReads, ReadWords, FoundT]
 """Says what it wants read, is sent what was found, and returns what comes of it."""
@@ -96,11 +104,57 @@ def read_together(lists: Sequence[Reads[FoundT]], read: Callable[[Sequence[Wante
 @torch.no_grad()
 def read_texts(reader: CausalReader, texts: Sequence[WantedReads], embedding_VE: Tensor, *, packs: bool) -> list[ReadWords]:
     """Reads what lists want."""
+    if packs and embedding_VE.is_cuda:
+        read_all = zip(texts, read_grid(reader, texts, embedding_VE), strict=True)
+        return [_words(each, [logits_BKV], known) for each, (logits_BKV, known) in read_all]
     found: list[list[tuple[int, slice, Tensor, KeysValues]]] = [[] for _ in texts]
     for start, parts, read in _packed(reader, texts, embedding_VE) if packs else _apart(reader, texts, embedding_VE):
         for (number, rows), (logits_nKV, new) in zip(parts, read, strict=True):
             found[number].append((start, rows, logits_nKV, new))
     return [_answer(each, of) for each, of in zip(texts, found, strict=True)]
+
+
+def reads_packed(reader: CausalReader, embedded_LE: Tensor) -> bool:
+    """Whether a model gives the same for texts that are read in one pass; tried once a model and kind of device.
+
+    Args:
+        reader: of a model that reads in parts.
+        embedded_LE: a text of at least six tokens to try it with.
+    """
+    tried = _packs.setdefault(reader.model, {})
+    device = embedded_LE.device.type
+    if device not in tried:
+        tried[device] = _tried(reader, embedded_LE)
+    return tried[device]
+
+
+@torch.no_grad()
+def _tried(reader: CausalReader, embedded_LE: Tensor) -> bool:
+    # Three texts of two lists, which begin at other places behind other prompts.
+    ids_2L = torch.tensor([[0, 1, 2, 3, 4, 5], [0, 1, 5, 4, 3, 2]], device=embedded_LE.device)
+    prompt = reader.read(embedded_LE[None, 3:6], (), 1)[1]
+    prompts = [prompt, prompt.cut(0, 1)]
+    known = [reader.read(embedded_LE[None, :4], [each], 1)[1] for each in prompts]
+    lists = [
+        WantedReads(ids_2L, [1, 2], prompts[0], known[0], ids_2L[0, :2], True),
+        WantedReads(ids_2L[:1, :5], [3], prompts[1], known[1], ids_2L[0, 4:], True),
+    ]
+    wanted = read_texts(reader, lists, embedded_LE, packs=False)
+    try:
+        found = read_texts(reader, lists, embedded_LE, packs=True)
+    except torch.OutOfMemoryError:
+        raise
+    except (TypeError, ValueError, AttributeError, RuntimeError, IndexError, KeyError):
+        # Models may compute attention by themselves.
+        return False
+    words, expected = (torch.cat([part.flatten() for each in of for part in each[:2]]) for of in (found, wanted))
+    bound = TOLERANCE.get(embedded_LE.dtype, TOLERANCE_HALF) * float(expected.std())
+    same_kept = all(
+        float((own - other).abs().max()) <= TOLERANCE_HALF
+        for each, apart in zip(found, wanted, strict=True)
+        for own, other in zip(each.layers(), apart.layers(), strict=True)
+    )
+    return same_kept and float((words - expected).abs().max()) <= bound
 
 
 def _packed(reader: CausalReader, texts: Sequence[WantedReads], embedding_VE: Tensor) -> Iterator[Read]:
@@ -151,13 +205,17 @@ def _read_rows(
 
 
 def _answer(texts: WantedReads, found: Sequence[tuple[int, slice, Tensor, KeysValues]]) -> ReadWords:
-    nll, lead = zip(*(said(logits_nKV, texts.wanted_K) for _, _, logits_nKV, _ in found), strict=True)
-    nll_BK = torch.cat(nll)
-    require_numbers(nll_BK)
     whole = None
     if texts.keeps:
         whole = one_below_the_other([in_line([texts.beginning(rows, start), new]) for start, rows, _, new in found])
-    return ReadWords(nll_BK, torch.cat(lead), whole)
+    return _words(texts, [logits_nKV for _, _, logits_nKV, _ in found], whole)
+
+
+def _words(texts: WantedReads, logits: Sequence[Tensor], known: KeysValues | None) -> ReadWords:
+    nll, lead = zip(*(said(logits_nKV, texts.wanted_K) for logits_nKV in logits), strict=True)
+    nll_BK = torch.cat(nll)
+    require_numbers(nll_BK)
+    return ReadWords(nll_BK, torch.cat(lead), known)
 
 
 def _groups(texts: Sequence[WantedReads], pass_cost: int) -> Iterator[tuple[int, list[Part]]]:

@@ -142,14 +142,11 @@ def said(logits_BTV: Tensor, target_T: Tensor) -> tuple[Tensor, Tensor]:
 
     The logits are written over, so that there are never more than (B, V) numbers beside them.
     """
-    nats, leads = [], []
-    for logits_BV, word in zip(logits_BTV.unbind(1), target_T.tolist(), strict=True):
-        logits_BV = logits_BV.float()
-        said_B = logits_BV[:, word].clone()
-        nats.append(logits_BV.logsumexp(-1) - said_B)
-        logits_BV[:, word] = -torch.inf
-        leads.append(said_B - logits_BV.amax(-1))
-    return torch.stack(nats, dim=1).clamp_min(0), torch.stack(leads, dim=1)
+    at_BT1 = target_T[None, :, None].expand(len(logits_BTV), -1, 1)
+    said_BT = logits_BTV.gather(-1, at_BT1)[..., 0].float()
+    whole_BT = torch.stack([logits_BV.float().logsumexp(-1) for logits_BV in logits_BTV.unbind(1)], dim=1)
+    others_BT = logits_BTV.scatter_(-1, at_BT1, -torch.inf).amax(-1).float()
+    return (whole_BT - said_BT).clamp_min(0), said_BT - others_BT
 
 
 def reads_in_parts(model: Any, embedded_LE: Tensor) -> bool:

@@ -2,7 +2,7 @@
 
     prompt      the tokens before the first searched word are read once for all searches
     visit       those before a changed word are known from the incumbent, so that a candidate costs what follows its change;
-                on a CPU candidates that change other positions share a pass, none filled up (`packed.py`)
+                candidates that change other positions share a pass, none filled up (`packed.py`, `packed_grid.py`)
     reply       the head is asked at the reply's positions alone
     company     short lists of several searches share passes (`passes.py`)
     early end   each word's nats are at least 0 (times a weight of at least 0). So what a candidate's first words cost is a
@@ -39,18 +39,22 @@ from torch import Tensor
 
 from engine.triggers.batch_finder import BatchFinder
 from engine.triggers.causal.kept_keys import KeysValues
-from engine.triggers.causal.packed import reads_packed
-from engine.triggers.causal.passes import PASS, PASS_GPU, ReadWords, WantedReads, read_texts, read_together
+from engine.triggers.causal.passes import PASS, PASS_GPU, ReadWords, WantedReads, read_texts, read_together, reads_packed
 from engine.triggers.causal.reader import CausalReader, reads_in_parts, said
 from engine.triggers.causal.screening import ScreenedSwapList, rough_reader
 from engine.triggers.causal.swaps import ReadLoss, SwapList
 from engine.triggers.objective import TriggerObjective
 from engine.triggers.scorer import Incumbent, InputModel, PlainScorer, Swaps, Victim
 
+ROWS, ROWS_GPU = 128, 1024
+"""Candidates that are read together, until memory runs out; few leave most of a GPU idle."""
+LOGITS = 2**28
+"""Most logits of a pass, 1 GB in float32: of longer replies, or more words, fewer candidates are read together."""
 PROMPTS = 64
 """Prompts that are remembered; those asked for last."""
 SHORT = 8
-"""Lists of at most so many times the tokens that a pass costs share passes: of longer ones hardly anything is left to gain."""
+"""On a CPU lists of at most so many times the tokens that a pass costs share passes: longer ones have hardly more to gain. On a
+GPU those of no more tokens than it reads while a pass is started."""
 DOUBT = 5e-4
 """Nats by which a word's may differ by what shares its pass, in float32, and a logit's lead over the others."""
 
@@ -109,7 +113,7 @@ class CausalScorer(PlainScorer):
         victim: a model for which `is_causal` holds.
         objective: as of `PlainScorer`.
         input_model: as of `PlainScorer`.
-        rows: candidates that are read together, until memory runs out.
+        rows: candidates that are read together, until memory runs out; None for as many as suit the device.
         screening: the best few of a list are found in bfloat16, and float32 decides among them.
 
     Raises:
@@ -124,9 +128,10 @@ class CausalScorer(PlainScorer):
         objective: TriggerObjective,
         input_model: InputModel | None = None,
         *,
-        rows: int = 128,
+        rows: int | None = None,
         screening: bool = False,
     ) -> None:
+        rows = rows or (ROWS_GPU if victim.searchable_V.is_cuda else ROWS)
         super().__init__(victim, objective, input_model, rows=rows)
         self.rough = rough_reader(victim.model) if screening else None
         self.reader = CausalReader(victim.model)
@@ -148,8 +153,8 @@ class CausalScorer(PlainScorer):
 
     def _together(self, lists: Sequence[SwapList]) -> list[tuple[int, float] | None]:
         """What short lists come to that share passes; None for those that have to be read alone."""
-        most = SHORT * (PASS_GPU if self.victim.searchable_V.is_cuda else PASS)
-        distinct = {number: each.distinct() for number, each in enumerate(lists) if self.joins}
+        most = PASS_GPU if self.victim.searchable_V.is_cuda else SHORT * PASS
+        distinct = {number: each.distinct for number, each in enumerate(lists) if self.joins}
         short = {number: own for number, own in distinct.items() if lists[number].num_tokens(own) <= most}
         if len(short) < 2:
             return [None] * len(lists)
@@ -164,8 +169,13 @@ class CausalScorer(PlainScorer):
             for number, losses in zip(of, read_together(reads, self.reads(self.reader)), strict=True):
                 found[number] += losses
 
-        self.pieces.in_pieces(score, [(number, candidate) for number, own in short.items() for candidate in own])
+        items = [(number, candidate) for number, own in short.items() for candidate in own]
+        self.pieces.in_pieces(score, items, min(self.most(lists[number].target) for number in short))
         return [each.settled(found[number]) if number in found else None for number, each in enumerate(lists)]
+
+    def most(self, target_T: Tensor) -> int:
+        """Candidates whose replies are read together at most, whatever memory there is."""
+        return max(1, LOGITS // (len(target_T) * len(self.victim.searchable_V)))
 
     def reads(self, reader: CausalReader) -> Callable[[Sequence[WantedReads]], list[ReadWords]]:
         """How a reader reads what lists want."""
@@ -215,7 +225,7 @@ class CausalScorer(PlainScorer):
             input_nll_B = self.input_nll(words_RN[part])
             found.append(self.objective.loss(nll_BT, lead_BT >= 0, torch.ones_like(lead_BT, dtype=torch.bool), input_nll_B))
 
-        self._finder.in_pieces(score, range(len(words_RN)))
+        self._finder.in_pieces(score, range(len(words_RN)), self.most(target_T))
         return torch.cat(found)
 
     def _read(self, embedded_1NE: Tensor, target_T: Tensor) -> tuple[Tensor, Tensor, Any]:

@@ -6,8 +6,9 @@ B rows, G candidates, N searched places, S tokens of a prompt, L tokens of a par
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -78,7 +79,9 @@ class SwapList:
     ) -> None:
         self.scorer, self.incumbent, self.beat = scorer, incumbent, beat
         self.target, self.prompt = incumbent.target, scorer.prompt(incumbent.target)
-        self.positions_G, self.words_G = positions_G, words_G
+        self.words_G = words_G
+        # On this side, because a GPU is waited for each time that it is asked.
+        self.positions, self.words = torch.stack([positions_G, words_G]).tolist()
         self.tried_GN = incumbent.words.repeat(len(words_G), 1)
         self.tried_GN[torch.arange(len(words_G), device=words_G.device), positions_G] = words_G
         self.ids_GS = self.prompt.read(self.tried_GN)
@@ -89,7 +92,7 @@ class SwapList:
 
     def best(self) -> tuple[int, float]:
         """The candidate of least loss and that, ties to the first; -1 and `beat` where none undercuts it."""
-        self.scorer.pieces.in_pieces(self._try, self.distinct())
+        self.in_pieces(self._try, self.distinct)
         return self.best_choice, self.best_loss
 
     def all(self) -> Tensor:
@@ -99,26 +102,32 @@ class SwapList:
         def read(piece: Sequence[int]) -> None:
             loss_G[list(piece)] = self.ends(piece)
 
-        self.scorer.pieces.in_pieces(read, self.by_position(range(len(self.words_G))))
+        self.in_pieces(read, self.by_position(range(len(self.words_G))))
         return loss_G
 
+    def in_pieces(self, call: Callable[[Sequence[int]], None], candidates: Sequence[int]) -> None:
+        """Calls with as many candidates at once as are read together."""
+        self.scorer.pieces.in_pieces(call, candidates, self.scorer.most(self.target))
+
+    @cached_property
     def distinct(self) -> list[int]:
         """The candidates, of those that are alike the first; without the incumbent, where that undercuts nothing."""
-        first_of: dict[tuple[int, ...], int] = {}
-        for candidate, words in enumerate(self.tried_GN.tolist()):
-            first_of.setdefault(tuple(words), candidate)
+        first_of: dict[tuple[int, int] | None, int] = {}
+        own = self.incumbent.words.tolist()
+        for candidate, (position, word) in enumerate(zip(self.positions, self.words, strict=True)):
+            first_of.setdefault(None if own[position] == word else (position, word), candidate)
         if self.beat < self.incumbent.loss:
-            first_of.pop(tuple(self.incumbent.words.tolist()), None)
+            first_of.pop(None, None)
         return self.by_position(first_of.values())
 
     def by_position(self, candidates: Iterable[int]) -> list[int]:
         """In the order in which they are read: those of a piece share as much as they can."""
-        return sorted(candidates, key=self.positions_G.tolist().__getitem__)
+        return sorted(candidates, key=self.positions.__getitem__)
 
     def num_tokens(self, candidates: Sequence[int]) -> int:
         """Tokens that are read of candidates first."""
         end = self.ids_GS.shape[1] + self.num_first - 1
-        return sum(end - self.prompt.places[position] for position in self.positions_G[list(candidates)].tolist())
+        return sum(end - self.prompt.places[self.positions[candidate]] for candidate in candidates)
 
     def ends(self, piece: Sequence[int]) -> Tensor:
         """The losses (B,) of some candidates that come in the order of their positions."""
@@ -156,8 +165,8 @@ class SwapList:
             waiting = [reading.of(cheapest_B[:FIRST].sort().values), reading.of(cheapest_B[FIRST:].sort().values)]
         for part in waiting:
             ended = yield from self._to_the_end(part, beat + slack, doubt)
-            losses = (self._bound(ended, off).tolist() for off in (0.0, -doubt, doubt))
-            found.extend(map(ReadLoss._make, zip(ended.candidates.tolist(), *losses, strict=True)))
+            losses_3B = torch.stack([self._bound(ended, off) for off in (0.0, -doubt, doubt)]).tolist()
+            found.extend(map(ReadLoss._make, zip(ended.candidates.tolist(), *losses_3B, strict=True)))
             beat = min(beat, *(each.most for each in found)) if found else beat
         return found
 
@@ -181,7 +190,7 @@ class SwapList:
     def _first_words(self, piece: Sequence[int]) -> Reads[_Reading]:
         """Reads up to the first word of the reply, or all of a short one."""
         candidates_B = torch.tensor(piece, device=self.words_G.device)
-        places = [self.prompt.places[position] for position in self.positions_G[candidates_B].tolist()]
+        places = [self.prompt.places[self.positions[candidate]] for candidate in piece]
         known = self.incumbent.cache.known
         answer = yield self._texts(candidates_B, places, known, 0, self.num_first)
         return _Reading(candidates_B, answer.known, answer.nll_BK, answer.lead_BK)

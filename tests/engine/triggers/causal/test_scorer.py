@@ -14,8 +14,8 @@ from engine.triggers.batch import Outcome, tasks_of
 from engine.triggers.catalogue import searches
 from engine.triggers.causal import swaps as swap_lists
 from engine.triggers.causal.kept_keys import one_below_the_other
-from engine.triggers.causal.packed import TextBlock, read_blocks, reads_packed
-from engine.triggers.causal.passes import cheapest_groups
+from engine.triggers.causal.packed import TextBlock, read_blocks
+from engine.triggers.causal.passes import cheapest_groups, reads_packed
 from engine.triggers.causal.reader import CausalReader
 from engine.triggers.causal.scorer import CausalScorer, is_causal
 from engine.triggers.goal import Goal
