@@ -5,7 +5,7 @@ float32's. The `FEW` that then look best are read again in float32. How far bflo
 off on the others: those that may still be better by that are read too, until none is left. So nothing rough is ever told, and
 only which swap is taken can differ from the exact search, where bfloat16 is further off on the best one than on those read.
 
-For a CPU: on a GPU the second pass of a small model takes as long to start as the exact search's only one takes in all.
+On a GPU small models lose by it: there are two passes to start in place of one.
 """
 
 from __future__ import annotations
