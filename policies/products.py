@@ -2,7 +2,9 @@
 
 On a CPU torch hands products in float32 to MKL, which uses only a part of the vectors of other makers' processors. oneDNN,
 which torch brings too, uses all: on an AMD EPYC with AVX-512 (family 26), one thread, 100 rows with a weight of 1,200 x 2,400
-took 5.7 ms by MKL and 2.5 ms by oneDNN, both in float32 with the same sums up to rounding, and 1.3 ms in bfloat16.
+took 5.7 ms by MKL and 2.5 ms by oneDNN, both in float32 with the same sums up to rounding, and 1.3 ms in bfloat16. On its
+maker's processors MKL is the faster one for many rows (`is_mkl_whole`): passes of SmolLM2-135M over 1,200 tokens took 3.7 s by
+oneDNN and 3.2 s by MKL on an Intel Xeon with AVX-512 (family 6, model 106).
 
 Shapes: n rows, I width of what is multiplied, J width of the product
 """
@@ -10,6 +12,7 @@ Shapes: n rows, I width of what is multiplied, J width of the product
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +28,13 @@ def has_onednn() -> bool:
     """Whether this torch can hand a product of a CPU to oneDNN."""
     needed = ("_linear_pointwise", "_reorder_linear_weight")
     return torch.backends.mkldnn.is_available() and all(hasattr(torch.ops.mkldnn, name) for name in needed)
+
+
+@cache
+def is_mkl_whole() -> bool:
+    """Whether MKL uses all vectors of this processor."""
+    cpuinfo = Path("/proc/cpuinfo")
+    return torch.backends.mkl.is_available() and cpuinfo.is_file() and "GenuineIntel" in cpuinfo.read_text()
 
 
 class Weight:

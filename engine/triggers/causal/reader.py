@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from engine.triggers.causal.kept_keys import TOLERANCE, TOLERANCE_HALF, KeysValues, in_line, one_below_the_other, own_layers
-from policies.products import Weight, dense
+from policies.products import Weight, dense, is_mkl_whole
 
 
 class CausalReader:
@@ -37,7 +37,9 @@ class CausalReader:
         self.model, self.rough = model, rough
         # Of exactly this class: others, adapters for example, do more than multiply; so do those that a device map has spread.
         dense = [module for module in model.modules() if type(module) is nn.Linear and "forward" not in vars(module)]
-        self._forwards: dict[nn.Linear, Callable[[Tensor], Tensor]] = {module: partial(_forward, module) for module in dense}
+        self._forwards = dict[nn.Linear, Callable[[Tensor], Tensor]]()
+        if not is_mkl_whole():
+            self._forwards |= {module: partial(_forward, module) for module in dense}
         if rough:
             products = [module for module in dense if module is not model.get_output_embeddings()]
             self._forwards |= {module: _Rough(module) for module in products}
