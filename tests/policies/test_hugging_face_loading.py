@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from engine.triggers.causal import reader
 from engine.triggers.causal.reader import CausalReader
 from engine.triggers.causal.scorer import CausalScorer, is_causal
 from engine.triggers.objective import TriggerObjective
@@ -88,15 +89,26 @@ def test_a_model_that_a_device_map_has_spread_is_searched_where_its_embeddings_a
 
 
 @pytest.mark.skipif(find_spec("accelerate") is None, reason="the extra gguf is not installed")
-def test_layers_that_a_device_map_has_spread_keep_what_moves_their_inputs() -> None:
+def test_layers_that_a_device_map_has_spread_keep_what_moves_their_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
     from accelerate.hooks import ModelHook, add_hook_to_module
 
+    monkeypatch.setattr(reader, "is_mkl_whole", lambda: False)
     model = gpt2().model
     add_hook_to_module(model.lm_head, ModelHook())
     moves = model.lm_head.forward
     with CausalReader(model).fast_products():
         assert model.lm_head.forward is moves
     assert model.lm_head.forward is moves
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_layers_multiply_by_their_own_kernels_where_these_are_fast(whole: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "is_mkl_whole", lambda: whole)
+    model = gpt2().model
+    head = model.lm_head
+    with CausalReader(model).fast_products():
+        assert ("forward" in vars(head)) is not whole
+    assert "forward" not in vars(head)
 
 
 def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
