@@ -85,7 +85,7 @@ class NltkLexicon:
 
     def opposites(self, word: str, part_of_speech: str) -> tuple[str, ...]:
         """The opposite of a base form's first sense, where WordNet counted both often enough in text; see `Lexicon`."""
-        for synset in self._wordnet.synsets(word, pos=part_of_speech)[:1]:
+        for synset in self._first_sense(word, part_of_speech):
             for lemma in synset.lemmas():
                 for other in lemma.antonyms()[:1]:
                     if lemma.name() == word and min(map(self._num_met, (lemma, other))) >= _USUAL and "_" not in other.name():
@@ -99,12 +99,9 @@ class NltkLexicon:
 
     def synonyms(self, word: str, part_of_speech: str, *, every_sense: bool = False) -> tuple[str, ...]:
         """The other words of a base form's synsets, in WordNet's order; see `Lexicon`."""
-        senses = self._wordnet.synsets(word, pos=part_of_speech)
+        senses = self._wordnet.synsets if every_sense else self._first_sense
         lemmas = (
-            name
-            for synset in (senses if every_sense else senses[:1])
-            for name in synset.lemma_names()
-            if not synset.instance_hypernyms()
+            name for synset in senses(word, part_of_speech) for name in synset.lemma_names() if not synset.instance_hypernyms()
         )
         return tuple(dict.fromkeys(name for name in lemmas if name != word and name.isalpha() and name.islower()))
 
@@ -154,6 +151,11 @@ class NltkLexicon:
         wordnet = LazyCorpusLoader("wordnet", English, LazyCorpusLoader("omw-1.4", CorpusReader, ".*"))
         _guarded(WORDNET, wordnet.ensure_loaded)
         return wordnet
+
+    def _first_sense(self, word: str, part_of_speech: str) -> list[Any]:
+        """The first of WordNet's `synsets`, if there is one; the others are not read."""
+        base = self._wordnet.morphy(word, part_of_speech)
+        return [] if base is None else [self._wordnet.synset(f"{base}.{part_of_speech}.01")]
 
     def _num_met(self, lemma: Any) -> int:
         return self._sense_counts.get(lemma.key(), 0)
@@ -238,8 +240,10 @@ def _form(word: str, tag: str) -> str | None:
     if kind is None or not word.replace("-", "").isalpha():
         return None
     bases = lemminflect.getLemma(word, kind)
+    forms = lemminflect.getInflection(bases[0], tag, inflect_oov=False) if bases else ()
     # The base of a word that is in no dictionary is the word without its ending; other forms would be made up ("unmaked").
-    forms = lemminflect.getInflection(bases[0], tag, inflect_oov=tag in ("VB", "NN")) if bases else ()
+    if bases and not forms and tag in ("VB", "NN"):
+        forms = bases
     # The base of "s" is empty there.
     return _SLIPS.get(forms[0].lower(), forms[0].lower()) if forms and forms[0] else None
 

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import chain
 from typing import NamedTuple
 
@@ -76,7 +77,8 @@ class ImportantWords(OnReplies):
         self.name = "iiw-training" if counts is None else "iiw"
         self._settings, self._language, self._counts = settings, language, counts
         self._weights: dict[str, float] = {}
-        self._kinds: dict[str, str] = {}
+        self._may_move: Callable[[str], bool] = language.is_content if settings.important == "content" else bool
+        self._kind: Callable[[str], str] = str if settings.same_tag == "tag" else cache(self._class_of)
 
     def edits(self, groups: Sequence[CandidateGroup], flat: FlatContexts, seeds: Sequence[int]) -> Edits:
         """What is changed, see `OnReplies`."""
@@ -105,14 +107,17 @@ class ImportantWords(OnReplies):
     def _placed(self, ranked: Sequence[Word], slots: _Slots, most: int) -> list[tuple[int, str]]:
         """Which words stand where in a reply, by place."""
         found: dict[int, str] = {}
+        of_reply, present = slots.places.keys(), slots.present
         for word, kinds in ranked:
-            if word not in slots.present:
-                free = (place for kind in kinds for place in slots.places.get(kind, ()) if place not in found)
-                place = next((place for place in free if self._fits(slots.words, place, word)), None)
-                if place is not None:
+            if word in present or of_reply.isdisjoint(kinds):
+                continue
+            free = [place for kind in kinds for place in slots.places.get(kind, ()) if place not in found]
+            for place in free:
+                if self._fits(slots.words, place, word):
                     found[place] = word
-                    if len(found) == most:
-                        break
+                    break
+            if len(found) == most:
+                break
         return sorted(found.items())
 
     def _fits(self, words: Utterance, place: int, word: str) -> bool:
@@ -151,10 +156,11 @@ class ImportantWords(OnReplies):
     def _words(self, context: Context, tags: Iterator[Sequence[str]]) -> list[Word]:
         """The words of a context that may enter, in the order in which they first occur there, with their tags."""
         found: dict[str, dict[str, None]] = {}
+        may_move, kind = self._may_move, self._kind
         for turn in context:
             for word, tag in zip(turn, next(tags), strict=True):
-                if self._may_move(word):
-                    found.setdefault(word, {})[self._kind(tag)] = None
+                if may_move(word):
+                    found.setdefault(word, {})[kind(tag)] = None
         return [(word, tuple(kinds)) for word, kinds in found.items()]
 
     def _weight_in(self, context: Context, counts: TermCounts) -> Callable[[str], float]:
@@ -171,17 +177,10 @@ class ImportantWords(OnReplies):
 
         return weight
 
-    def _may_move(self, word: str) -> bool:
-        return self._settings.important == "all" or self._language.is_content(word)
-
-    def _kind(self, tag: str) -> str:
-        """What words must share to change places."""
-        if self._settings.same_tag == "tag":
-            return tag
-        if tag not in self._kinds:
-            found = self._language.class_of(tag)
-            self._kinds[tag] = tag if found == "other" else "noun" if found == "name" else found
-        return self._kinds[tag]
+    def _class_of(self, tag: str) -> str:
+        """What words of a class share; a name is a noun here."""
+        found = self._language.class_of(tag)
+        return tag if found == "other" else "noun" if found == "name" else found
 
 
 def build(resources: RuleResources) -> ImportantWords:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -75,8 +74,8 @@ class OnReplies(ABC):
         places = [
             [
                 place
-                for place, (words, label, may) in enumerate(zip(group.candidates, group.labels, group.attackable, strict=True))
-                if may and label is wanted and words
+                for place, label in enumerate(group.labels)
+                if label is wanted and group.attackable[place] and group.candidates[place]
             ]
             for group in groups
         ]
@@ -113,7 +112,11 @@ def _attacked(
     candidates, changed = list(group.candidates), [0] * len(group.candidates)
     for place, (words,) in zip(places, turns, strict=True):
         candidates[place], changed[place] = words, next(told)
-    return Attacked(replace(group, candidates=tuple(candidates)) if any(changed) else group, tuple(changed))
+    if not any(changed):
+        return Attacked(group, tuple(changed))
+    # Sooner than `dataclasses.replace`.
+    after = CandidateGroup(group.key, group.context, tuple(candidates), group.labels, group.kinds, group.attackable)
+    return Attacked(after, tuple(changed))
 
 
 def _sizes(words: Sequence[str], edits: Edits) -> np.ndarray:
