@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import PurePath
 from typing import ClassVar
 
 from engine.jobs.perturb.audit import PERTURB_AUDIT
@@ -71,15 +72,20 @@ class Perturbations(Chapter[ShownPerturbations]):
         marks: dict[str, Estimate] = {}
         for name, rate in known.items():
             marks[f"{visible(name)} (should {_WANTED.get(first.strategies[name], 'either')})"] = rate
+            if first.beside:
+                marks[f"{visible(name)}, {visible(first.beside)}"] = first.metrics[f"{TOUCHED_CHANGE_RATE}.{BESIDE}.{name}"]
             for model in _trained(first, name):
                 after = first.metrics[f"{TOUCHED_CHANGE_RATE}.{model}.{name}"]
                 marks[f"{visible(name)}, trained against {'it' if model == name else visible(model)}"] = after
         told = [_training(first, name, model) for name in worst for model in _trained(first, name)[:1]]
         training = f" Training against it brings that to {listed(told)}." if told else ""
+        other = ""
+        if first.beside and worst:
+            other = f" Of the replies of {visible(first.beside)}: {listed([_other(first, name) for name in worst])}."
         said = "; ".join(sentences)
         rest = caveat(*(known[name] for name in worst), unit="contexts")
         return Verdict(
-            sentence=f"{said[:1].upper()}{said[1:]}.{rest}{training}{others_below(measured)}",
+            sentence=f"{said[:1].upper()}{said[1:]}.{rest}{training}{other}{others_below(measured)}",
             metric=_CHANGED,
             marks=first_marks(marks),
         )
@@ -114,6 +120,7 @@ def _evaluation(run: Run) -> ShownEvaluation:
         tables=EVALUATE_ROBUSTNESS.tables(run.folder),
         strategies=strategies,
         unscored=run.summary.get(UNSCORED, ""),
+        beside=PurePath(str(run.config.get("beside") or "")).name,
     )
 
 
@@ -130,6 +137,14 @@ def _trained(evaluation: ShownEvaluation, strategy: str) -> list[str]:
         for model in dict.fromkeys(models)
         if model not in (BASE, BESIDE) and f"{TOUCHED_CHANGE_RATE}.{model}.{strategy}" in evaluation.metrics
     ]
+
+
+def _other(evaluation: ShownEvaluation, strategy: str) -> str:
+    """How many replies a strategy changes of the model that stands beside, and whether these are more, over all contexts."""
+    changed = evaluation.metrics[f"{TOUCHED_CHANGE_RATE}.{BESIDE}.{strategy}"]
+    gain = evaluation.metrics.get(f"{CHANGE_RATE}{GAIN}.{BESIDE}.{strategy}")
+    told = {1: "certainly more", 0: "no certain difference", -1: "certainly fewer"}[0 if gain is None else certain_sign(gain)]
+    return f"{number(SHARE, changed.value)} ({told})"
 
 
 def _training(evaluation: ShownEvaluation, strategy: str, model: str) -> str:

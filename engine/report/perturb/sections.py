@@ -17,12 +17,14 @@ class ShownEvaluation(ShownRun):
         tables: what was measured, in the layout of the paper, by heading.
         strategies: what a good model does with the contexts of each strategy, "should-not-change" or "should-change".
         unscored: why activities and entities were not scored; empty if they were.
+        beside: what the model is called that answers the same contexts; empty where there is none.
     """
 
     unit = "examples"
     tables: Mapping[str, TextTable] = field(default_factory=dict)
     strategies: Mapping[str, str] = field(default_factory=dict)
     unscored: str = ""
+    beside: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

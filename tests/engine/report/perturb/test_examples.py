@@ -197,3 +197,17 @@ def test_the_verdict_says_what_changed_and_whether_training_helped() -> None:
     assert "(no certain gain)" in said(*rows, gain=0.05)
     assert "(it is worse)" in said(*rows, gain=0.3)
     assert "Few contexts (3): do not lean on it." in said(*rows[:3])
+
+
+def test_the_verdict_tells_what_the_model_beside_does() -> None:
+    found = section(*(example(str(number)) for number in range(40)))
+    beside = {
+        **{f"change_rate_touched.beside.{name}": Estimate(0.25, 0.2, 0.3, 40) for name in EXPECTED},
+        f"change_rate_gain.beside.{SWAP}": Estimate(-0.5, -0.6, -0.4, 40),
+    }
+    shown = replace(found, beside="pieces", metrics={**found.metrics, **beside})
+    verdict = Perturbations().verdict(ShownPerturbations(evaluations=[shown]))
+    assert verdict is not None
+    told = "Of the replies of pieces: 25.0 % (certainly fewer) and 25.0 % (no certain difference)."
+    assert told in verdict.sentence.replace("\xa0", " ")
+    assert verdict.marks["random-swap, pieces"].value == 0.25
