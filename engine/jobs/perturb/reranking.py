@@ -184,7 +184,8 @@ class TrainReranking(ContinuedJob[TrainRerankingConfig, Rewarding]):
         def watch() -> dict[str, float]:
             assert objective.watched is not None, "the validation split is measured first"
             found = figures(objective.watched, vocabulary, judge)
-            values = {name: each.value for name, each in found.items()}
+            # Replies without a word have no share of rare ones.
+            values = {name: each.value for name, each in found.items() if each.n}
             return {"mixture": objective.mixture(objective.watched), "recorded_nll": values.pop("nll"), **values}
 
         def measure() -> dict[str, float]:
@@ -192,7 +193,8 @@ class TrainReranking(ContinuedJob[TrainRerankingConfig, Rewarding]):
             if not told:
                 return found
             before = told[0]
-            worse = {name: found[name] for name in ("reply_ppl", "rare_words") if found[name] > MOST_GROWTH * before[name] > 0}
+            looks = [name for name in ("reply_ppl", "rare_words") if name in found and before.get(name) is not None]
+            worse = {name: found[name] for name in looks if found[name] > MOST_GROWTH * before[name] > 0}
             if worse:
                 run.event(GAMED, number=len(told), **worse)
                 how = ", ".join(f"{name} {value:.3g} (before {before[name]:.3g})" for name, value in worse.items())

@@ -15,13 +15,17 @@ from engine.jobs.perturb.lessons import RANDOM_SOURCE
 from engine.jobs.perturb.models import provenance
 from engine.jobs.perturb.reranking import GAMED, TRAIN_RERANKING, ReplyFigures, TrainRerankingConfig
 from engine.metrics.training import BEFORE, RERANKING
+from engine.report.collect import report_from_run
 from engine.report.runs import Run
 from engine.report.training.chapter import Trainings
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError
-from envs.pairs.vocabulary import PairVocabulary
+from envs.pairs.vocabulary import EOS_ID, PairVocabulary
 from policies.fitting.settings import FitConfig
 from policies.reranking_settings import RerankingSettings
+from policies.seq2seq.checkpoints import load_seq2seq, save_model
+from policies.seq2seq.model import LanguageModel
+from policies.seq2seq.settings import LanguageModelSizes
 from policies.vhred.checkpoints import save_model as save_vhred
 from policies.vhred.model import VHRED
 from tests.engine.jobs.made_up import Notes, assert_equal_weights, interrupt
@@ -111,6 +115,26 @@ def test_what_looks_gamed_is_told(tmp_path: Path, model: str, monkeypatch: pytes
     run(asked(model), tmp_path / "run", notes)
     assert any("the reward may be gamed: reply_ppl" in line for line in notes.said)
     assert {event["number"] for event in RunFolder.load(tmp_path / "run").events() if event["kind"] == GAMED} == {1, 2}
+
+
+def test_a_model_that_says_nothing_is_trained_and_shown(tmp_path: Path, vocabulary: PairVocabulary) -> None:
+    silent = save_responder(tmp_path / "silent", vocabulary)
+    network = load_seq2seq(Path(silent))
+    with torch.no_grad():
+        network.output.bias[EOS_ID] += 60
+    save_model(network, Path(silent), provenance(Path(silent)))
+    lm = LanguageModel(vocabulary, LanguageModelSizes(embed=6, hidden=8, max_length=6))
+    lm.initialise(torch.Generator().manual_seed(1))
+    save_model(lm, tmp_path / "judge", {"corpus": "helpdesk"})
+    for name, judge in (("trigrams", ""), ("network", str(tmp_path / "judge"))):
+        notes = Notes()
+        result = run(asked(silent, lm=judge), tmp_path / name, notes)
+        assert result.metrics["reply_words"].value == 0
+        assert result.metrics["rare_words"].n == 0
+        assert result.metrics["rare_words_recorded"].n == 20
+        assert all("rare_words" not in event for event in epochs(tmp_path / name))
+        assert not any("nan" in line for line in notes.said)
+        assert "words of a reply" in report_from_run(tmp_path / name).read_text()
 
 
 def test_replies_are_judged_by_words_that_are_rare_and_by_another_model() -> None:
