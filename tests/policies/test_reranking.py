@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from envs.core.errors import ConfigError
 from envs.pairs.turns import Turn, Turns
@@ -227,6 +228,31 @@ def test_the_loss_is_the_mixture_and_the_weight_warms_up() -> None:
         reward = float(other.reward_loss(batch, np.random.default_rng(int(torch.randint(2**62, ()))), loss).detach())
         torch.manual_seed(4)
         assert float(made.loss(batch, loss).total.detach()) == pytest.approx((1 - weight) * own + weight * reward, rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["none", "general", "stacked", "vhred"])
+@pytest.mark.parametrize("settings", [RELEASED, MEAN], ids=["released", "mean"])
+def test_dropout_of_training_leaves_replies_and_rewards_alone(kind: str, settings: RerankingSettings) -> None:
+    responder = KINDS[kind]()
+    model: Any = responder.model
+    for part in model.modules():
+        if isinstance(part, nn.Dropout):
+            part.p = 0.5
+    model.sizes = replace(model.sizes, dropout=0.5)
+    made = objective(responder, settings)
+    batch, loss, weights = made.train.batch(np.arange(7)), OutputLoss(model.output), list(model.parameters())
+    found = {}
+    for training in (False, True):
+        model.train(training)
+        made.carried |= {"reward": 0.0, "reward_weight": 0.0}
+        total = made.reward_loss(batch, np.random.default_rng(2), loss)
+        assert model.training == training
+        found[training] = [total, *torch.autograd.grad(total, weights, allow_unused=True)]
+    for mine, theirs in zip(found[True], found[False], strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=0)
+    torch.manual_seed(1)
+    losses = {float(model.loss(batch.learned, loss).total.detach()) for _ in range(2)}
+    assert len(losses) == 2, "likelihood is learned with dropout"
 
 
 def fit(path: Path, settings: RerankingSettings | None, dropout: float = 0.2, config: FitConfig = FIT) -> Fit[Any]:
