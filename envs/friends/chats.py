@@ -7,6 +7,7 @@ A file is a JSON list of chats: `scenario` (uuid, attributes, two `kbs` of frien
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -65,8 +66,9 @@ def _chat(entry: Any, where: str, linker: EntityLinker) -> FriendsChat:
         place = f"{where}, event {number}"
         event = _part(event, place, action=str)
         side, time = event.get("agent"), _time(event.get("time"), place)
-        if side not in (0, 1):
-            raise DataError("no such agent", where=place, got=repr(side), fix="agent 0 or 1")
+        # True and 1.0 equal 1, and are no place in a list of two.
+        if type(side) is not int or side not in (0, 1):
+            raise DataError("no such agent", where=place, got=repr(side)[:80], fix="agent 0 or 1")
         if time is not None and time < latest:
             raise DataError("events out of order", where=place, got=f"time {time} after {latest}", fix="order them by time")
         latest = latest if time is None else time
@@ -86,13 +88,16 @@ def _chat(entry: Any, where: str, linker: EntityLinker) -> FriendsChat:
             events.append(ChatEvent(side, selected=selections[side], item=scenario.tables[side][selections[side] or 0]))
         else:
             raise DataError("an unknown event", where=place, got=repr(event["action"]), fix=f'action "{MESSAGE}" or "{SELECT}"')
-    key = str(entry.get("uuid", scenario.key))
+    key = _key(whole, scenario.key, where)
     return FriendsChat(scenario, tuple(events), tuple(events), tuple(selections) == scenario.shared, key)
 
 
 def _scenario(entry: Any, where: str, linker: EntityLinker) -> FriendsScenario:
     whole = _part(entry, where, attributes=list, kbs=list)
     attributes = read_attributes(whole["attributes"], where)
+    names = [attribute.name for attribute in attributes]
+    if not names or len(set(names)) < len(names):
+        raise DataError("tables need attributes of different names", where=where, got=str(names)[:80], fix="name each once")
     if len(whole["kbs"]) != 2 or not all(isinstance(table, list) for table in whole["kbs"]):
         raise DataError("not two tables", where=where, got=f"{len(whole['kbs'])} kbs", fix="one list of friends for each agent")
     tables = []
@@ -102,9 +107,12 @@ def _scenario(entry: Any, where: str, linker: EntityLinker) -> FriendsScenario:
             for value, attribute in zip(item, attributes, strict=True):
                 linker.require(Entity(value.lower(), attribute.type), f"{where}, agent {side}")
         tables.append(tuple(items))
-    alphas = tuple(map(float, whole.get("alphas") or ()))
+    alphas = whole.get("alphas")
+    if alphas is not None and not (isinstance(alphas, list) and all(map(_is_number, alphas))):
+        raise DataError("alphas are not a list of numbers", where=where, got=repr(alphas)[:80], fix="one for each attribute")
+    key = _key(whole, where, where)
     try:
-        return FriendsScenario(str(whole.get("uuid", where)), attributes, (tables[0], tables[1]), alphas)
+        return FriendsScenario(key, attributes, (tables[0], tables[1]), tuple(map(float, alphas or ())))
     except ScenarioError as error:
         raise DataError(error.what, where=f"{where}: {error.where}", got=error.got, fix=error.fix) from error
 
@@ -125,11 +133,27 @@ def _part(entry: Any, where: str, **kinds: type) -> Mapping[str, Any]:
     return whole
 
 
+def _key(entry: Mapping[str, Any], otherwise: str, where: str) -> str:
+    key = entry.get("uuid", otherwise)
+    if not isinstance(key, str | int) or isinstance(key, bool):
+        raise DataError("a uuid is not a text", where=where, got=repr(key)[:80], fix="write it as a text, or leave it out")
+    return str(key)
+
+
 def _time(value: Any, where: str) -> float | None:
+    """Seconds; the release writes them as texts."""
     try:
-        return None if value is None else float(value)
-    except (TypeError, ValueError):
-        raise DataError("no time", where=where, got=repr(value)[:80], fix="seconds, or leave it out") from None
+        time = None if value is None else float(value) if isinstance(value, str) else value
+    except ValueError:
+        time = value
+    if time is not None and not _is_number(time):
+        raise DataError("no time", where=where, got=repr(value)[:80], fix="seconds, or leave it out")
+    return time
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is a number that a float can hold, and no truth value."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def _entry(chat: FriendsChat, index: int) -> dict[str, Any]:

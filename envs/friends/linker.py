@@ -50,8 +50,7 @@ class EntityLinker:
             ranks[words].append((0, 0, entity))
         for (entity, words), count in seen.items():
             if entity not in names or not words:
-                got = f"{' '.join(words)!r} for {entity.value!r} ({entity.type})"
-                raise DataError("a form names no entity of the schema", got=got, fix="take schema and lexicon of one release")
+                raise _no_entity(entity, words)
             if words != names[entity] and (meanings[words] <= MOST_MEANINGS or _share_a_word(words, names[entity])):
                 ranks[words].append((1, -count, entity))
         self._named = {words: [entity for _, _, entity in sorted(found)] for words, found in ranks.items()}
@@ -132,17 +131,27 @@ class EntityLinker:
         return None
 
 
+def _no_entity(entity: Entity, words: Words, where: str | None = None) -> DataError:
+    got, fix = f"{' '.join(words)!r} for {entity.value!r} ({entity.type})", "take schema and lexicon of one release"
+    return DataError("a form names no entity of the schema", where=where, got=got, fix=fix)
+
+
 def _share_a_word(words: Words, name: Words) -> bool:
     return any(len(word) >= _LEAST_LETTERS and word in name for word in words)
 
 
-def read_lexicon(path: Path) -> list[Form]:
+def read_lexicon(path: Path, schema: FriendsSchema) -> list[Form]:
     """Reads a lexicon in the published format: lines of `value TAB form TAB category`.
 
+    Args:
+        path: the file.
+        schema: whose entities the forms mean.
+
     Raises:
-        DataError: the file cannot be read, or a line is broken; says which.
+        DataError: the file cannot be read, or a line is broken or names no entity of the schema; says which.
     """
     forms: list[Form] = []
+    entities = frozenset(schema.entities())
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -153,5 +162,8 @@ def read_lexicon(path: Path) -> list[Form]:
         if not words:
             fix = "value TAB form TAB category"
             raise DataError("no form of an entity", where=f"{path}:{number}", got=repr(line)[:80], fix=fix)
-        forms.append((Entity(parts[0].lower(), parts[2]), words))
+        entity = Entity(parts[0].lower(), parts[2])
+        if entity not in entities:
+            raise _no_entity(entity, words, f"{path}:{number}")
+        forms.append((entity, words))
     return forms

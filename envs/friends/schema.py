@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 from envs.core.errors import DataError
 
 _WORD = re.compile(r"[\w']+|[^\w\s]")
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")
+"""How JSON writes half of a character; two of them are a whole one."""
 _APOSTROPHES = str.maketrans({"\u2019": "'", "\u2018": "'"})
 
 
@@ -123,13 +125,23 @@ def read_json(path: Path) -> Any:
         DataError: it cannot be read, or the JSON is broken; says in which line.
     """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        content = json.loads(text)
+        if _HALF.search(text):
+            json.dumps(content, ensure_ascii=False).encode()
+        return content
     except OSError as error:
         raise DataError("the file cannot be read", where=path, got=error.strerror, fix="check the path") from error
     except UnicodeDecodeError as error:
         raise DataError("the file is not text in UTF-8", where=path, got=str(error), fix="save it as UTF-8") from error
+    except UnicodeEncodeError as error:
+        got = repr(error.object[max(0, error.start - 30) : error.end + 30])
+        raise DataError("half of a character, which no file can hold", where=path, got=got, fix="mend the text") from error
     except json.JSONDecodeError as error:
         raise DataError("broken JSON", where=f"{path}:{error.lineno}", got=error.msg, fix="mend the file") from error
+    except (ValueError, RecursionError) as error:
+        # Numbers of thousands of digits, lists within thousands of lists.
+        raise DataError("the JSON cannot be read", where=path, got=str(error)[:80], fix="mend the file") from error
 
 
 def _once(listed: Any, where: str) -> tuple[str, ...]:

@@ -70,7 +70,8 @@ class FileChats(CorpusFolder):
         text = ChatText(broken=self.missing_files(root))
         if not text.broken:
             folder = self.folder(root)
-            text.schema, text.forms = read_schema(folder / SCHEMA_FILE), read_lexicon(folder / LEXICON_FILE)
+            text.schema = read_schema(folder / SCHEMA_FILE)
+            text.forms = read_lexicon(folder / LEXICON_FILE, text.schema)
             linker = EntityLinker(text.schema, text.forms)
             for split, name in self.splits.items():
                 text.splits[split], broken = read_chats(folder / name, linker)
@@ -118,7 +119,8 @@ class ScriptedChats(CorpusFolder):
             if text.broken:
                 return text
             folder = super().folder(root)
-            text.schema, text.forms = read_schema(folder / SCHEMA_FILE), read_lexicon(folder / LEXICON_FILE)
+            text.schema = read_schema(folder / SCHEMA_FILE)
+            text.forms = read_lexicon(folder / LEXICON_FILE, text.schema)
         assert text.schema is not None
         linker = EntityLinker(text.schema, text.forms)
         begin = 0

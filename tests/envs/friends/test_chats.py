@@ -72,8 +72,8 @@ def changed(**changes: Any) -> dict[str, Any]:
     chat = deepcopy(CHAT)
     for name, value in changes.items():
         part = chat["events"][0] if name in {"action", "agent", "data", "time"} else chat["scenario"]
-        part = chat if name in {"events", "scenario"} else part
-        part[name] = value
+        part = chat if name in {"events", "scenario", "key"} else part
+        part["uuid" if name == "key" else name] = value
     return chat
 
 
@@ -85,10 +85,27 @@ def changed(**changes: Any) -> dict[str, Any]:
         (changed(action=None), r"no action[\s\S]*chat 1, event 0"),
         (changed(action="wave"), r"unknown event[\s\S]*chat 1, event 0[\s\S]*'wave'"),
         (changed(agent=2), r"no such agent[\s\S]*event 0"),
+        (changed(agent=1.0), r"no such agent[\s\S]*event 0[\s\S]*1.0"),
+        (changed(agent=True), r"no such agent[\s\S]*event 0[\s\S]*True"),
+        (changed(agent=[0]), r"no such agent[\s\S]*event 0"),
         (changed(data=" "), r"without words[\s\S]*event 0"),
         (changed(data=None), r"without words[\s\S]*event 0"),
         (changed(time="9"), r"out of order[\s\S]*event 1[\s\S]*time 2.5 after 9"),
         (changed(time="noon"), r"no time[\s\S]*event 0"),
+        (changed(time="nan"), r"no time[\s\S]*event 0[\s\S]*'nan'"),
+        (changed(time=float("inf")), r"no time[\s\S]*event 0"),
+        (changed(time=10**400), r"no time[\s\S]*event 0"),
+        (changed(time=True), r"no time[\s\S]*event 0"),
+        (changed(time=[1]), r"no time[\s\S]*event 0"),
+        (changed(key=["C_1"]), r"uuid is not a text[\s\S]*C_1"),
+        (changed(key=None), "uuid is not a text"),
+        (changed(uuid={}), r"uuid is not a text[\s\S]*chat 1, scenario"),
+        (changed(alphas=3), r"alphas are not[\s\S]*chat 1, scenario[\s\S]*3"),
+        (changed(alphas=["x"]), r"alphas are not[\s\S]*'x'"),
+        (changed(alphas=[float("nan")]), "alphas are not"),
+        (changed(alphas={}), "alphas are not"),
+        (changed(attributes=[], kbs=[[{}], [{}]]), r"attributes of different names[\s\S]*chat 1, scenario"),
+        (changed(attributes=[{"name": "Town", "value_type": "town"}] * 2), r"attributes of different names[\s\S]*Town"),
         (changed(action="select", data=friend("Cleo", "Nib", "Chess")), r"outside the table[\s\S]*event 0"),
         (changed(action="select", data={"Name": "Ben"}), r"no friend[\s\S]*event 0[\s\S]*Hobby, Name, Town"),
         (changed(events=[*CHAT["events"], CHAT["events"][0] | {"time": "9"}]), r"after agreement[\s\S]*event 4"),
@@ -112,6 +129,28 @@ def test_a_file_is_a_list(tmp_path: Path) -> None:
     path.write_text("{}")
     with pytest.raises(DataError, match="not a list of chats"):
         read_chats(path, LINKER)
+
+
+def test_a_chat_needs_neither_times_nor_alphas_nor_names(tmp_path: Path) -> None:
+    chat = changed(alphas=None, key=7, time=None)
+    del chat["scenario"]["uuid"]
+    (found,), broken = read(tmp_path, chat)
+    assert not broken
+    assert (found.key, found.scenario.alphas) == ("7", ())
+    assert found.scenario.key.endswith("chats.json: chat 0, scenario")
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "[" + "1" * 5000 + "]"])
+def test_json_beyond_what_python_reads_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "chats.json"
+    path.write_text(text)
+    with pytest.raises(DataError, match=r"cannot be read[\s\S]*chats.json"):
+        read_chats(path, LINKER)
+
+
+def test_half_of_a_character_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"half of a character[\s\S]*chats.json[\s\S]*hi .+ there"):
+        read(tmp_path, changed(data="hi \ud83d there"))
 
 
 def test_long_chats_of_symbols_are_read(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def test_forms_belong_to_the_schema() -> None:
 def test_a_published_lexicon_is_read(tmp_path: Path) -> None:
     path = tmp_path / "lexicon.txt"
     path.write_text("Rock Climbing\tclimb  rocks\thobby\nrosa\tRosa's\tname\n")
-    assert read_lexicon(path) == [(CLIMB, ("climb", "rocks")), (ROSA, ("rosa's",))]
+    assert read_lexicon(path, SCHEMA) == [(CLIMB, ("climb", "rocks")), (ROSA, ("rosa's",))]
 
 
 @pytest.mark.parametrize("line", ["rosa\trosa", "rosa\t \tname", "", "a\tb\tc\td"])
@@ -106,12 +106,19 @@ def test_a_broken_line_is_named(tmp_path: Path, line: str) -> None:
     path = tmp_path / "lexicon.txt"
     path.write_text(f"rosa\trosa\tname\n{line}\n")
     with pytest.raises(DataError, match=r"no form of an entity[\s\S]*lexicon.txt:2"):
-        read_lexicon(path)
+        read_lexicon(path, SCHEMA)
+
+
+def test_a_line_that_names_no_entity_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "lexicon.txt"
+    path.write_text("rosa\trosa\tname\nrosa\trosa\tplace\n")
+    with pytest.raises(DataError, match=r"names no entity[\s\S]*lexicon.txt:2[\s\S]*'rosa' \(place\)"):
+        read_lexicon(path, SCHEMA)
 
 
 def test_a_missing_lexicon_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot be read"):
-        read_lexicon(tmp_path / "none.txt")
+        read_lexicon(tmp_path / "none.txt", SCHEMA)
 
 
 def test_a_spelling_begins_and_ends_with_a_word_of_the_name() -> None:
