@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from safetensors import SafetensorError
 
 from envs.core.disk import file_digest
-from envs.core.errors import CheckpointError
+from envs.core.errors import CheckpointError, ParleyError
 from envs.data.words import WordList
 from envs.storage.copies import CHECKPOINT
 
@@ -113,6 +113,12 @@ def reading(folder: Path) -> Iterator[None]:
     """
     try:
         yield
+    except CheckpointError:
+        raise
+    except ParleyError as error:
+        got = ", ".join(str(part) for part in (error.what, error.got) if part is not None)
+        fix = "train it again or copy it again"
+        raise CheckpointError("the checkpoint is damaged", where=error.where or folder, got=got, fix=fix) from None
     except (OSError, AttributeError, KeyError, RecursionError, TypeError, ValueError, SafetensorError) as error:
         raise CheckpointError(
             "the checkpoint is damaged",

@@ -14,7 +14,7 @@ from envs.core.registry import Registry, nearest
 from envs.data.lines import read_lines
 from envs.data.sources import SPLITS
 from envs.pairs.chinese import cutter_version
-from envs.pairs.corpora import find_pairs, is_path, pair_corpora
+from envs.pairs.corpora import find_pairs, is_path, of_your_own, pair_corpora
 from envs.pairs.dailydialog import FILES
 
 candidate_corpora = Registry("corpus of candidates", "parley.candidates")
@@ -46,7 +46,8 @@ def find_candidates(name: str) -> CandidateSource:
     known = sorted((*candidate_corpora, *pair_corpora))
     raise ConfigError(
         f"no corpus of candidates or pairs is called {name!r}{nearest(name, known)}",
-        fix=f"known: {', '.join(known)}; or name a file of rows label<TAB>turn<TAB>...<TAB>response, or path/file.py:NAME",
+        fix=f"known: {', '.join(known)}; or name a file of rows label<TAB>turn<TAB>...<TAB>response, or path/file.py:NAME, "
+        f"{of_your_own(name)}",
     )
 
 

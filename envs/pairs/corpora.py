@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from envs.core.errors import ConfigError
 from envs.core.registry import Registry
 from envs.pairs import helpdesk, tokens
 from envs.pairs.conversations import read_conversations
@@ -28,8 +29,23 @@ def find_pairs(name: str) -> PairSource:
     Raises:
         ConfigError: no such corpus, with the nearest name.
     """
-    source: PairSource = tabbed_pairs(Path(name).expanduser()) if is_path(name) else pair_corpora.get(name)
+    source: PairSource
+    if is_path(name):
+        return tabbed_pairs(Path(name).expanduser())
+    try:
+        source = pair_corpora.get(name)
+    except ConfigError as error:
+        if ".py:" in name:
+            raise
+        raise ConfigError(error.what, fix=f"{error.fix}; {of_your_own(name)}") from None
     return source
+
+
+def of_your_own(name: str) -> str:
+    """What to name instead of a corpus that is not known: the folder that lies here by that name, or any file or folder."""
+    if Path(name).is_dir():
+        return f"or ./{name} for the folder that lies here"
+    return "or a file of lines source<TAB>reply, or ./FOLDER"
 
 
 def is_path(name: str) -> bool:

@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from envs.core.errors import CheckpointError
+from envs.core.errors import CheckpointError, DataError
 from envs.negotiation.vocabulary import Vocabulary
 from policies.checkpoint import (
     FORMAT_VERSION,
@@ -29,6 +29,7 @@ from policies.checkpoint import (
     restore_optimiser,
     save_state,
 )
+from policies.stored import reading
 from tests.envs.negotiation.agents import VOCABULARY
 
 PARTS = {"weights.safetensors", "config.json", "vocabulary.json"}
@@ -217,6 +218,23 @@ def test_a_damaged_part_is_an_error_of_its_own(tmp_path: Path, part: str, damage
     (folder / part).write_bytes(damage((folder / part).read_bytes()))
     with pytest.raises(CheckpointError, match=r"the checkpoint is damaged(.|\n)*/checkpoint(.|\n)*train it again"):
         Checkpoint.load(folder, "negotiator", Vocabulary)
+
+
+def test_damage_is_told_once(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoint"
+    STORED.save(folder)
+    (folder / "vocabulary.json").write_bytes(b"7")
+    with pytest.raises(CheckpointError) as told:
+        Checkpoint.load(folder, "negotiator", Vocabulary)
+    assert str(told.value).count("fix:") == 1
+    assert "Error" not in str(told.value.got)
+
+
+def test_an_error_of_what_reads_a_part_stands_in_one_line(tmp_path: Path) -> None:
+    wrong = DataError("no word", where="vocabulary.json", got="''", fix="mend it")
+    with pytest.raises(CheckpointError) as told, reading(tmp_path):
+        raise wrong
+    assert (told.value.where, told.value.got) == ("vocabulary.json", "no word, ''")
 
 
 @pytest.mark.parametrize("part", ["weights.safetensors", "vocabulary.json"])

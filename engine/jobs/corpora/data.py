@@ -34,7 +34,7 @@ from envs.negotiation.corpora.raw_dealornodeal import rebuild_train
 from envs.negotiation.domain import DISAGREE, DISCONNECT, NO_AGREEMENT, Domain
 from envs.negotiation.vocabulary import EOS_ID, UNK_ID, Vocabulary
 from envs.pairs.compiled import open_pairs
-from envs.pairs.corpora import find_pairs, is_path, pair_corpora
+from envs.pairs.corpora import find_pairs, is_path, of_your_own, pair_corpora
 from envs.pairs.sources import PairSource
 
 TRAIN_FILE = "train.txt"
@@ -157,7 +157,7 @@ def find_corpus(name: str) -> AnySource:
     known = sorted((*corpora, *pair_corpora, *candidate_corpora, *friend_corpora))
     raise ConfigError(
         f"no corpus is called {name!r}{nearest(name, known)}",
-        fix=f"known: {', '.join(known)}; or name your own: path/file.py:NAME, or a file of lines source<TAB>reply",
+        fix=f"known: {', '.join(known)}; or name your own: path/file.py:NAME, {of_your_own(name)}",
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,11 @@ import pytest
 from engine.jobs.corpora.data import check_corpus, describe_corpus, find_corpus, get_corpus, list_corpora
 from engine.jobs.corpora.facts import GENERATED
 from engine.jobs.corpora.pairs import PairCheck, PairInfo
-from envs.candidates.corpora import candidate_corpora
+from envs.candidates.corpora import candidate_corpora, find_candidates
 from envs.core.errors import ConfigError, DataError
 from envs.friends.corpora import friend_corpora
 from envs.negotiation.corpora.catalogue import corpora
-from envs.pairs.corpora import pair_corpora
+from envs.pairs.corpora import find_pairs, pair_corpora
 from envs.pairs.sources import PairSource
 
 
@@ -39,6 +40,18 @@ def test_the_list_holds_all_kinds_under_different_names(tmp_path: Path) -> None:
     assert not rows["switchboard"].present
     assert rows["switchboard"].missing == ("train/*.txt", "val/*.txt", "test/*.txt")
     assert rows["switchboard"].where == str(tmp_path / "switchboard")
+
+
+@pytest.mark.parametrize("find", [find_corpus, find_pairs, find_candidates])
+def test_a_folder_that_lies_here_is_told_from_a_name(
+    own: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, find: Callable[[str], object]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"is called 'own'[\s\S]*known: [\s\S]*or \./own for the folder that lies here"):
+        find("own")
+    assert find("./own")
+    with pytest.raises(ConfigError, match=r"is called 'owm'[\s\S]*or a file of lines source<TAB>reply, or \./FOLDER"):
+        find("owm")
 
 
 def test_info_counts_by_hand(own: str) -> None:
