@@ -29,7 +29,6 @@ ROW = 0
 EVENT_COST = 0.01
 NOTHING, OWN_WORDS, OWN_SELECTION, THEIR_WORDS, THEIR_SELECTION = range(5)
 RULES, OPTIONS = FriendsRules(max_words=30), ScenarioOptions()
-ROW = 0
 
 
 class ChatVocabulary(WordList):
