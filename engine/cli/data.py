@@ -220,6 +220,9 @@ def _split_facts(split: SplitInfo | PairSplitInfo | CandidateSplitInfo | ChatSpl
             ("words of an utterance", f"{split.words.mean:.2f}"),
             ("entities of an utterance", f"{split.entities.mean:.2f}"),
             ("utterances with an entity", f"{split.named:.1%}"),
+            ("entities in the speaker's table", f"{split.in_own_table:.1%}"),
+            ("entities in either table", f"{split.in_a_table:.1%}"),
+            ("values of a selection named before", f"{split.selected_named:.1%}"),
             ("friends of a table", f"{split.items.mean:.1f}"),
         ]
     if isinstance(split, PairSplitInfo):

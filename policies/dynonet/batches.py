@@ -253,6 +253,8 @@ class SideExamples:
     ) -> None:
         both = [side_of(chat, side, vocabulary, sizes, linker) for chat in chats for side in (0, 1)]
         self.sides = [each for each in both if each.turns]
+        self.chats = np.array([i // 2 for i, each in enumerate(both) if each.turns], dtype=np.int64)
+        """(n,) of which chat each is."""
         self._num_words = len(vocabulary)
         self.num_targets = np.array([sum(len(own.words) for _, own in each.turns) for each in self.sides], dtype=np.int64)
 

@@ -1,4 +1,4 @@
-"""How well a DynoNet copies, and how well its linker finds what speakers meant.
+"""How well a DynoNet foretells what sides say and select, and how well its linker finds what speakers meant.
 
 Shapes: n sides or chats.
 """
@@ -16,29 +16,33 @@ from envs.friends.linker import EntityLinker
 from envs.friends.schema import Entity
 from policies.dynonet.batches import SideExamples
 from policies.dynonet.model import DynoNet
-from policies.dynonet.vocabulary import SELECT_ID
+from policies.dynonet.vocabulary import SELECT_ID, UNK_ID
 from policies.fitting.batches import in_order
 from policies.fitting.evaluation import Fitness
 
 _ROWS = 256
 
 
-class CopyFitness(NamedTuple):
-    """How well a model predicts what it can but copy."""
+class SideFitness(NamedTuple):
+    """How well a model predicts what sides do, by kind of token; sides stand as in `whose`."""
 
+    tokens: Fitness
+    """All of them."""
+    known: Fitness
+    """All but `<unk>`."""
     entities: Fitness
-    """Entities of utterances."""
+    """Copied entities of utterances."""
     items: Fitness
-    """Selected items."""
+    """Selected items, which are copied, too."""
 
 
 @torch.no_grad()
-def copied(model: DynoNet, examples: SideExamples) -> CopyFitness:
-    """Scores copied entities and selected items of a split.
+def by_kind(model: DynoNet, examples: SideExamples) -> SideFitness:
+    """Scores the tokens of some sides.
 
     Args:
         model: in evaluation mode.
-        examples: of the split.
+        examples: the sides.
     """
     device, found = next(model.parameters()).device, []
     for batch in in_order(examples, _ROWS):
@@ -46,10 +50,16 @@ def copied(model: DynoNet, examples: SideExamples) -> CopyFitness:
         nll_BT = torch.zeros(batch.real_BT.shape).masked_scatter(batch.real_BT, model.nll(moved).cpu()).double()
         is_node_BT, is_item_BT = (batch.targets_BT >= len(model.vocabulary)) & batch.real_BT, torch.zeros_like(batch.real_BT)
         is_item_BT[:, 1:] = batch.targets_BT[:, :-1] == SELECT_ID
-        chosen = is_node_BT & ~is_item_BT, is_node_BT & is_item_BT
-        found += [((nll_BT * chosen_BT).sum(1), chosen_BT.sum(1)) for chosen_BT in chosen]
-    kinds = (Fitness(*(torch.cat(part).numpy() for part in zip(*kind, strict=True))) for kind in (found[::2], found[1::2]))
-    return CopyFitness(*kinds)
+        is_known_BT = batch.real_BT & (batch.targets_BT != UNK_ID)
+        chosen = batch.real_BT, is_known_BT, is_node_BT & ~is_item_BT, is_node_BT & is_item_BT
+        found.append([((nll_BT * chosen_BT).sum(1), chosen_BT.sum(1)) for chosen_BT in chosen])
+    kinds = zip(*found, strict=True)
+    return SideFitness(*(Fitness(*(torch.cat(part).numpy() for part in zip(*kind, strict=True))) for kind in kinds))
+
+
+def whose(examples: SideExamples) -> np.ndarray:
+    """Of which chat each side is (n,), in the order in which sides are scored."""
+    return examples.chats[np.argsort(examples.num_targets, kind="stable")]
 
 
 def linked(chats: Iterable[FriendsChat], linker: EntityLinker) -> tuple[np.ndarray, np.ndarray]:

@@ -70,6 +70,9 @@ class CollaborationConfig(ShardedConfig):
     """Number of scenarios; each is played under every condition."""
     corpus: str = ""
     """Corpus whose names friends have; that of the model when empty, and the built-in one of scripted bots."""
+    recorded: str = ""
+    """Corpus of recorded chats (parley data list) that models of parley train dynonet read, too: how likely they find what is
+    said there. Of the corpus that a model was fitted to its test split, of another one all chats."""
     remembers: Remembers = "said"
     """Whether a bot remembers its own words as it said them or as its partner heard them."""
     max_events: PositiveInt = 46

@@ -122,7 +122,7 @@ class TrainDynoNet(FitJob[TrainDynoNetConfig]):
         from policies.dynonet import checkpoints
         from policies.dynonet.batches import SideExamples
         from policies.dynonet.fit import DynoNetFit
-        from policies.dynonet.measuring import copied, linked
+        from policies.dynonet.measuring import by_kind, linked
         from policies.dynonet.model import DynoNet
         from policies.dynonet.vocabulary import FriendsVocabulary
 
@@ -146,7 +146,7 @@ class TrainDynoNet(FitJob[TrainDynoNetConfig]):
         splits = {split: SideExamples(each, vocabulary, sizes, corpus.linker) for split, each in learned.items()}
 
         def finish(test: Fitness) -> dict[str, Estimate]:
-            told = copied(model, splits["test"])
+            told = by_kind(model, splits["test"])
             found = estimates("test_entity", told.entities) | estimates("test_item", told.items)
             found["test_linked"] = ratio_of_sums(*linked(tested, corpus.linker))
             return found | _selfplay(config, model, corpus, tested)

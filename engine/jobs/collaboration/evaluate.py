@@ -16,13 +16,23 @@ from engine.jobs.checkpoints import absolute_name
 from engine.jobs.collaboration.agents import MAKER, corpus_of, friends_agents
 from engine.jobs.collaboration.channels import liars_of, located_strategy, tells_lies
 from engine.jobs.collaboration.config import BLIND, MIXED, SCRIPTED, SELECTORS, CollaborationConfig, Condition
+from engine.jobs.collaboration.recorded import readings, recorded_metrics, recorded_models
 from engine.jobs.collaboration.rows import CHATS
 from engine.jobs.collaboration.worker import ChatWorker, PlayedChats, asked_chats
 from engine.jobs.job import Job, Reporter, Result, Summary
 from engine.jobs.sharded import RESUME_SAFE, work_off
 from engine.jobs.tables import TABLE_FILE
-from engine.metrics.collaboration.chats import MODEL, TRAINED, by_condition, chat_metrics, condition_names, describe
-from engine.metrics.collaboration.table import allowed_table, lies_table, slips_table, table_8, trained_table
+from engine.metrics.collaboration.chats import (
+    MODEL,
+    RECORDED,
+    TRAINED,
+    by_condition,
+    chat_metrics,
+    condition_names,
+    describe,
+    of,
+)
+from engine.metrics.collaboration.table import allowed_table, lies_table, recorded_table, slips_table, table_8, trained_table
 from engine.metrics.rows import finished
 from engine.metrics.tables import TextTable
 from engine.perturb.settings import PerturbSettings
@@ -68,6 +78,8 @@ class EvaluateCollaboration(Job[CollaborationConfig, PlayedChats, PlayedChats]):
         """Bots, corpus and strategies, one chat played under each condition."""
         config.require_device()
         found = located(config)
+        for pair, _, chats, _, corpus in readings(found):
+            reporter.say(f"{pair} reads {len(chats):,} recorded chats of {corpus.name}")
         with TemporaryDirectory() as beside:
             # Of a run that was begun what it knows; there is none yet to keep answers in otherwise.
             begun = path / ANSWERS_FOLDER
@@ -97,7 +109,7 @@ class EvaluateCollaboration(Job[CollaborationConfig, PlayedChats, PlayedChats]):
             f"{pairs[MODEL]} looking for friends",
             f"{config.scenarios:,} scenarios of {config.corpus}, {len(config.conditions)} conditions, a bot remembers what it "
             f"{config.remembers}{'' if config.remembers == 'said' else ' of itself'}, seed {config.seed}.",
-            chat_metrics(rows),
+            chat_metrics(rows) | recorded_metrics(config),
             {CONDITIONS: list(map(list, by_condition(rows))), PAIRS: pairs, ATTRIBUTES: dict(sorted(attributes.items()))},
         )
 
@@ -114,7 +126,8 @@ class EvaluateCollaboration(Job[CollaborationConfig, PlayedChats, PlayedChats]):
         """Only a run can tell the names of strategies of a user's own."""
         if any(".py:" in name for name in config.strategy_names):
             return None
-        return condition_names(config.conditions)
+        recorded = [of(kind, pair, config.recorded) for pair in recorded_models(config) for kind in RECORDED]
+        return [*condition_names(config.conditions), *recorded]
 
     def tables(self, run: RunFolder) -> dict[str, TextTable]:
         """Table 8 of the paper, completion by selections allowed, and the lies by attribute."""
@@ -123,6 +136,7 @@ class EvaluateCollaboration(Job[CollaborationConfig, PlayedChats, PlayedChats]):
             return {}
         conditions = [Condition(*each) for each in summary[CONDITIONS]]
         pairs: Mapping[str, str] = summary[PAIRS]
+        recorded = run.config.get("recorded", "")
         lies = {
             f"Who believes {each.strategy}": lies_table(metrics, *each, summary[ATTRIBUTES])
             for each in conditions
@@ -135,6 +149,7 @@ class EvaluateCollaboration(Job[CollaborationConfig, PlayedChats, PlayedChats]):
             **against,
             "Completion by selections allowed": allowed_table(metrics, conditions, pairs),
             **{heading: table for heading, table in lies.items() if table is not None},
+            **({f"Recorded chats of {recorded}": recorded_table(metrics, recorded, pairs)} if recorded else {}),
             **({"Moves that could not be read": slips} if (slips := slips_table(metrics, conditions, pairs)) else {}),
         }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,8 @@ from engine.jobs.corpora.facts import Check, Info, Spread, problem, said_of, spr
 from envs.core.errors import ConfigError, DataError
 from envs.friends.chats import write_chats
 from envs.friends.compiled import FriendsCorpus, load_friends, open_friends
-from envs.friends.events import FriendsChat, Mention
+from envs.friends.events import ChatEvent, FriendsChat, Mention
+from envs.friends.schema import Entity
 from envs.friends.sources import LEXICON_FILE, PUBLISHED, SCHEMA_FILE, ChatSource
 
 
@@ -43,6 +44,12 @@ class ChatSplitInfo:
     """Entities of an utterance."""
     named: float
     """Share of utterances with an entity."""
+    in_own_table: float
+    """Share of the entities of utterances that stand in the speaker's table."""
+    in_a_table: float
+    """Share of them that stand in the speaker's or the listener's."""
+    selected_named: float
+    """Share of the values of selected friends that either side had named before."""
     items: Spread
     """Friends of a table."""
 
@@ -95,6 +102,7 @@ def describe_split(name: str, chats: Sequence[FriendsChat]) -> ChatSplitInfo:
     """Chats in numbers."""
     said = [event.tokens for chat in chats for event in chat.events if event.selected is None]
     named = np.array([sum(isinstance(token, Mention) for token in tokens) for tokens in said])
+    mentions = [(entity, event.side, chat.scenario) for chat in chats for event in chat.events for entity in _entities(event)]
     return ChatSplitInfo(
         name=name,
         num_chats=len(chats),
@@ -104,8 +112,29 @@ def describe_split(name: str, chats: Sequence[FriendsChat]) -> ChatSplitInfo:
         words=spread(np.array([len(event.words) for chat in chats for event in chat.events if event.selected is None])),
         entities=spread(named),
         named=float((named > 0).mean()) if len(named) else 0.0,
+        in_own_table=_share([mention in scenario.mentionable[side] for mention, side, scenario in mentions]),
+        in_a_table=_share([mention in scenario.all_mentionable for mention, _, scenario in mentions]),
+        selected_named=_share([found for chat in chats for found in _selected_named(chat)]),
         items=spread(np.array([len(chat.scenario.tables[0]) for chat in chats])),
     )
+
+
+def _entities(event: ChatEvent) -> list[Entity]:
+    """Of an utterance."""
+    return [token.entity for token in event.tokens if isinstance(token, Mention)]
+
+
+def _selected_named(chat: FriendsChat) -> Iterator[bool]:
+    """Of each value of each selected friend: whether anybody had named it."""
+    named: set[Entity] = set()
+    for event in chat.events:
+        if event.selected is not None:
+            yield from (entity in named for entity in chat.scenario.entities[event.side][event.selected])
+        named.update(_entities(event))
+
+
+def _share(held: Sequence[bool]) -> float:
+    return sum(held) / max(1, len(held))
 
 
 def export_chats(name: str, folder: Path, data_root: Path | None = None) -> tuple[str, ...]:

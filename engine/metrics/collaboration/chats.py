@@ -9,7 +9,11 @@ which lies are believed: the listener's next move names the entity that was neve
 often a lie is noticed, as far as behaviour tells: the listener asks, or speaks of that attribute again; how often it does so
 where nothing is changed stands beside, for who asks a lot notices nothing by it.
 
-Estimates are named KIND.PAIR.STRATEGY, those by attribute KIND.PAIR.STRATEGY.ATTRIBUTE.
+Beside chats that are played, models may be measured on recorded ones: how likely they find what was said there. Words that a
+model does not know are one token, which it was never taught to say, so perplexity without them and their share are told.
+
+Estimates are named KIND.PAIR.STRATEGY, those by attribute KIND.PAIR.STRATEGY.ATTRIBUTE, those of recorded chats
+KIND.PAIR.CORPUS.
 """
 
 from __future__ import annotations
@@ -42,6 +46,10 @@ SELECTIONS, FIRST, MENTIONING, TOUCHED = "selections", "first_selection", "menti
 REPAIRS, UNREAD, CUT, BY_SCORES = "repairs", "unread", "cut", "by_scores"
 REPLACED, LEFT, BELIEVED, IF_REPLACED, IF_NORMAL = "replaced", "left", "believed", "completion_replaced", "completion_otherwise"
 AGAIN, AGAIN_NORMAL = "asks_again", "asks_again_otherwise"
+PERPLEXITY, KNOWN_PERPLEXITY, UNKNOWN = "recorded_ppl", "recorded_known_ppl", "recorded_unknown"
+ENTITY_PERPLEXITY, ITEM_PERPLEXITY, LINKED = "recorded_entity_ppl", "recorded_item_ppl", "recorded_linked"
+RECORDED = (PERPLEXITY, KNOWN_PERPLEXITY, ENTITY_PERPLEXITY, ITEM_PERPLEXITY, UNKNOWN, LINKED)
+"""What is measured on recorded chats."""
 ALLOWED = (1, 2, 3)
 """Selections of a side that may be allowed."""
 WITHIN = {num: f"completion_{num}" for num in ALLOWED}
@@ -86,6 +94,19 @@ _METRICS: dict[str, Metric] = {
     AGAIN_NORMAL: Metric("asks again, normal", NEITHER, "the same of all mentions of the attribute on normal inputs", "share"),
     IF_REPLACED: Metric("completion where replaced", FOR_BOTH, "share of the chats in which such one was replaced", "share"),
     IF_NORMAL: Metric("the same scenarios, normal", FOR_BOTH, "completion of those scenarios on normal inputs", "share"),
+    PERPLEXITY: Metric(
+        "perplexity of recorded chats", LOWER_FOR_BOTH, "exp of the mean loss per token that sides say, </s> counted"
+    ),
+    KNOWN_PERPLEXITY: Metric("perplexity of known tokens", LOWER_FOR_BOTH, "the same without <unk>"),
+    ENTITY_PERPLEXITY: Metric("perplexity of recorded entities", LOWER_FOR_BOTH, "of those that sides copy from their graphs"),
+    ITEM_PERPLEXITY: Metric("perplexity of recorded selections", LOWER_FOR_BOTH, "of the items that sides select"),
+    UNKNOWN: Metric("unknown tokens", NEITHER, "share of <unk> among the tokens of recorded chats", "share"),
+    LINKED: Metric(
+        "recorded mentions that are linked",
+        FOR_BOTH,
+        "share of the mentions, as marked or as found with both tables, that a listener finds alike with its own table",
+        "share",
+    ),
     **{
         name: Metric(
             f"completion, {num} selection{'s' if num > 1 else ''} allowed",

@@ -14,20 +14,26 @@ from engine.metrics.collaboration.chats import (
     CHANGE,
     COMPLETION,
     CUT,
+    ENTITY_PERPLEXITY,
     FIRST,
     GAIN_P,
     IF_NORMAL,
     IF_REPLACED,
+    ITEM_PERPLEXITY,
+    KNOWN_PERPLEXITY,
     LEFT,
+    LINKED,
     MENTIONING,
     MODEL,
     NORMAL,
     P_VALUE,
+    PERPLEXITY,
     REPAIRS,
     REPLACED,
     SELECTIONS,
     TOUCHED,
     TURNS,
+    UNKNOWN,
     UNREAD,
     WITHIN,
     of,
@@ -80,6 +86,20 @@ _NOTE_SLIPS = (
     "answers that were cut at the most tokens; selections without a friend of a model that gives scores, which chose one. "
     "Means over chats; brackets: 95 % intervals."
 )
+_NOTE_RECORDED = (
+    "A model reads recorded chats and foretells what each side says and selects next. Perplexity: e to the mean loss of a "
+    "token; known tokens: without <unk>, one token for all words that the model was not fitted to; unknown: its share. "
+    "Mentions linked: share of the mentions, as scripts mark them or as found with both tables as context, that the listener "
+    "finds alike with its own table. Brackets: 95 % intervals, bootstrap over chats."
+)
+_OF_RECORDED = {
+    PERPLEXITY: "perplexity",
+    KNOWN_PERPLEXITY: "known tokens",
+    ENTITY_PERPLEXITY: "entities",
+    ITEM_PERPLEXITY: "selections",
+    UNKNOWN: "unknown",
+    LINKED: "mentions linked",
+}
 _OF_LIES = {
     BELIEVED: "believed",
     AGAIN: "asks again",
@@ -214,6 +234,27 @@ def slips_table(metrics: Metrics, conditions: Conditions, pairs: Mapping[str, st
     return (
         TextTable(("condition", "asked again", "unread", "cut", "chosen by scores"), tuple(rows), _NOTE_SLIPS) if rows else None
     )
+
+
+def recorded_table(metrics: Metrics, corpus: str, pairs: Mapping[str, str]) -> TextTable:
+    """What models find likely in recorded chats.
+
+    Args:
+        metrics: some of `RECORDED`, for the pairs whose models were measured.
+        corpus: of the chats.
+        pairs: what pairs are called.
+    """
+    measured = [pair for pair in pairs if of(PERPLEXITY, pair, corpus) in metrics]
+    rows = [
+        (
+            pairs[pair],
+            *(number(_of(metrics, kind, (pair, corpus))) for kind in _OF_RECORDED),
+            num_measured(_of(metrics, PERPLEXITY, (pair, corpus))),
+        )
+        for pair in measured
+    ]
+    few = any(row[-1].endswith(FEW_MARK) for row in rows)
+    return TextTable(("model", *_OF_RECORDED.values(), "chats"), tuple(rows), _NOTE_RECORDED + few_note("chats") * few)
 
 
 def _title(pair: str, strategy: str, pairs: Mapping[str, str]) -> str:

@@ -8,9 +8,10 @@ import pytest
 
 from policies.dynonet.batches import SideExamples
 from policies.dynonet.fit import DynoNetFit
-from policies.dynonet.measuring import copied, linked
+from policies.dynonet.measuring import by_kind, linked, whose
 from policies.dynonet.model import DynoNet
 from policies.dynonet.settings import dynonet_fit
+from policies.dynonet.vocabulary import UNK_ID
 from policies.fitting.evaluation import evaluate
 from tests.policies.dynonet.chats import LINKER, SIZES, VOCABULARY, chats, tiny
 from tests.policies.fitting.killed import goes_on, ignore
@@ -34,7 +35,7 @@ def test_a_fit_learns_and_goes_on_exactly_where_it_was_stopped(tmp_path: Path) -
 
 def test_entities_and_selections_are_measured_apart() -> None:
     model, examples = tiny(), SideExamples(chats(6), VOCABULARY, SIZES, LINKER)
-    told, whole = copied(model, examples), evaluate(model, examples)
+    told, whole = by_kind(model, examples), evaluate(model, examples)
     named = [node for side in examples.sides for _, own in side.turns for node in own.nodes if node >= 0]
     selected = [own for side in examples.sides for _, own in side.turns if own.nodes[1:2] != [-1] and own.words[0] == 3]
     assert told.items.num_targets.sum() == len(selected) > 0
@@ -43,6 +44,18 @@ def test_entities_and_selections_are_measured_apart() -> None:
     nll = sum(model.nll(plain.batch(np.array([i]))).sum().item() for i in range(len(plain)))
     assert whole.nll_sums.sum() == pytest.approx(nll, abs=1e-3)
     assert told.entities.nll_sums.sum() + told.items.nll_sums.sum() < whole.nll_sums.sum()
+
+
+def test_all_tokens_and_those_that_are_known_are_measured_by_chat() -> None:
+    model, examples = tiny(), SideExamples(chats(6), VOCABULARY, SIZES, LINKER)
+    told, whole = by_kind(model, examples), evaluate(model, examples)
+    np.testing.assert_array_equal(told.tokens.num_targets, whole.num_targets)
+    np.testing.assert_allclose(told.tokens.nll_sums, whole.nll_sums, rtol=1e-5)
+    unknown = sum(own.words.count(UNK_ID) for side in examples.sides for _, own in side.turns)
+    assert told.known.num_targets.sum() == told.tokens.num_targets.sum() - unknown < told.tokens.num_targets.sum()
+    assert (told.known.nll_sums <= told.tokens.nll_sums).all()
+    assert sorted(whose(examples)) == sorted([*range(6)] * 2), "both sides of each chat"
+    assert whose(examples)[0] == np.argmin(examples.num_targets) // 2, "the shortest side is scored first"
 
 
 def test_a_linker_finds_what_was_meant() -> None:

@@ -10,12 +10,15 @@ import pytest
 
 from engine.cli.main import main
 from engine.jobs.conformance import check_part
-from engine.jobs.corpora.chats import ChatCheck, ChatInfo, export_chats
+from engine.jobs.corpora.chats import ChatCheck, ChatInfo, describe_split, export_chats
 from engine.jobs.corpora.data import check_corpus, describe_corpus, find_corpus, get_corpus, list_corpora
 from envs.core.errors import ConfigError, DataError
 from envs.friends.compiled import load_friends
 from envs.friends.corpora import friend_corpora
+from envs.friends.events import ChatEvent, FriendsChat, Mention
+from envs.friends.schema import Entity
 from envs.friends.sources import FileChats
+from tests.envs.friends.made_up import SCENARIO
 
 CORPUS = """
 from dataclasses import replace
@@ -70,8 +73,31 @@ def test_a_corpus_in_numbers(own: Path) -> None:
     assert train.completion > 0.95
     assert 5 <= train.items.mean <= 12
     assert 0.5 < train.named < 1
+    assert 0.5 < train.in_own_table < train.in_a_table <= 1
+    assert 0.5 < train.selected_named < 1
     assert info.num_entities["hobby"] == 32
     assert get_corpus("friends").compiled == info.compiled
+
+
+def test_entities_are_looked_for_in_tables_and_before_selections() -> None:
+    def said(side: int, *entities: Entity) -> ChatEvent:
+        return ChatEvent(side, tuple(Mention(entity, (entity.value,)) for entity in entities))
+
+    cleo, nib, ada, emil = Entity("cleo", "name"), Entity("upper nib", "town"), Entity("ada", "name"), Entity("emil", "name")
+    port = Entity("port rosa", "town")
+    # Side 0 names what is its own, what is its partner's alone, and what nobody has.
+    events = (
+        said(0, cleo, ada, port, emil),
+        ChatEvent(1, selected=1, item=SCENARIO.tables[1][1]),
+        said(1, nib),
+        ChatEvent(0, selected=2, item=SCENARIO.tables[0][2]),
+    )
+    found = describe_split("made", [FriendsChat(SCENARIO, events, events, True)])
+    assert found.in_own_table == 3 / 5
+    assert found.in_a_table == 4 / 5
+    assert found.selected_named == (1 + 2) / 6
+    nothing = describe_split("empty", [])
+    assert (nothing.in_own_table, nothing.in_a_table, nothing.selected_named) == (0, 0, 0)
 
 
 def test_missing_and_broken_files_are_counted(own: Path) -> None:

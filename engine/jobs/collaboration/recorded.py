@@ -1,0 +1,104 @@
+"""Recorded chats as DynoNets read them: how likely a fitted model finds what people said and selected.
+
+Chats that a model plays show what it does with its own words; those of people show whether it would have said what they do. A
+model reads a chat as in training: it hears the one side and foretells what the other says and selects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from engine.jobs.collaboration.agents import MAKER, friends_agents
+from engine.jobs.collaboration.config import CollaborationConfig
+from engine.jobs.device import threads
+from engine.metrics.collaboration.chats import (
+    ENTITY_PERPLEXITY,
+    ITEM_PERPLEXITY,
+    KNOWN_PERPLEXITY,
+    LINKED,
+    MODEL,
+    PERPLEXITY,
+    TRAINED,
+    UNKNOWN,
+    of,
+)
+from engine.metrics.statistics import Estimate, ratio_of_sums
+from envs.core.errors import ConfigError
+from envs.friends.compiled import FriendsCorpus, load_friends
+from policies.chat.addresses import is_chat_address
+
+if TYPE_CHECKING:
+    from envs.friends.events import FriendsChat
+    from policies.dynonet.batches import SideExamples
+    from policies.dynonet.model import DynoNet
+
+
+class Reading(NamedTuple):
+    """A model and the recorded chats that it reads."""
+
+    pair: str
+    model: DynoNet
+    chats: list[FriendsChat]
+    sides: SideExamples
+    corpus: FriendsCorpus
+
+
+def recorded_models(config: CollaborationConfig) -> Mapping[str, str]:
+    """The models that read recorded chats, by the pair that each plays in.
+
+    Raises:
+        ConfigError: recorded chats are asked for, and the bot is no model that foretells them.
+    """
+    if not config.recorded:
+        return {}
+    if config.model in friends_agents or is_chat_address(config.model) or ".py:" in config.model:
+        fix = f"name a run of {MAKER} as --model, or leave --recorded out"
+        raise ConfigError("--recorded needs a model that says how likely words are", got=config.model, fix=fix)
+    return {MODEL: config.model} | {f"{TRAINED}{i}": run for i, run in enumerate(config.trained_runs, 1)}
+
+
+def readings(config: CollaborationConfig) -> Iterator[Reading]:
+    """Models with what each reads, one after the other.
+
+    Raises:
+        ConfigError: as `recorded_models`, or no such corpus.
+        CheckpointError: a model is damaged.
+        DataError: the corpus cannot be read, or has attributes or tables that a model does not know.
+    """
+    from policies.dynonet import checkpoints
+    from policies.dynonet.batches import SideExamples
+
+    models = recorded_models(config)
+    corpus = load_friends(config.recorded, config.data_root) if models else None
+    for pair, name in models.items():
+        assert corpus is not None
+        model, fitted_to = checkpoints.load_dynonet(Path(name)), checkpoints.corpus_of(Path(name))
+        splits = ("test",) if fitted_to == config.recorded else tuple(corpus.splits)
+        chats = [chat for split in splits for chat in corpus.splits[split]]
+        yield Reading(pair, model, chats, SideExamples(chats, model.vocabulary, model.sizes, corpus.linker), corpus)
+
+
+def recorded_metrics(config: CollaborationConfig) -> dict[str, Estimate]:
+    """What is measured on recorded chats (`RECORDED`), by pair; errors as those of `readings`."""
+    from policies.dynonet.measuring import by_kind, linked, whose
+
+    found: dict[str, Estimate] = {}
+    with threads(1):
+        for pair, model, chats, sides, corpus in readings(config):
+            told, of_chats = by_kind(model, sides), whose(sides)
+            kinds = {
+                PERPLEXITY: told.tokens,
+                KNOWN_PERPLEXITY: told.known,
+                ENTITY_PERPLEXITY: told.entities,
+                ITEM_PERPLEXITY: told.items,
+            }
+            own = {name: ratio_of_sums(each.nll_sums, each.num_targets, of_chats, np.exp) for name, each in kinds.items()}
+            num_unknown = told.tokens.num_targets - told.known.num_targets
+            own[UNKNOWN] = ratio_of_sums(num_unknown, told.tokens.num_targets, of_chats)
+            own[LINKED] = ratio_of_sums(*linked(chats, corpus.linker))
+            found |= {of(name, pair, config.recorded): each for name, each in own.items()}
+    return found
