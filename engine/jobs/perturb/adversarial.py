@@ -23,7 +23,8 @@ import numpy as np
 from engine.jobs.job import Reporter
 from engine.jobs.perturb.continued import Continued, ContinuedConfig, ContinuedJob, Further, fine_tuning, open_model
 from engine.jobs.perturb.lessons import NONE, RANDOM_SOURCE
-from engine.jobs.perturb.models import ADVERSARIAL, RERANKED, admitted, usual_words
+from engine.jobs.perturb.models import ADVERSARIAL, RERANKED, admitted, provenance, usual_words
+from engine.jobs.weights import checkpoint_folder
 from engine.metrics.statistics import Estimate, mean, ratio_of_sums
 from engine.metrics.training import AGAINST
 from engine.perturb import catalogue
@@ -220,6 +221,9 @@ class TrainAdversarial(ContinuedJob[TrainAdversarialConfig, Training]):
         command = ["parley", "evaluate", "robustness", "--model", config.model, "--trained", display_path(path)]
         if config.strategies not in (RANDOM_SOURCE, NONE):
             command += ["--strategies", config.strategies]
+        base = checkpoint_folder(config.model)
+        if base is not None and provenance(base).get("role") == RERANKED:
+            command += ["--published", "niu2018-rl"]
         return (shlex.join([*command, *root_words(config.data_root)]),)
 
 

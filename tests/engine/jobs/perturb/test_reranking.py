@@ -92,11 +92,13 @@ def test_a_killed_training_goes_on_to_the_same_weights(tmp_path: Path, model: st
 def test_its_model_is_trained_against_strategies_with_the_mixed_margin(tmp_path: Path, model: str) -> None:
     run(asked(model), tmp_path / "run", Silent())
     config = TrainAdversarialConfig(model=str(tmp_path / "run"), strategies=RANDOM_SOURCE, limit=48, fit=FIT, alpha=2.0)
-    TRAIN_ADVERSARIAL.run(config, tmp_path / "against", Silent())
+    result = TRAIN_ADVERSARIAL.run(config, tmp_path / "against", Silent())
+    assert all(command.endswith("--published niu2018-rl") for command in result.next_commands)
     about = provenance(tmp_path / "against" / "checkpoint")
     assert about["targets"] == "mixed"
     assert about["alpha"] == pytest.approx(2.0 * 0.7), "times 1 - w"
-    TRAIN_ADVERSARIAL.run(replace(config, model=model), tmp_path / "plain", Silent())
+    plain = TRAIN_ADVERSARIAL.run(replace(config, model=model), tmp_path / "plain", Silent())
+    assert not any("--published" in command for command in plain.next_commands)
     about = provenance(tmp_path / "plain" / "checkpoint")
     assert (about["targets"], about["alpha"]) == ("greedy", 2.0)
 
