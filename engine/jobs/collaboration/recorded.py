@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from policies.dynonet.model import DynoNet
 
 
-class Reading(NamedTuple):
+class RecordedReading(NamedTuple):
     """A model and the recorded chats that it reads."""
 
     pair: str
@@ -61,7 +61,7 @@ def recorded_models(config: CollaborationConfig) -> Mapping[str, str]:
     return {MODEL: config.model} | {f"{TRAINED}{i}": run for i, run in enumerate(config.trained_runs, 1)}
 
 
-def readings(config: CollaborationConfig) -> Iterator[Reading]:
+def readings(config: CollaborationConfig) -> Iterator[RecordedReading]:
     """Models with what each reads, one after the other.
 
     Raises:
@@ -79,7 +79,7 @@ def readings(config: CollaborationConfig) -> Iterator[Reading]:
         model, fitted_to = checkpoints.load_dynonet(Path(name)), checkpoints.corpus_of(Path(name))
         splits = ("test",) if fitted_to == config.recorded else tuple(corpus.splits)
         chats = [chat for split in splits for chat in corpus.splits[split]]
-        yield Reading(pair, model, chats, SideExamples(chats, model.vocabulary, model.sizes, corpus.linker), corpus)
+        yield RecordedReading(pair, model, chats, SideExamples(chats, model.vocabulary, model.sizes, corpus.linker), corpus)
 
 
 def recorded_metrics(config: CollaborationConfig) -> dict[str, Estimate]:
