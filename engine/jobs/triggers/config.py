@@ -42,8 +42,8 @@ def require_method(name: str) -> None:
 class ObjectiveSettings(Configuration):
     """What is minimised, beside what the wanted type of hit says."""
 
-    lm_weight: PositiveFloat = 1.0
-    """lambda_in, the language model's weight where the wanted hits limit the input."""
+    lm_weight: PositiveFloat | None = None
+    """lambda_in, the weight of the input's mean nats (lm): fluency, for any hits; when not given 1 for io hits, else none."""
     satisfied_weight: Share = 0.0
     """What is left of satisfied terms of sampled objectives: 0 in the paper, 0.01 in the released code."""
     mellowmax: NonNegativeFloat = 0.0

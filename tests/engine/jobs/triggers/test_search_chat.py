@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from engine.jobs.job import USAGE, Silent
-from engine.jobs.triggers.config import HuggingFaceSettings, TriggerConfig, TriggerEngineSettings
+from engine.jobs.triggers.config import HuggingFaceSettings, ObjectiveSettings, TriggerConfig, TriggerEngineSettings
 from engine.jobs.triggers.search import SEARCH
 from engine.metrics.triggers.hits import JUDGE_ANSWERS, JUDGE_UNPARSABLE, REFUSED, SAMPLED, VERIFIED
 from engine.store.run_folder import RunFolder
@@ -76,6 +76,23 @@ def test_every_hit_of_a_typed_search_is_what_the_model_generates(tmp_path: Path,
     assert result.metrics[REFUSED].value == sum(restart["refused"] for row in found for restart in row["restarts"])
     assert hits or method in ("random", "pez")
     assert set(SEARCH.metrics_of(config)) == set(result.metrics)  # type: ignore[misc]  # it is there
+
+
+@pytest.mark.parametrize("method", ["gcg", "gibbs-enum"])
+def test_fluency_weighs_in_any_hits_objective_where_it_is_asked_for(tmp_path: Path, folder: Path, method: str) -> None:
+    fluent = asked(folder, tmp_path, method=method, lm=f"hf:{folder}", objective=ObjectiveSettings(lm_weight=5.0))
+    found = {}
+    for name, config in {"fluent": fluent, "free": replace(fluent, objective=ObjectiveSettings())}.items():
+        run(config, tmp_path / name, Silent())
+        found[name] = rows(tmp_path / name)
+        for row in found[name]:
+            terms = [0 if likeliest else -log for log, likeliest in zip(row["word_log_probability"], row["likeliest"], strict=True)]
+            loss = sum(terms) / len(terms) - 5 * row["input_log_probability"] * (name == "fluent")
+            assert row["loss"] == pytest.approx(loss, abs=1e-4)
+    fluent_nats, free_nats = (-sum(row["input_log_probability"] for row in each) for each in found.values())
+    assert fluent_nats < free_nats
+    with pytest.raises(ConfigError, match=r"nobody judges inputs(.|\n)*lm_weight(.|\n)*--lm"):
+        run(replace(fluent, lm=""), tmp_path / "run", Silent())
 
 
 @pytest.mark.parametrize("scheme", ["first", "always"])
