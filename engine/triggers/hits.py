@@ -129,12 +129,14 @@ class HitType:
         if thresholds.t_out is None:
             raise ConfigError(
                 f"{self.name} compares the target's words with a usual word, and the model does not say how likely that is",
-                fix="--set objective.t_out=NATS, minus its loss per word on replies it was not fitted to; or --hit o-greedy",
+                fix="--set objective.t_out=NATS, minus its loss per word on replies it was not fitted to; --corpus NAME measures it "
+                "for a Hugging Face model; or --hit o-greedy",
             )
         t_out = thresholds.t_out - math.log(self.k)
         if not self.limits_input:
             return TriggerObjective(kind="sample", t_out=t_out, lm_weight=lm_weight, satisfied_weight=satisfied_weight)
         if thresholds.t_in is None:
-            raise ConfigError(f"{self.name} limits the input", fix="name a language model with --lm")
+            fix = "name a language model with --lm; a Hugging Face one with --corpus NAME or --set objective.t_in=NATS"
+            raise ConfigError(f"{self.name} limits the input", fix=fix)
         t_in = thresholds.t_in - math.log(self.k)
         return TriggerObjective(kind="sample", t_out=t_out, lm_weight=lm_weight, t_in=t_in, satisfied_weight=satisfied_weight)

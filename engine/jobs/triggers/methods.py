@@ -17,7 +17,7 @@ from engine.jobs.job import Reporter, Result, Summary
 from engine.jobs.sharded import RESUME_SAFE, ShardedConfig, session
 from engine.jobs.tables import TABLE_FILE
 from engine.jobs.triggers.config import HuggingFaceSettings, SearchingConfig, TriggerConfig, is_hugging_face
-from engine.jobs.triggers.search import SEARCH
+from engine.jobs.triggers.search import SEARCH, require_searchable
 from engine.jobs.triggers.text_config import TextSearchConfig
 from engine.jobs.triggers.text_search import SEARCH_TEXT
 from engine.metrics.statistics import Estimate
@@ -179,6 +179,9 @@ class SearchMethods(Composite[MethodsConfig, MethodsConfig, MethodsConfig]):
 
     def prepare(self, config: MethodsConfig, path: Path, reporter: Reporter) -> MethodsConfig:
         _require_fit(config)
+        for job, stage in self.stages(config, path).values():
+            if job is SEARCH:
+                require_searchable(stage)
         return config
 
     def work(self, run: RunFolder, prepared: MethodsConfig, reporter: Reporter) -> MethodsConfig:

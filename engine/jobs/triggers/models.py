@@ -290,12 +290,9 @@ def input_model(config: TriggerConfig, victim: HuggingFaceSeq2Seq | HuggingFaceC
         return None
     if config.lm == config.model:
         judge = HuggingFaceInputModel(victim.model, victim.tokenizer)
-    elif is_hugging_face(config.lm):
+    else:
         tokenizer, model = read_model(config.lm, config.hugging_face, str(victim.embedding_VE.device))
         judge = HuggingFaceInputModel(model, tokenizer)
-    else:
-        fix = f"--lm {config.model}, or another Hugging Face model with the same tokenizer"
-        raise ConfigError("no language model of ours has the tokens of a Hugging Face model", got=f"--lm {config.lm}", fix=fix)
     judge.require_same_tokens(victim.tokenizer, len(victim.embedding_VE))
     return judge
 
@@ -312,8 +309,6 @@ def classifier(config: TriggerConfig, device: str = "cpu") -> ReplyClassifier | 
     name = config.success.classifier
     if not name:
         return None
-    if not name.startswith(HUGGING_FACE):
-        raise ConfigError("a classifier is named hf:FOLDER", where="success.classifier", got=name, fix=f"{HUGGING_FACE}FOLDER")
     return load_reply_classifier(fetched_model(name.removeprefix(HUGGING_FACE)), config.success.label, device)
 
 

@@ -23,7 +23,7 @@ from engine.jobs.triggers.config import MAL as MAL_TARGETS
 from engine.jobs.triggers.config import NORMAL as NORMAL_TARGETS
 from engine.jobs.triggers.config import NORMAL_SAMPLED, SearchingConfig, TriggerConfig, is_hugging_face
 from engine.jobs.triggers.config import RANDOM as RANDOM_TARGETS
-from engine.jobs.triggers.search import SEARCH
+from engine.jobs.triggers.search import SEARCH, require_searchable
 from engine.metrics.statistics import Estimate
 from engine.metrics.tables import TextTable
 from engine.metrics.triggers.hits import describe
@@ -201,6 +201,8 @@ class SearchTable(Composite[SearchTableConfig, SearchTableConfig, SearchTableCon
         why = _unjudged(config)
         if not why and config.lm != OWN and not is_hugging_face(config.lm):
             require_word_model(config.lm, "--lm", "parley train lm")
+        for _, stage in self.stages(config, path).values():
+            require_searchable(stage)
         if not self.stages(config, path):
             raise ConfigError(f"the list mal-io is left out: {why}", fix="name further --lists")
         if MAL_IO in _names(config.lists) and why:

@@ -131,9 +131,6 @@ def _of_tokens(config: TriggerConfig, folder: HuggingFaceFolder) -> TargetList:
     from policies.hugging_face_tokens import unknown_words
     from policies.hugging_face_victims import HuggingFaceCausal
 
-    if config.targets == NORMAL_SAMPLED or (config.targets == NORMAL and not config.corpus):
-        fix = "--targets normal with --corpus NAME, mal, random, or a file"
-        raise ConfigError(f"there is no {config.targets} list for a Hugging Face model", got=config.model, fix=fix)
     victim = folder.load("cpu")
 
     def unknown(words: Sequence[str]) -> tuple[str, ...]:
@@ -168,6 +165,19 @@ def _of_tokens(config: TriggerConfig, folder: HuggingFaceFolder) -> TargetList:
 def as_written(line: str) -> list[str]:
     """The whole line as the only word; none of a blank one."""
     return [line.strip()] if line.strip() else []
+
+
+def require_list(config: TriggerConfig) -> None:
+    """Finds out before anything is loaded whether there are such targets.
+
+    Raises:
+        ConfigError: no list or file is called so, or the model does not make such a list.
+    """
+    if config.targets not in LISTS:
+        _file(config)
+    elif config.is_hugging_face and (config.targets == NORMAL_SAMPLED or (config.targets == NORMAL and not config.corpus)):
+        fix = "--targets normal with --corpus NAME, mal, random, or a file"
+        raise ConfigError(f"there is no {config.targets} list for a Hugging Face model", got=config.model, fix=fix)
 
 
 def _file(config: TriggerConfig) -> Path:

@@ -135,8 +135,8 @@ class SearchUniversal(Job[UniversalConfig, WantedUniversal, WantedUniversal]):
     def prepare(self, config: UniversalConfig, path: Path, reporter: Reporter) -> WantedUniversal:
         """The model and the pairs, those that the run was started with where it has begun."""
         _require_pairs(config)
+        require_searchable(config)
         models = open_together(config, config.names)
-        require_searchable(config, models)
         targets = open_targets(config, models, path)
         _require_room(models, targets)
         searched, held_out = split_by_prompt(targets.targets, config.held_out, config.seed)
@@ -178,6 +178,7 @@ class SearchUniversal(Job[UniversalConfig, WantedUniversal, WantedUniversal]):
 
     def num_items(self, config: UniversalConfig) -> int:
         _require_pairs(config)
+        require_searchable(config)
         return self.num_rows(config, Path())
 
     def metrics_of(self, config: UniversalConfig) -> None:
