@@ -17,6 +17,8 @@ from policies.chat.settings import ChatAsking, WeightSettings
 
 NORMAL, NORMAL_SAMPLED, MAL, RANDOM = LISTS = ("normal", "normal-sampled", "mal", "random")
 """Targets that need no file."""
+OWN = "own"
+"""Stands for the searched model as the judge of its own inputs."""
 
 
 def is_hugging_face(model: str) -> bool:
@@ -91,7 +93,7 @@ class SearchingConfig(ShardedConfig):
     """How targets are searched for, whichever they are."""
 
     lm: str = ""
-    """Run of a language model that judges inputs (parley train lm), hf:FOLDER for a Hugging Face model; for io types."""
+    """What judges inputs: run of parley train lm; for a Hugging Face model hf:FOLDER, or own, the (first) searched one."""
     method: str = "gibbs-enum"
     """gibbs-enum, random, hotflip, gcg, autoprompt, arca, pez, beast, beam, relaxation, or path/file.py:Class."""
     limit: NumItemsOrAll = 500
@@ -146,3 +148,8 @@ class TriggerConfig(SearchingConfig):
     def is_hugging_face(self) -> bool:
         """Whether the model is one of Hugging Face's library."""
         return is_hugging_face(self.model)
+
+    @property
+    def judge(self) -> str:
+        """The model that judges inputs; empty where none does."""
+        return self.model if self.lm == OWN else self.lm

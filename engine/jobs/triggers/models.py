@@ -167,7 +167,7 @@ class Models:
 
 def models_of(config: TriggerConfig) -> dict[str, str]:
     """The models of a search by the setting that names each."""
-    named = {"model": config.model, "lm": config.lm}
+    named = {"model": config.model, "lm": config.judge}
     return {setting: name.partition(":")[2] if is_hugging_face(name) else name for setting, name in named.items()}
 
 
@@ -288,10 +288,10 @@ def input_model(config: TriggerConfig, victim: HuggingFaceSeq2Seq | HuggingFaceC
 
     if not config.lm:
         return None
-    if config.lm == config.model:
+    if config.judge == config.model:
         judge = HuggingFaceInputModel(victim.model, victim.tokenizer)
     else:
-        tokenizer, model = read_model(config.lm, config.hugging_face, str(victim.embedding_VE.device))
+        tokenizer, model = read_model(config.judge, config.hugging_face, str(victim.embedding_VE.device))
         judge = HuggingFaceInputModel(model, tokenizer)
     judge.require_same_tokens(victim.tokenizer, len(victim.embedding_VE))
     return judge

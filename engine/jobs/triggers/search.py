@@ -12,7 +12,7 @@ from pathlib import Path
 
 from engine.jobs.job import Job, Reporter, Result, Summary
 from engine.jobs.sharded import RESUME_SAFE, ended_sessions, work_off
-from engine.jobs.triggers.config import NORMAL, ObjectiveSettings, TriggerConfig, TriggerEngineSettings, is_hugging_face
+from engine.jobs.triggers.config import NORMAL, OWN, ObjectiveSettings, TriggerConfig, TriggerEngineSettings, is_hugging_face
 from engine.jobs.triggers.models import Models, models_of, open_models
 from engine.jobs.triggers.rows import TRIGGERS
 from engine.jobs.triggers.targets import FILE, choose_targets, num_targets, open_targets, require_list, save_targets
@@ -82,8 +82,8 @@ def require_searchable(config: TriggerConfig) -> None:
         what = "a continuous input has no words that a language model could judge"
         got = f"--hit {config.hit}, --lm {config.lm!r}"
         raise ConfigError(what, got=got, fix="leave out --lm and take --hit o-greedy, or another method")
-    if config.lm and is_hugging_face(config.lm) != config.is_hugging_face:
-        fix = f"--lm {config.model}, or another Hugging Face model with the same tokenizer"
+    if config.lm and (config.lm == OWN or is_hugging_face(config.lm)) != config.is_hugging_face:
+        fix = f"--lm {OWN}, or another Hugging Face model with the same tokenizer"
         what = "no language model of ours has the tokens of a Hugging Face model"
         if not config.is_hugging_face:
             what, fix = "no Hugging Face model has the words of a model of ours", "--lm RUN of parley train lm"

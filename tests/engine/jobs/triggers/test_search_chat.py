@@ -80,15 +80,19 @@ def test_every_hit_of_a_typed_search_is_what_the_model_generates(tmp_path: Path,
 
 @pytest.mark.parametrize("method", ["gcg", "gibbs-enum"])
 def test_fluency_weighs_in_any_hits_objective_where_it_is_asked_for(tmp_path: Path, folder: Path, method: str) -> None:
-    fluent = asked(folder, tmp_path, method=method, lm=f"hf:{folder}", objective=ObjectiveSettings(lm_weight=5.0))
+    fluent = asked(folder, tmp_path, method=method, lm="own", objective=ObjectiveSettings(lm_weight=5.0))
     found = {}
     for name, config in {"fluent": fluent, "free": replace(fluent, objective=ObjectiveSettings())}.items():
         run(config, tmp_path / name, Silent())
         found[name] = rows(tmp_path / name)
         for row in found[name]:
-            terms = [0 if likeliest else -log for log, likeliest in zip(row["word_log_probability"], row["likeliest"], strict=True)]
+            terms = [
+                0 if likeliest else -log for log, likeliest in zip(row["word_log_probability"], row["likeliest"], strict=True)
+            ]
             loss = sum(terms) / len(terms) - 5 * row["input_log_probability"] * (name == "fluent")
             assert row["loss"] == pytest.approx(loss, abs=1e-4)
+    run(replace(fluent, lm=fluent.model), tmp_path / "named", Silent())
+    assert rows(tmp_path / "named") == found["fluent"]
     fluent_nats, free_nats = (-sum(row["input_log_probability"] for row in each) for each in found.values())
     assert fluent_nats < free_nats
     with pytest.raises(ConfigError, match=r"nobody judges inputs(.|\n)*lm_weight(.|\n)*--lm"):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine.jobs.job import Silent
-from engine.jobs.triggers.config import HuggingFaceSettings, TriggerEngineSettings
+from engine.jobs.triggers.config import HuggingFaceSettings, ObjectiveSettings, TriggerEngineSettings
 from engine.jobs.triggers.typed_triggers import typed_triggers
 from engine.jobs.triggers.universal import SEARCH_UNIVERSAL, UniversalConfig, split_by_prompt
 from engine.metrics.triggers.universal import best_found, universal_metrics
@@ -79,6 +79,19 @@ def saved(path: Path, **sizes: Any) -> Path:
     for part in byte_model(**sizes):
         part.save_pretrained(path)
     return path
+
+
+def test_the_first_model_may_judge_the_one_input(tmp_path: Path, folder: Path) -> None:
+    settings: dict[str, Any] = {
+        "model": f"hf:{folder},hf:{folder}",
+        "objective": ObjectiveSettings(lm_weight=5.0),
+        "num_random": 0,
+    }
+    for lm in ("own", f"hf:{folder}"):
+        run(asked(folder, tmp_path, lm=lm, **settings), tmp_path / lm[:2], Silent())
+    assert rows(tmp_path / "ow") == rows(tmp_path / "hf")
+    found = rows(tmp_path / "ow")[1]
+    assert found["loss"] > 5 * 1.0, "nats of the input weigh"
 
 
 def test_one_input_is_searched_for_on_several_models(tmp_path: Path, folder: Path) -> None:
