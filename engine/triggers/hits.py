@@ -129,8 +129,8 @@ class HitType:
         if thresholds.t_out is None:
             raise ConfigError(
                 f"{self.name} compares the target's words with a usual word, and the model does not say how likely that is",
-                fix="--set objective.t_out=NATS, minus its loss per word on replies it was not fitted to; --corpus NAME measures it "
-                "for a Hugging Face model; or --hit o-greedy",
+                fix="--set objective.t_out=NATS, minus its loss per word on replies it was not fitted to; --corpus NAME "
+                "measures it of a Hugging Face model; or --hit o-greedy",
             )
         t_out = thresholds.t_out - math.log(self.k)
         if not self.limits_input:

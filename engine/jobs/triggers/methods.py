@@ -34,6 +34,7 @@ from engine.metrics.triggers.methods import (
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.triggers.catalogue import ATTACKER, EVOLUTION, TEXT_METHODS
+from engine.triggers.composition import shown_access
 from engine.triggers.evolution import EvolutionSettings
 from engine.triggers.fitness import FitnessSettings
 from engine.triggers.settings import SearchSettings
@@ -41,7 +42,6 @@ from engine.triggers.writing import WritingSettings
 from envs.core.config import shared
 from envs.core.errors import ConfigError
 from envs.core.ranges import NumItems
-from policies.chat.addresses import OPENAI
 from policies.chat.model import Access
 
 READS = "reads"
@@ -96,11 +96,6 @@ class MethodsConfig(SearchingConfig):
     def methods(self) -> tuple[str, ...]:
         return tuple(name for name in self.all_methods if name not in TEXT_METHODS)
 
-    @property
-    def shown(self) -> Access:
-        """What the model shows."""
-        return Access.TEXT if self.model.startswith(OPENAI) or ".py:" in self.model else Access.GRADIENTS
-
 
 def _label(method: str) -> str:
     """What a method is called in the table, and the folder of its search."""
@@ -121,7 +116,7 @@ def _require_fit(config: MethodsConfig) -> None:
         raise ConfigError("no model is named", where="--model", fix="--model hf:FOLDER, gguf:FILE, openai:URL#MODEL")
     if not config.targets:
         raise ConfigError("no list of targets is named", where="--targets", fix="--targets FILE.csv, .jsonl or .txt")
-    if unseen := [name for name in config.all_methods if _access(name) > config.shown]:
+    if unseen := [name for name in config.all_methods if _access(name) > shown_access(config.model)]:
         named = ", ".join(f"{name} ({_access(name).name.lower()})" for name in unseen)
         what = f"methods read more than replies, which are all that the model shows: {named}"
         raise ConfigError(what, where="--model", got=config.model, fix=f"--method {EVOLUTION}, or {ATTACKER} with --attacker")

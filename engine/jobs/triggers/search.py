@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from engine.jobs.job import Job, Reporter, Result, Summary
+from engine.jobs.job import ATTACK, Job, Reporter, Result, Summary
 from engine.jobs.sharded import RESUME_SAFE, ended_sessions, work_off
 from engine.jobs.triggers.config import NORMAL, OWN, ObjectiveSettings, TriggerConfig, TriggerEngineSettings, is_hugging_face
 from engine.jobs.triggers.models import Models, models_of, open_models
@@ -35,7 +35,6 @@ from engine.triggers import settings
 from engine.triggers.settings import SearchSettings
 from engine.triggers.targets import TargetList
 from envs.core.errors import ConfigError
-from policies.chat.addresses import OPENAI
 from policies.chat.answers import ANSWERS_FOLDER
 
 
@@ -72,9 +71,6 @@ def require_searchable(config: TriggerConfig) -> None:
     from engine.triggers.hits import HitType, Thresholds
 
     wanted, method = HitType.parse(config.hit), make_method(config.method, effort(config))
-    if config.model.startswith(OPENAI) or ".py:" in config.model:
-        what, fix = f"{config.method} reads losses of the model, which gives replies alone", "parley search text, or hf:FOLDER"
-        raise ConfigError(what, where="--model", got=config.model, fix=fix)
     if method.continues and not config.is_hugging_face:
         what, fix = f"{config.method} lets the model write inputs, which Parley's own networks do not", "--model hf:FOLDER"
         raise ConfigError(what, where="--model", got=config.model, fix=fix)
@@ -91,8 +87,8 @@ def require_searchable(config: TriggerConfig) -> None:
     # What is measured on a corpus, or stands in a checkpoint, is not known yet, but will be.
     later = None if config.is_hugging_face and not config.corpus else 0.0
     t_out, t_in = (later if given is None else given for given in (config.objective.t_out, config.objective.t_in))
-    # Says so when a threshold is missing.
-    wanted.objective(Thresholds(t_out=t_out, t_in=t_in if config.lm else None))
+    # Says so when a threshold is missing, or the model shows too little.
+    composition(config, Thresholds(t_out=t_out, t_in=t_in if config.lm else None))
     if config.objective.lm_weight is not None and not config.lm:
         fix = "name a language model with --lm, or leave it out"
         raise ConfigError("nobody judges inputs", where="objective.lm_weight", got=config.objective.lm_weight, fix=fix)
@@ -180,7 +176,7 @@ class Search(Job[TriggerConfig, Wanted, Wanted]):
     def work(self, run: RunFolder, prepared: Wanted, reporter: Reporter) -> Wanted:
         config, targets = prepared.config, prepared.targets
         save_targets(targets, run.path)
-        reporter.say(composition(config, prepared.models.thresholds))
+        reporter.say(str(composition(config, prepared.models.thresholds)))
         items = {target.key: target for target in targets.targets}
         searching = Searching(config, prepared.models, answers=str((run.path / ANSWERS_FOLDER).absolute()))
         work_off(run, searching, items, config, reporter, f"searching for {targets.name} targets")
@@ -194,6 +190,7 @@ class Search(Job[TriggerConfig, Wanted, Wanted]):
             f"{len(targets.targets):,} targets, {config.method}, {config.search.restarts} restarts, seed {config.seed}.",
             search_metrics(rows, candidates_per_s(run), len(targets.skipped)),
             {
+                ATTACK: composition(config, found.models.thresholds).parts,
                 "thresholds": found.models.limits,
                 "skipped": [each._asdict() for each in targets.skipped],
             },

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.jobs.apart import rows_apart
-from engine.jobs.job import Job, Reporter, Result, Summary
+from engine.jobs.job import ATTACK, Job, Reporter, Result, Summary
 from engine.jobs.sharded import RESUME_SAFE, Sharded, Tally, spread, work_off
 from engine.jobs.tables import TABLE_FILE
 from engine.jobs.triggers.config import MAL
@@ -24,7 +24,7 @@ from engine.jobs.triggers.input_words import WORDS, input_words, save_words
 from engine.jobs.triggers.rows import TEXT_TRIGGERS
 from engine.jobs.triggers.targets import FILE, as_written, kept_targets, limited, num_targets, save_targets
 from engine.jobs.triggers.text_config import TextSearchConfig, WantedTexts
-from engine.jobs.triggers.text_prompts import messages_of, num_tokens
+from engine.jobs.triggers.text_prompts import messages_of, num_tokens, text_composition
 from engine.jobs.triggers.verification import judges_of_texts, verdict_columns
 from engine.metrics.rows import finished
 from engine.metrics.tables import TextTable
@@ -293,6 +293,7 @@ class SearchText(Job[TextSearchConfig, WantedTexts, WantedTexts]):
     def work(self, run: RunFolder, prepared: WantedTexts, reporter: Reporter) -> WantedTexts:
         save_targets(prepared.targets, run.path)
         save_words(prepared.words, run.path)
+        reporter.say(str(text_composition(prepared.config)))
         searching = SearchingTexts(prepared, str((run.path / ANSWERS_FOLDER).absolute()))
         items = {target.key: target for target in prepared.targets.targets}
         work_off(run, searching, items, prepared.config, reporter, f"searching for {prepared.targets.name} targets by replies")
@@ -305,6 +306,7 @@ class SearchText(Job[TextSearchConfig, WantedTexts, WantedTexts]):
             f"{len(found.targets.targets):,} targets, at most {config.search.max_queries:,} replies each, "
             f"{f'written by {config.attacker}' if config.attacker else f'{len(found.words):,} words'}, seed {config.seed}.",
             text_metrics(run.read_rows().to_pylist(), config.seed),
+            {ATTACK: text_composition(config).parts},
         )
 
     def models(self, config: TextSearchConfig) -> Mapping[str, str]:

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 import torch
 
-from engine.jobs.job import USAGE, Silent
+from engine.jobs.job import ATTACK, USAGE, Silent
 from engine.jobs.triggers.config import HuggingFaceSettings, ObjectiveSettings, TriggerConfig, TriggerEngineSettings
 from engine.jobs.triggers.search import SEARCH
 from engine.metrics.triggers.hits import JUDGE_ANSWERS, JUDGE_UNPARSABLE, REFUSED, SAMPLED, VERIFIED
+from engine.report.collect import report_from_run
 from engine.store.run_folder import RunFolder
 from engine.triggers.causal import scorer
 from engine.triggers.settings import SearchSettings
@@ -158,7 +159,19 @@ def test_rows_do_not_depend_on_what_is_searched_side_by_side(
 def test_a_whole_reply_ends_where_the_turn_ends(tmp_path: Path, folder: Path) -> None:
     config, notes = asked(folder, tmp_path, hugging_face=HuggingFaceSettings(length=4)), Notes()
     run(config, tmp_path / "run", notes)
-    assert any(line.startswith("GibbsEnum(candidates=24, ") and "hits o-greedy" in line for line in notes.said)
+    parts = (RunFolder.load(tmp_path / "run").summary() or {})[ATTACK]
+    (told,) = [said.splitlines() for said in notes.said if said.startswith("victim")]
+    assert [line.split(maxsplit=1) for line in told] == [[name, text] for name, text in parts.items()]
+    assert list(parts) == ["victim", "method", "objective", "prompts", "success"]
+    assert parts["victim"] == f"{config.model}, shows gradients"
+    assert parts["method"].startswith("GibbsEnum(candidates=24, ")
+    assert parts["method"].endswith("reads gradients")
+    assert parts["objective"].endswith("until o-greedy")
+    assert parts["prompts"] == f"{config.targets}: length=4, end=True"
+    assert parts["success"] == "by=target"
+    page = report_from_run(tmp_path / "run").read_text()
+    assert "The attack, " in page
+    assert "GibbsEnum(candidates=24, " in page
     assert {row["target_words"][-1] for row in rows(tmp_path / "run")} == {"<|turn|>"}
 
 
@@ -252,14 +265,19 @@ def test_what_does_not_fit_is_said_before_a_run_is_made(tmp_path: Path, folder: 
     for changes, kind, message in (
         ({"targets": str(tmp_path / "none.csv")}, ConfigError, "no list of targets"),
         ({"model": "runs/seq2seq"}, ConfigError, "need a model that reads prompts"),
-        ({"model": "openai:http://127.0.0.1:1#none", "targets": "mal"}, ConfigError, "gives replies alone"),
+        (
+            {"model": "openai:http://127.0.0.1:1#none", "targets": "mal"},
+            ConfigError,
+            "gradients of the model, which shows text",
+        ),
         ({"model": f"gguf:{tmp_path}/none.gguf"}, Exception, "none.gguf"),
         ({"hugging_face": HuggingFaceSettings(length=4, template="user")}, ConfigError, "no place for them"),
         ({"hugging_face": HuggingFaceSettings(length=4, start="hello you are a fool")}, ConfigError, "another length"),
-        ({"success": SuccessSettings(by="classifier", classifier="runs/x")}, ConfigError, "hf:FOLDER"),
     ):
         with pytest.raises(kind, match=message):
             run(replace(config, **changes), tmp_path / "run", Silent())
+    with pytest.raises(ConfigError, match="hf:FOLDER"):
+        SuccessSettings(by="classifier", classifier="runs/x")
     with pytest.raises(DataError, match="is empty"):
         run(asked(folder, tmp_path, ""), tmp_path / "run", Silent())
     assert not (tmp_path / "run").exists()

@@ -81,7 +81,9 @@ def test_replies_alone_lead_to_an_input_that_works(tmp_path: Path) -> None:
     assert result.metrics[NUM_QUERIES].value == queries
     assert 0 <= asked_twice < 5, "an input that both come upon is known"
     assert set(SEARCH_TEXT.legend) == set(result.metrics)
-    assert "with what the search found" in report_from_run(tmp_path / "run").read_text()
+    page = report_from_run(tmp_path / "run").read_text()
+    assert "with what the search found" in page
+    assert "evolution: num_words=5, population=8, max_queries=200, mutation=0.15, reads text" in page
 
 
 def test_random_inputs_that_work_as_well_are_told(tmp_path: Path) -> None:
