@@ -159,8 +159,11 @@ def test_how_many_inputs_fit_into_memory_is_found_out_once_and_not_in_every_shar
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a judge of ours": ({"lm": "runs/lm"}, "has the tokens of a Hugging Face model"),
-    "drawn replies to nothing": ({"targets": "normal-sampled"}, "no normal-sampled list"),
-    "replies to nothing": ({"targets": "normal"}, "no normal list for a Hugging Face model"),
+    "drawn replies to nothing": (
+        {"targets": "normal-sampled"},
+        "the list normal-sampled of a Hugging Face model(.|\n)*--corpus",
+    ),
+    "replies to nothing": ({"targets": "normal"}, "the list normal of a Hugging Face model(.|\n)*--corpus"),
     "no such list": ({"targets": "nromal"}, "did you mean 'normal'"),
     "no T_out": ({"objective": ObjectiveSettings()}, r"objective\.t_out(.|\n)*--corpus(.|\n)*--hit o-greedy"),
     "no judge": ({"hit": "io-sample-min-k1"}, "name a language model with --lm"),
