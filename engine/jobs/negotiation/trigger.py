@@ -29,6 +29,7 @@ from envs.core.ranges import NonNegativeInt, NumItems, PositiveInt
 from envs.negotiation.game import Agent
 from envs.negotiation.vocabulary import Vocabulary, split_text
 from envs.storage.places import HUGGING_FACE
+from policies.alphabets import ASCII
 from policies.chat.addresses import GGUF
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class TalkSearcher:
         from policies.hugging_face_victims import HuggingFaceCausal
 
         self._model, self._config = model, config
-        self._victim = HuggingFaceCausal(model.model, model.tokenizer, config.length, rules=InputRules(ascii=True))
+        self._victim = HuggingFaceCausal(model.model, model.tokenizer, config.length, rules=InputRules(alphabet=ASCII))
         # What the game would write otherwise is not even proposed.
         for token in self._victim.searchable_V.nonzero()[:, 0].tolist():
             text = self._victim.text([token])

@@ -12,6 +12,7 @@ from envs.core.errors import ConfigError
 from envs.core.ranges import Configuration, NonNegativeFloat, NonPositiveFloat, NumItemsOrAll, PositiveFloat, PositiveInt, Share
 from envs.core.registry import nearest
 from envs.storage.places import HUGGING_FACE
+from policies.alphabets import ANY, alphabet_pattern
 from policies.chat.addresses import GGUF
 from policies.chat.settings import ChatAsking, WeightSettings
 
@@ -24,6 +25,11 @@ OWN = "own"
 def is_hugging_face(model: str) -> bool:
     """Whether a model is named as one of Hugging Face's library."""
     return model.startswith((HUGGING_FACE, GGUF))
+
+
+def forbidden_texts(listed: str) -> tuple[str, ...]:
+    """The texts of a list that stand in no input."""
+    return tuple(text.strip() for text in listed.split(",") if text.strip())
 
 
 def require_method(name: str) -> None:
@@ -80,12 +86,16 @@ class HuggingFaceSettings(WeightSettings):
     """JSON of targets by BehaviorID, for a file of pairs without a column of targets (HarmBench)."""
     typed: bool = True
     """Refuse inputs whose text, typed into its place, gives other tokens, and count them."""
-    ascii: bool = False
-    """Only tokens of ASCII characters stand in inputs."""
+    alphabet: str = ANY
+    """Tokens that stand in inputs: any, ascii, letters (A to z, blanks), lower (a to z, blanks), or a regular expression."""
     forbidden: str = ""
     """Texts that stand in no input, separated by commas."""
     start: str = ""
     """Text that every search starts from; drawn at random when empty."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        alphabet_pattern(self.alphabet)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -163,6 +163,8 @@ class SearchMethods(Composite[MethodsConfig, MethodsConfig, MethodsConfig]):
                 },
                 template=settings.template or "",
                 end=settings.end,
+                forbidden=settings.forbidden,
+                start="" if method == ATTACKER else settings.start,
                 attacker=config.attacker if method == ATTACKER else "",
                 search=replace(config.evolution, max_queries=config.budget),
             )

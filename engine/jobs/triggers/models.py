@@ -16,7 +16,7 @@ import numpy as np
 
 from engine.jobs.checkpoints import require_word_model
 from engine.jobs.responders.seq2seq import lm_command
-from engine.jobs.triggers.config import HuggingFaceSettings, TriggerConfig, is_hugging_face
+from engine.jobs.triggers.config import HuggingFaceSettings, TriggerConfig, forbidden_texts, is_hugging_face
 from engine.metrics.triggers.hits import T_IN, T_OUT
 from engine.runtime.shared import SharedArrays
 from engine.triggers.success import SuccessSettings
@@ -108,14 +108,14 @@ class HuggingFaceFolder:
 
         if self._loaded is None:
             asked = self.settings
-            forbidden = tuple(text.strip() for text in asked.forbidden.split(",") if text.strip())
+            forbidden = forbidden_texts(asked.forbidden)
             self._loaded = load_hugging_face(
                 self.name,
                 asked.length,
                 template=template_of(asked.template, has_prompts=self.has_prompts),
                 prompt="" if self.has_prompts else None,
                 end=asked.end,
-                rules=InputRules(typed=asked.typed, ascii=asked.ascii, forbidden=forbidden, start=asked.start),
+                rules=InputRules(typed=asked.typed, alphabet=asked.alphabet, forbidden=forbidden, start=asked.start),
                 weights=asked,
             )
         # One that a device map has spread is searched where its embeddings are.

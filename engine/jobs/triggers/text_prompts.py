@@ -33,7 +33,7 @@ def text_composition(config: TextSearchConfig) -> AttackComposition:
     if config.attacker:
         written = settings_told(config.writing, "streams", "memory", "max_words", "temperature")
         how = f"{config.attacker} writes: {written}, max_queries={config.search.max_queries}"
-    asked = {"template": config.template, "words": config.words, "end": config.end}
+    asked = {name: getattr(config, name) for name in ("template", "words", "start", "forbidden", "end")}
     return AttackComposition(
         victim=config.model,
         shows=shown_access(config.model),

@@ -151,13 +151,18 @@ class TextSearchWorker:
 
         settings, attacker = self.config.writing, self._attacker
         if attacker is None:
-            return Evolution(self.config.search, self.searching.wanted.words, seed)
+            words, start = self.searching.wanted.words, tuple(self.config.start.split())
+            return Evolution(self.config.search, words, seed, start=start, allows=self.config.allows)
         decoding = ChatDecoding(max_tokens=settings.max_tokens, temperature=settings.temperature)
 
         def write(asked: Sequence[tuple[Sequence[Chat], int]]) -> list[WrittenLine]:
             most = settings.max_words
             return written_lines(
-                attacker, asked, decoding, lambda each: read_words(each, most), lambda problem: asked_for_words(problem, most)
+                attacker,
+                asked,
+                decoding,
+                lambda each: read_words(each, most, self.config.allows),
+                lambda problem: asked_for_words(problem, most),
             )
 
         shown = "\n\n".join(f"[{each.role}] {each.content}" for each in self.chat(target, ("[WORDS]",)))
@@ -184,7 +189,7 @@ class _TextSearch:
         self.worker, self.target, self.seed = worker, target, worker.searching.seed(target.key)
         self.search = worker.proposals(target, self.seed)
         how = worker.config.search, worker.searching.wanted.words
-        self.random = Evolution(*how, derive_seed(self.seed, "random"), blind=True)
+        self.random = Evolution(*how, derive_seed(self.seed, "random"), allows=worker.config.allows, blind=True)
         self.told: dict[Proposals | None, dict[Words, _JudgedReply]] = {None: {}, self.search: {}, self.random: {}}
         self.asked: list[tuple[Proposals | None, list[Words]]] = []
 
@@ -283,7 +288,10 @@ class SearchText(Job[TextSearchConfig, WantedTexts, WantedTexts]):
         config.require_device()
         messages_of(config)
         targets = kept_targets(path) or _targets(config)
-        words = input_words(path, config.words, targets)
+        words = tuple(word for word in input_words(path, config.words, targets) if config.allows((word,)))
+        if not words:
+            fix = "forbid less, or name other words"
+            raise ConfigError("no word may stand in an input", where="--forbidden", got=config.forbidden, fix=fix)
         judges_of_texts(config.success, config.chat.on(config.device), None)
         load_fitness(config.fitness, config.chat.on("cpu"))
         for address in filter(None, (config.model, config.attacker)):
