@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from envs.core.errors import CheckpointError, ConfigError
+from policies import alphabets
 from policies.chat.model import Message
 from policies.hugging_face_slots import written
 
@@ -31,14 +32,14 @@ class InputRules:
 
     Args:
         typed: only those whose text, tokenised where it stands, gives the same tokens again.
-        ascii: only tokens of ASCII characters.
+        alphabet: texts of tokens that may stand in an input (`policies/alphabets.py`).
         forbidden: texts that stand in no input, whatever their case.
         start: text that a search starts from; drawn at random when empty.
         written: what becomes of a text where it is typed, such as lower case; None where it stays as it is.
     """
 
     typed: bool = True
-    ascii: bool = False
+    alphabet: str = alphabets.ANY
     forbidden: tuple[str, ...] = ()
     start: str = ""
     written: Callable[[str], str] | None = None
@@ -120,14 +121,14 @@ def searchable(tokenizer: Any, num_tokens: int, rules: InputRules = ANY) -> Tens
         num_tokens: V.
         rules: which tokens are left out beside these.
     """
-    banned = [text.lower() for text in rules.forbidden]
+    banned, pattern = [text.lower() for text in rules.forbidden], alphabets.alphabet_pattern(rules.alphabet)
     known = min(len(tokenizer), num_tokens)
     marks = _special_ids(tokenizer)
     allowed_V = torch.zeros(num_tokens, dtype=torch.bool)
     names, texts = tokenizer.convert_ids_to_tokens(range(known)), tokenizer.batch_decode([[i] for i in range(known)])
     for i, (name, text) in enumerate(zip(names, texts, strict=True)):
         typed = i not in marks and not _BYTE.fullmatch(name) and _is_text(text)
-        allowed_V[i] = typed and (text.isascii() or not rules.ascii) and not any(each in text.lower() for each in banned)
+        allowed_V[i] = typed and bool(pattern.fullmatch(text)) and not any(each in text.lower() for each in banned)
     return allowed_V
 
 

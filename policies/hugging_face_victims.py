@@ -171,7 +171,15 @@ class HuggingFaceVictim:
         """The tokens that the model reads where an input's text is typed into its place: of a whole prompt, or source."""
         return self._typed([ids])[0]
 
-    def say(self, read: Sequence[int], num_tokens: int, *, temperature: float = 0.0, seed: int = 0) -> tuple[list[int], bool]:
+    def say(
+        self,
+        read: Sequence[int],
+        num_tokens: int,
+        *,
+        temperature: float = 0.0,
+        seed: int = 0,
+        min_log_probability: float = -math.inf,
+    ) -> tuple[list[int], bool]:
         """What the model replies, and whether it came to an end.
 
         Args:
@@ -179,6 +187,8 @@ class HuggingFaceVictim:
             num_tokens: of the reply at most; fewer where the model reads no more.
             temperature: of the distribution of tokens; 0 takes the likeliest.
             seed: of the draws.
+            min_log_probability: only tokens whose log probability at temperature 1 is above this are drawn, in nats; where
+                there is none the reply is cut.
 
         Returns:
             The reply's tokens without its end, and whether it ended.
@@ -191,7 +201,11 @@ class HuggingFaceVictim:
                 if temperature == 0:
                     word = int(logits_V.argmax())
                 else:
-                    probabilities_V = (logits_V.double().cpu() / temperature).softmax(-1)
+                    logits_V = logits_V.double().cpu()
+                    logits_V[logits_V.log_softmax(-1) <= min_log_probability] = -torch.inf
+                    if not bool(logits_V.isfinite().any()):
+                        return reply, False
+                    probabilities_V = (logits_V / temperature).softmax(-1)
                     word = int(torch.multinomial(probabilities_V, 1, generator=generator))
                 if word in self.end_ids:
                     return reply, True

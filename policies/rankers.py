@@ -76,13 +76,12 @@ def load_ranker(
         from policies.ranking.controls import ResponseOnly
 
         return ResponseOnly(load_ranker(name.removeprefix(RESPONSE_ONLY), contexts, chat, answers=answers))
-    if name.startswith(HUGGING_FACE):
-        from policies.ranking.hugging_face import is_causal, load_hugging_face_ranker
-
-        folder = fetched_model(name.removeprefix(HUGGING_FACE))
-        return _chat_ranker(name, chat, answers) if is_causal(folder) else load_hugging_face_ranker(folder, chat.device)
-    if name.startswith((GGUF, OPENAI)):
+    if is_chat_ranker(name):
         return _chat_ranker(name, chat, answers)
+    if name.startswith(HUGGING_FACE):
+        from policies.ranking.hugging_face import load_hugging_face_ranker
+
+        return load_hugging_face_ranker(fetched_model(name.removeprefix(HUGGING_FACE)), chat.device)
     if name.startswith(RESPONSE_MODEL):
         from policies.ranking.likelihood import load_reply_likelihood
 
@@ -103,6 +102,15 @@ def load_ranker(
     if name not in rankers and ("/" in name or Path(name).exists()):
         return _stored(name, chat.device)
     return cast("Ranker", _made(name, contexts))
+
+
+def is_chat_ranker(name: str) -> bool:
+    """Whether a name stands for a chat model, which ranks by how likely it finds replies, or how it rates them."""
+    from policies.ranking.hugging_face import is_causal
+
+    if name.startswith(HUGGING_FACE):
+        return is_causal(fetched_model(name.removeprefix(HUGGING_FACE)))
+    return name.startswith((GGUF, OPENAI))
 
 
 def _chat_ranker(name: str, chat: ChatModelSettings, answers: Path | None) -> Ranker:

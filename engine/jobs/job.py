@@ -36,6 +36,8 @@ from policies.chat.settings import DEFAULT
 
 USAGE = "chat_usage"
 """Entry of the summary: what the answers of chat models took, `ChatUsage` and its cost."""
+ATTACK = "attack"
+"""Entry of the summary of an attack that is a composition: its parts, in words."""
 
 ConfigT = TypeVar("ConfigT")
 PreparedT = TypeVar("PreparedT")

@@ -14,12 +14,14 @@ from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from markupsafe import Markup
 
+from engine.jobs.job import ATTACK
 from engine.metrics.rows import Row, finished
 from engine.metrics.statistics import Estimate, Metric
 from engine.metrics.tables import TextTable
 from engine.report.figure import Figure
 from engine.report.runs import Run
 from engine.store.schemas import OK
+from envs.core.visible import visible
 
 _MAX_REASONS = 5
 
@@ -62,6 +64,7 @@ class ShownRun:
         legend: what the names mean; names that it lacks are shown as they are.
         description: one sentence for a reader who does not know the run.
         rows: its items, in any order.
+        attack: the parts of the attack that it is, in words, where it tells them.
     """
 
     unit: ClassVar[str] = "items"
@@ -71,12 +74,14 @@ class ShownRun:
     legend: Mapping[str, Metric] = field(default_factory=dict)
     description: str = ""
     rows: Sequence[Row] = ()
+    attack: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, run: Run, **more: Any) -> Self:
         """What every run of a folder has; `more` is what a chapter adds, or has it otherwise."""
         read: dict[str, Any] = {name: getattr(run, name) for name in ("metrics", "legend", "description", "rows")}
-        return cls(name=run.heading, **read | more)
+        attack = {name: visible(str(text)) for name, text in run.summary.get(ATTACK, {}).items()}
+        return cls(name=run.heading, **read | {"attack": attack} | more)
 
     @property
     def done(self) -> list[Row]:

@@ -18,7 +18,7 @@ from the seed and from what was answered, so a search whose answers are kept goe
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import takewhile
@@ -134,23 +134,36 @@ class Evolution(Proposals):
         settings: how.
         words: that they are made of.
         seed: of all draws.
+        start: the first input, of which the others of its generation are children; all are drawn when empty.
+        allows: which inputs may be asked about.
         blind: whether all inputs are of random words, whatever came of others.
     """
 
-    def __init__(self, settings: EvolutionSettings, words: Sequence[str], seed: int, *, blind: bool = False) -> None:
+    def __init__(
+        self,
+        settings: EvolutionSettings,
+        words: Sequence[str],
+        seed: int,
+        *,
+        start: Words = (),
+        allows: Callable[[Words], bool] = lambda words: True,
+        blind: bool = False,
+    ) -> None:
         assert words, "there is no word to begin with"
         super().__init__(settings.max_queries, settings.population)
         self.settings, self._list, self._seed, self._blind = settings, tuple(dict.fromkeys(words)), seed, blind
+        self._start, self._allows = start, allows
 
     def ask(self) -> list[Words]:
         assert not self._waiting, "what was asked is told first"
         rng = stream(self._seed, "generation", self.generations + 1)
         num = min(self.settings.population, self.settings.max_queries - self.num_asked)
-        found: list[Words] = []
-        for _ in range(num):
+        found: list[Words] = [self._start] if self._start and not self.members else []
+        self._known.update(found)
+        for _ in range(num - len(found)):
             for _ in range(_TRIES):
-                words = self._child(rng) if self.members and not self._blind else self._drawn(rng)
-                if words not in self._known:
+                words = self._child(rng) if (self.members or self._start) and not self._blind else self._drawn(rng)
+                if words not in self._known and self._allows(words):
                     self._known.add(words)
                     found.append(words)
                     break
@@ -170,7 +183,9 @@ class Evolution(Proposals):
         return tuple(new if changes else word for word, new, changes in zip(words, drawn, exchanged, strict=True))
 
     def _parent(self, rng: Generator) -> Words:
-        """The fitter of two members; they stand in that order."""
+        """The fitter of two members; they stand in that order. The start where there is none yet."""
+        if not self.members:
+            return self._start
         return self.members[min(rng.integers(len(self.members), size=2).tolist())].words
 
 

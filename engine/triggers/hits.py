@@ -106,30 +106,37 @@ class HitType:
         assert thresholds.t_in is not None, "there is no threshold for the input"
         return bool(likely and reading.input_log_probability >= thresholds.t_in - math.log(self.k))
 
-    def objective(self, thresholds: Thresholds, *, lm_weight: float = 1.0, satisfied_weight: float = 0.0) -> TriggerObjective:
+    def objective(
+        self, thresholds: Thresholds, *, lm_weight: float | None = None, satisfied_weight: float = 0.0
+    ) -> TriggerObjective:
         """What a search for such hits minimises.
 
         The stronger sample-min is searched for the averages too, as in the paper.
 
         Args:
             thresholds: of the model and the language model.
-            lm_weight: lambda_in, used when the type limits the input.
+            lm_weight: lambda_in; 1 where the type limits the input and 0 elsewhere when None. Of an input that no type limits
+                the language model's term is never satisfied: it asks for fluent inputs.
             satisfied_weight: what is left of satisfied terms; greedy drops them always.
 
         Raises:
             ConfigError: there is no threshold for the reply or, where the type limits the input, for that.
         """
+        if lm_weight is None:
+            lm_weight = float(self.limits_input)
         if self.statistic == "greedy":
-            return TriggerObjective(kind="greedy")
+            return TriggerObjective(kind="greedy", lm_weight=lm_weight)
         if thresholds.t_out is None:
             raise ConfigError(
                 f"{self.name} compares the target's words with a usual word, and the model does not say how likely that is",
-                fix="--set objective.t_out=NATS, minus its loss per word on replies it was not fitted to; or --hit o-greedy",
+                fix="--set objective.t_out=NATS, minus its loss per word on replies it was not fitted to; --corpus NAME "
+                "measures it of a Hugging Face model; or --hit o-greedy",
             )
         t_out = thresholds.t_out - math.log(self.k)
         if not self.limits_input:
-            return TriggerObjective(kind="sample", t_out=t_out, satisfied_weight=satisfied_weight)
+            return TriggerObjective(kind="sample", t_out=t_out, lm_weight=lm_weight, satisfied_weight=satisfied_weight)
         if thresholds.t_in is None:
-            raise ConfigError(f"{self.name} limits the input", fix="name a language model with --lm")
+            fix = "name a language model with --lm; a Hugging Face one with --corpus NAME or --set objective.t_in=NATS"
+            raise ConfigError(f"{self.name} limits the input", fix=fix)
         t_in = thresholds.t_in - math.log(self.k)
         return TriggerObjective(kind="sample", t_out=t_out, lm_weight=lm_weight, t_in=t_in, satisfied_weight=satisfied_weight)

@@ -22,6 +22,7 @@ from typing import Literal
 from envs.core.errors import ConfigError, DataError
 from envs.core.ranges import Configuration, NumItemsOrAll, PositiveFloat, Share
 from envs.data.root import read_file
+from envs.storage.places import HUGGING_FACE
 from policies.chat.addresses import is_chat_address
 from policies.chat.verdicts import ReplyVerdict
 
@@ -73,6 +74,9 @@ class SuccessSettings(Configuration):
             fix = "give both --set success.by=classifier and success.classifier=hf:FOLDER, or neither"
             got = f"by {self.by}, classifier {self.classifier!r}"
             raise ConfigError("a classifier judges where one is named", got=got, fix=fix)
+        if self.classifier and not self.classifier.startswith(HUGGING_FACE):
+            fix = f"{HUGGING_FACE}FOLDER"
+            raise ConfigError("a classifier is named hf:FOLDER", where="success.classifier", got=self.classifier, fix=fix)
         if (self.by == "judge") != bool(self.judge):
             fix = "give both --set success.by=judge and success.judge=ADDRESS, or neither"
             raise ConfigError("a chat model judges where one is named", got=f"by {self.by}, judge {self.judge!r}", fix=fix)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import string
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,20 @@ def test_an_encoder_reads_what_was_typed(parts: tuple[Any, Any]) -> None:
     said = victim.model.generate(torch.tensor([victim.typed(words)]), do_sample=False, num_beams=1, max_new_tokens=6)[0, 1:]
     reply, ended = victim.say(victim.typed(words), 6)
     assert [*reply, *([victim.end_id] if ended else [])] == said.tolist()
+
+
+def test_an_alphabet_limits_the_tokens_of_inputs(parts: tuple[Any, Any]) -> None:
+    def texts(alphabet: str) -> set[str]:
+        victim = victim_of(parts, 2, rules=InputRules(alphabet=alphabet))
+        return {victim.tokenizer.decode([i]) for i in victim.searchable_V.nonzero()[:, 0].tolist()}
+
+    whole = texts("any")
+    assert texts("ascii") == {text for text in whole if text.isascii()}
+    assert texts("letters") == {text for text in whole if set(text) <= {" ", *string.ascii_letters}}
+    assert texts("lower") == {text for text in whole if set(text) <= {" ", *string.ascii_lowercase}} < texts("letters")
+    assert texts("[0-9]") == set(string.digits)
+    with pytest.raises(ConfigError, match="no token may stand in an input"):
+        texts("lowre")
 
 
 def test_rules_hold_for_tokens_and_for_whole_inputs(parts: tuple[Any, Any]) -> None:

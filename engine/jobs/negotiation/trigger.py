@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from engine.jobs.job import Reporter
+from engine.jobs.job import ATTACK, Reporter, Summary
 from engine.jobs.negotiation.attack import AttackConfig, AttackJob
 from engine.jobs.negotiation.match import MatchConfig, MatchWorker, Roster, seconds_per_dialogue
 from engine.jobs.negotiation.rows import ATTACKS
@@ -21,6 +21,7 @@ from engine.metrics.negotiation.chat import CHAT_METRICS, chat_metrics
 from engine.metrics.statistics import Estimate
 from engine.store.run_folder import RunFolder
 from engine.triggers import settings
+from engine.triggers.composition import AttackComposition, shown_access
 from engine.triggers.settings import SearchSettings
 from envs.core.config import check
 from envs.core.errors import ConfigError
@@ -28,10 +29,12 @@ from envs.core.ranges import NonNegativeInt, NumItems, PositiveInt
 from envs.negotiation.game import Agent
 from envs.negotiation.vocabulary import Vocabulary, split_text
 from envs.storage.places import HUGGING_FACE
+from policies.alphabets import ASCII
 from policies.chat.addresses import GGUF
 
 if TYPE_CHECKING:
     from engine.negotiation.triggered import FoundWords, SearchedTalk
+    from engine.triggers.objective import TriggerObjective
     from policies.chat.local import LocalChatModel
     from policies.chat.negotiator import ChatNegotiator
 
@@ -76,6 +79,13 @@ def is_readable_chat_model(spec: str) -> bool:
     return spec.startswith((HUGGING_FACE, GGUF))
 
 
+def objective() -> TriggerObjective:
+    """What a search minimises: the mean nats of both answers."""
+    from engine.triggers.objective import TriggerObjective
+
+    return TriggerObjective(kind="likelihood")
+
+
 class TalkSearcher:
     """Searches for words in a talk.
 
@@ -90,7 +100,7 @@ class TalkSearcher:
         from policies.hugging_face_victims import HuggingFaceCausal
 
         self._model, self._config = model, config
-        self._victim = HuggingFaceCausal(model.model, model.tokenizer, config.length, rules=InputRules(ascii=True))
+        self._victim = HuggingFaceCausal(model.model, model.tokenizer, config.length, rules=InputRules(alphabet=ASCII))
         # What the game would write otherwise is not even proposed.
         for token in self._victim.searchable_V.nonzero()[:, 0].tolist():
             text = self._victim.text([token])
@@ -102,7 +112,6 @@ class TalkSearcher:
         from engine.triggers.attack import TriggerSearch, best_restart
         from engine.triggers.batch import tasks_of
         from engine.triggers.catalogue import make_method
-        from engine.triggers.objective import TriggerObjective
         from engine.triggers.universal import UniversalVictim
         from policies.hugging_face_tokens import InputRules
 
@@ -112,11 +121,7 @@ class TalkSearcher:
             victims.append(self._victim.asked(chat, end=number == 0, rules=rules))
             targets.append(victims[-1].target(answer))
         victim = UniversalVictim(victims, targets)
-        search = TriggerSearch(
-            victim,
-            make_method(self._config.method, self._config.search),
-            objective=TriggerObjective(kind="likelihood"),
-        )
+        search = TriggerSearch(victim, make_method(self._config.method, self._config.search), objective=objective())
         tasks = tasks_of({"talk": victim.target_ids}, self._config.search.restarts, talk.seed)
         outcomes = list(search.run(tasks))
         best = best_restart(outcomes)
@@ -140,6 +145,22 @@ class TalkTriggerRoster(Roster):
     def turn(self) -> int:
         """Utterances before the attack."""
         return self.attack.turn
+
+    @property
+    def composition(self) -> AttackComposition:
+        """The attack."""
+        from engine.triggers.catalogue import make_method
+
+        attack, method = self.attack, make_method(self.attack.method, self.attack.search)
+        return AttackComposition(
+            victim=attack.target,
+            shows=shown_access(attack.target),
+            method=repr(method),
+            reads=method.access,
+            objective=f"mean of both answers, the end of the talk and a choice: {objective()!r}",
+            prompts=f"the talk, behind what {attack.speaker} says: turn={attack.turn}, length={attack.length}",
+            success=f"the choice brings the attacker an advantage of {attack.goal:g} points",
+        )
 
     def check(self) -> None:
         """As in a match; the target's weights must be here, and the method must search words."""
@@ -214,6 +235,13 @@ class AttackTrigger(AttackJob[TalkTriggerConfig]):
 
     def roster(self, config: TalkTriggerConfig, reporter: Reporter) -> TalkTriggerRoster:
         return TalkTriggerRoster(config.match, config)
+
+    def work(self, run: RunFolder, prepared: Roster, reporter: Reporter) -> Roster:
+        reporter.say(str(cast("TalkTriggerRoster", prepared).composition))
+        return super().work(run, prepared, reporter)
+
+    def measure(self, run: RunFolder, found: Roster) -> Summary:
+        return replace(super().measure(run, found), extra={ATTACK: cast("TalkTriggerRoster", found).composition.parts})
 
     def metrics(self, run: RunFolder) -> dict[str, Estimate]:
         rows = run.read_rows().to_pylist()

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from engine.jobs.command import command_line
 from engine.jobs.job import Reporter, Result, Summary
@@ -45,6 +46,10 @@ from engine.store.schemas import OK
 from envs.core.errors import ConfigError, DataError
 from envs.storage.copies import CHECKPOINT
 from policies.chat.answers import ANSWERS_FOLDER
+from policies.rankers import is_chat_ranker
+
+if TYPE_CHECKING:
+    from engine.retrieval.inside import Need
 
 GOAL, BUDGET = "goal", "budget"
 """Entries of the summary: what the attacks want, in words; queries at most."""
@@ -74,6 +79,11 @@ class AttackRanking(RankersJob[RankingAttackConfig]):
 
     def prepare(self, config: RankingAttackConfig, path: Path, reporter: Reporter) -> PreparedAttack:
         """Groups, rankers and rules; that there is something to attack, and that methods and rules suit."""
+        if all(map(is_chat_ranker, config.model_names)):
+            # Before any is loaded: they show no more than scores.
+            for method in config.method_names:
+                if need := need_of(method):
+                    raise _lacking(method, need, config.model_names)
         prepared, tried = found_ranking(config, asked_rankers(config.model_names), reporter, tags=True)
         _require_replies(prepared.config, prepared.groups.values())
         _require_needs(config, tried, reporter)
@@ -174,9 +184,14 @@ def _require_needs(config: RankingAttackConfig, tried: Tried, reporter: Reporter
         name = method_label(method)
         without = [label for label, ranker in tried.rankers.items() if not need.is_met(ranker)]
         if len(without) == len(tried.rankers):
-            raise ConfigError(f"no ranker gives {need.what}, which {name} goes by", got=", ".join(without), fix=need.fix)
+            raise _lacking(method, need, without)
         if without:
             reporter.say(f"{name} leaves out rankers that give no {need.what}: {', '.join(without)}")
+
+
+def _lacking(method: str, need: Need, rankers: Iterable[str]) -> ConfigError:
+    what = f"no ranker gives {need.what}, which {method_label(method)} goes by"
+    return ConfigError(what, got=", ".join(rankers), fix=need.fix)
 
 
 def _require_suited(config: RankingAttackConfig, tried: Tried, reporter: Reporter) -> None:

@@ -12,16 +12,24 @@ from envs.core.errors import ConfigError
 from envs.core.ranges import Configuration, NonNegativeFloat, NonPositiveFloat, NumItemsOrAll, PositiveFloat, PositiveInt, Share
 from envs.core.registry import nearest
 from envs.storage.places import HUGGING_FACE
+from policies.alphabets import ANY, alphabet_pattern
 from policies.chat.addresses import GGUF
 from policies.chat.settings import ChatAsking, WeightSettings
 
 NORMAL, NORMAL_SAMPLED, MAL, RANDOM = LISTS = ("normal", "normal-sampled", "mal", "random")
 """Targets that need no file."""
+OWN = "own"
+"""Stands for the searched model as the judge of its own inputs."""
 
 
 def is_hugging_face(model: str) -> bool:
     """Whether a model is named as one of Hugging Face's library."""
     return model.startswith((HUGGING_FACE, GGUF))
+
+
+def forbidden_texts(listed: str) -> tuple[str, ...]:
+    """The texts of a list that stand in no input."""
+    return tuple(text.strip() for text in listed.split(",") if text.strip())
 
 
 def require_method(name: str) -> None:
@@ -42,8 +50,8 @@ def require_method(name: str) -> None:
 class ObjectiveSettings(Configuration):
     """What is minimised, beside what the wanted type of hit says."""
 
-    lm_weight: PositiveFloat = 1.0
-    """lambda_in, the language model's weight where the wanted hits limit the input."""
+    lm_weight: PositiveFloat | None = None
+    """lambda_in, the weight of the input's mean nats (lm): fluency, for any hits; when not given 1 for io hits, else none."""
     satisfied_weight: Share = 0.0
     """What is left of satisfied terms of sampled objectives: 0 in the paper, 0.01 in the released code."""
     mellowmax: NonNegativeFloat = 0.0
@@ -78,12 +86,16 @@ class HuggingFaceSettings(WeightSettings):
     """JSON of targets by BehaviorID, for a file of pairs without a column of targets (HarmBench)."""
     typed: bool = True
     """Refuse inputs whose text, typed into its place, gives other tokens, and count them."""
-    ascii: bool = False
-    """Only tokens of ASCII characters stand in inputs."""
+    alphabet: str = ANY
+    """Tokens that stand in inputs: any, ascii, letters (A to z, blanks), lower (a to z, blanks), or a regular expression."""
     forbidden: str = ""
     """Texts that stand in no input, separated by commas."""
     start: str = ""
     """Text that every search starts from; drawn at random when empty."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        alphabet_pattern(self.alphabet)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +103,7 @@ class SearchingConfig(ShardedConfig):
     """How targets are searched for, whichever they are."""
 
     lm: str = ""
-    """Run of a language model that judges inputs (parley train lm), hf:FOLDER for a Hugging Face model; for io types."""
+    """What judges inputs: run of parley train lm; for a Hugging Face model hf:FOLDER, or own, the (first) searched one."""
     method: str = "gibbs-enum"
     """gibbs-enum, random, hotflip, gcg, autoprompt, arca, pez, beast, beam, relaxation, or path/file.py:Class."""
     limit: NumItemsOrAll = 500
@@ -146,3 +158,8 @@ class TriggerConfig(SearchingConfig):
     def is_hugging_face(self) -> bool:
         """Whether the model is one of Hugging Face's library."""
         return is_hugging_face(self.model)
+
+    @property
+    def judge(self) -> str:
+        """The model that judges inputs; empty where none does."""
+        return self.model if self.lm == OWN else self.lm

@@ -12,6 +12,7 @@ import numpy as np
 
 from engine.jobs.triggers.config import TriggerConfig
 from envs.core.errors import DataError
+from envs.core.seeds import derive_seed
 from envs.pairs.compiled import load_pairs
 from envs.pairs.written import detokenise
 
@@ -72,12 +73,21 @@ def measured_thresholds(victim: HuggingFaceVictim, judge: HuggingFaceInputModel 
     return Thresholds(t_out=t_out, t_in=t_in if judge else None)
 
 
-def own_replies(victim: HuggingFaceVictim, config: TriggerConfig) -> Iterator[str]:
-    """What a model says greedily to test sources; replies that are longer than targets may be are left out."""
-    for source, _ in test_texts(config):
+def own_replies(victim: HuggingFaceVictim, config: TriggerConfig, t_out: float | None = None) -> Iterator[str]:
+    """What a model says by itself to test sources; replies that are longer than targets may be are left out.
+
+    # Parley's own networks draw any token where none is above T_out. Ours here: such a reply is left out, too.
+
+    Args:
+        victim: the model.
+        config: names the corpus, and has the seed.
+        t_out: draw replies, of tokens with a log probability above this, instead of taking the likeliest tokens.
+    """
+    for number, (source, _) in enumerate(test_texts(config)):
         if (read := victim.read_text(source)) is None:
             continue
-        ids, ended = victim.say(read, LONGEST_NORMAL)
+        drawn = {} if t_out is None else {"temperature": 1.0, "min_log_probability": t_out}
+        ids, ended = victim.say(read, LONGEST_NORMAL, seed=derive_seed(config.seed, "normal target", number), **drawn)
         text = victim.reply_text(ids).strip()
         # What is written as other tokens is not what the model said.
         if ended and text and victim.tokenizer(text, add_special_tokens=False).input_ids == ids:

@@ -17,7 +17,7 @@ from engine.jobs.job import Reporter, Result, Summary
 from engine.jobs.sharded import RESUME_SAFE, ShardedConfig, session
 from engine.jobs.tables import TABLE_FILE
 from engine.jobs.triggers.config import HuggingFaceSettings, SearchingConfig, TriggerConfig, is_hugging_face
-from engine.jobs.triggers.search import SEARCH
+from engine.jobs.triggers.search import SEARCH, require_searchable
 from engine.jobs.triggers.text_config import TextSearchConfig
 from engine.jobs.triggers.text_search import SEARCH_TEXT
 from engine.metrics.statistics import Estimate
@@ -34,6 +34,7 @@ from engine.metrics.triggers.methods import (
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.triggers.catalogue import ATTACKER, EVOLUTION, TEXT_METHODS
+from engine.triggers.composition import shown_access
 from engine.triggers.evolution import EvolutionSettings
 from engine.triggers.fitness import FitnessSettings
 from engine.triggers.settings import SearchSettings
@@ -41,7 +42,6 @@ from engine.triggers.writing import WritingSettings
 from envs.core.config import shared
 from envs.core.errors import ConfigError
 from envs.core.ranges import NumItems
-from policies.chat.addresses import OPENAI
 from policies.chat.model import Access
 
 READS = "reads"
@@ -96,11 +96,6 @@ class MethodsConfig(SearchingConfig):
     def methods(self) -> tuple[str, ...]:
         return tuple(name for name in self.all_methods if name not in TEXT_METHODS)
 
-    @property
-    def shown(self) -> Access:
-        """What the model shows."""
-        return Access.TEXT if self.model.startswith(OPENAI) or ".py:" in self.model else Access.GRADIENTS
-
 
 def _label(method: str) -> str:
     """What a method is called in the table, and the folder of its search."""
@@ -121,7 +116,7 @@ def _require_fit(config: MethodsConfig) -> None:
         raise ConfigError("no model is named", where="--model", fix="--model hf:FOLDER, gguf:FILE, openai:URL#MODEL")
     if not config.targets:
         raise ConfigError("no list of targets is named", where="--targets", fix="--targets FILE.csv, .jsonl or .txt")
-    if unseen := [name for name in config.all_methods if _access(name) > config.shown]:
+    if unseen := [name for name in config.all_methods if _access(name) > shown_access(config.model)]:
         named = ", ".join(f"{name} ({_access(name).name.lower()})" for name in unseen)
         what = f"methods read more than replies, which are all that the model shows: {named}"
         raise ConfigError(what, where="--model", got=config.model, fix=f"--method {EVOLUTION}, or {ATTACKER} with --attacker")
@@ -168,6 +163,8 @@ class SearchMethods(Composite[MethodsConfig, MethodsConfig, MethodsConfig]):
                 },
                 template=settings.template or "",
                 end=settings.end,
+                forbidden=settings.forbidden,
+                start="" if method == ATTACKER else settings.start,
                 attacker=config.attacker if method == ATTACKER else "",
                 search=replace(config.evolution, max_queries=config.budget),
             )
@@ -179,6 +176,9 @@ class SearchMethods(Composite[MethodsConfig, MethodsConfig, MethodsConfig]):
 
     def prepare(self, config: MethodsConfig, path: Path, reporter: Reporter) -> MethodsConfig:
         _require_fit(config)
+        for job, stage in self.stages(config, path).values():
+            if job is SEARCH:
+                require_searchable(stage)
         return config
 
     def work(self, run: RunFolder, prepared: MethodsConfig, reporter: Reporter) -> MethodsConfig:

@@ -16,7 +16,7 @@ import numpy as np
 
 from engine.jobs.checkpoints import require_word_model
 from engine.jobs.responders.seq2seq import lm_command
-from engine.jobs.triggers.config import HuggingFaceSettings, TriggerConfig, is_hugging_face
+from engine.jobs.triggers.config import HuggingFaceSettings, TriggerConfig, forbidden_texts, is_hugging_face
 from engine.metrics.triggers.hits import T_IN, T_OUT
 from engine.runtime.shared import SharedArrays
 from engine.triggers.success import SuccessSettings
@@ -108,14 +108,14 @@ class HuggingFaceFolder:
 
         if self._loaded is None:
             asked = self.settings
-            forbidden = tuple(text.strip() for text in asked.forbidden.split(",") if text.strip())
+            forbidden = forbidden_texts(asked.forbidden)
             self._loaded = load_hugging_face(
                 self.name,
                 asked.length,
                 template=template_of(asked.template, has_prompts=self.has_prompts),
                 prompt="" if self.has_prompts else None,
                 end=asked.end,
-                rules=InputRules(typed=asked.typed, ascii=asked.ascii, forbidden=forbidden, start=asked.start),
+                rules=InputRules(typed=asked.typed, alphabet=asked.alphabet, forbidden=forbidden, start=asked.start),
                 weights=asked,
             )
         # One that a device map has spread is searched where its embeddings are.
@@ -167,7 +167,7 @@ class Models:
 
 def models_of(config: TriggerConfig) -> dict[str, str]:
     """The models of a search by the setting that names each."""
-    named = {"model": config.model, "lm": config.lm}
+    named = {"model": config.model, "lm": config.judge}
     return {setting: name.partition(":")[2] if is_hugging_face(name) else name for setting, name in named.items()}
 
 
@@ -288,14 +288,11 @@ def input_model(config: TriggerConfig, victim: HuggingFaceSeq2Seq | HuggingFaceC
 
     if not config.lm:
         return None
-    if config.lm == config.model:
+    if config.judge == config.model:
         judge = HuggingFaceInputModel(victim.model, victim.tokenizer)
-    elif is_hugging_face(config.lm):
-        tokenizer, model = read_model(config.lm, config.hugging_face, str(victim.embedding_VE.device))
-        judge = HuggingFaceInputModel(model, tokenizer)
     else:
-        fix = f"--lm {config.model}, or another Hugging Face model with the same tokenizer"
-        raise ConfigError("no language model of ours has the tokens of a Hugging Face model", got=f"--lm {config.lm}", fix=fix)
+        tokenizer, model = read_model(config.judge, config.hugging_face, str(victim.embedding_VE.device))
+        judge = HuggingFaceInputModel(model, tokenizer)
     judge.require_same_tokens(victim.tokenizer, len(victim.embedding_VE))
     return judge
 
@@ -312,8 +309,6 @@ def classifier(config: TriggerConfig, device: str = "cpu") -> ReplyClassifier | 
     name = config.success.classifier
     if not name:
         return None
-    if not name.startswith(HUGGING_FACE):
-        raise ConfigError("a classifier is named hf:FOLDER", where="success.classifier", got=name, fix=f"{HUGGING_FACE}FOLDER")
     return load_reply_classifier(fetched_model(name.removeprefix(HUGGING_FACE)), config.success.label, device)
 
 

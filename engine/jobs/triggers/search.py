@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from engine.jobs.job import Job, Reporter, Result, Summary
+from engine.jobs.job import ATTACK, Job, Reporter, Result, Summary
 from engine.jobs.sharded import RESUME_SAFE, ended_sessions, work_off
-from engine.jobs.triggers.config import NORMAL, ObjectiveSettings, TriggerConfig, TriggerEngineSettings
+from engine.jobs.triggers.config import NORMAL, OWN, ObjectiveSettings, TriggerConfig, TriggerEngineSettings, is_hugging_face
 from engine.jobs.triggers.models import Models, models_of, open_models
 from engine.jobs.triggers.rows import TRIGGERS
-from engine.jobs.triggers.targets import FILE, choose_targets, num_targets, open_targets, save_targets
+from engine.jobs.triggers.targets import FILE, choose_targets, num_targets, open_targets, require_list, save_targets
 from engine.jobs.triggers.worker import Searching, composition, effort, read_types
 from engine.metrics.statistics import NOTHING, Estimate, count
 from engine.metrics.triggers.hits import (
@@ -35,7 +35,6 @@ from engine.triggers import settings
 from engine.triggers.settings import SearchSettings
 from engine.triggers.targets import TargetList
 from envs.core.errors import ConfigError
-from policies.chat.addresses import OPENAI
 from policies.chat.answers import ANSWERS_FOLDER
 
 
@@ -62,34 +61,41 @@ def candidates_per_s(run: RunFolder) -> Estimate:
     return count(tried / seconds, sum(event["targets"] for event in sessions)) if sessions else NOTHING
 
 
-def _require_weights(config: TriggerConfig) -> None:
-    """Raises ConfigError where a model is named that shows less than the method reads, before anything is loaded."""
-    from engine.triggers.catalogue import make_method
+def require_searchable(config: TriggerConfig) -> None:
+    """Finds out before anything is loaded whether the configuration alone says that a search cannot work.
 
-    if config.model.startswith(OPENAI) or ".py:" in config.model:
-        what, fix = f"{config.method} reads losses of the model, which gives replies alone", "parley search text, or hf:FOLDER"
-        raise ConfigError(what, where="--model", got=config.model, fix=fix)
-    if make_method(config.method).continues and not config.is_hugging_face:
+    Raises:
+        ConfigError: parts do not go together, one is missing, or no list, method or type of hit is called so.
+    """
+    from engine.triggers.catalogue import make_method
+    from engine.triggers.hits import HitType, Thresholds
+
+    wanted, method = HitType.parse(config.hit), make_method(config.method, effort(config))
+    if method.continues and not config.is_hugging_face:
         what, fix = f"{config.method} lets the model write inputs, which Parley's own networks do not", "--model hf:FOLDER"
         raise ConfigError(what, where="--model", got=config.model, fix=fix)
-
-
-def require_searchable(config: TriggerConfig, models: Models) -> None:
-    """Finds out before a run is made whether there is something to search with."""
-    from engine.triggers.catalogue import make_method
-    from engine.triggers.hits import HitType
-
-    wanted = HitType.parse(config.hit)
-    # Says so when a threshold is missing.
-    wanted.objective(models.thresholds)
-    method = make_method(config.method, effort(config))
     if not method.searches_words and (config.lm or wanted.limits_input):
         what = "a continuous input has no words that a language model could judge"
         got = f"--hit {config.hit}, --lm {config.lm!r}"
         raise ConfigError(what, got=got, fix="leave out --lm and take --hit o-greedy, or another method")
+    if config.lm and (config.lm == OWN or is_hugging_face(config.lm)) != config.is_hugging_face:
+        fix = f"--lm {OWN}, or another Hugging Face model with the same tokenizer"
+        what = "no language model of ours has the tokens of a Hugging Face model"
+        if not config.is_hugging_face:
+            what, fix = "no Hugging Face model has the words of a model of ours", "--lm RUN of parley train lm"
+        raise ConfigError(what, where="--lm", got=config.lm, fix=fix)
+    # What is measured on a corpus, or stands in a checkpoint, is not known yet, but will be.
+    later = None if config.is_hugging_face and not config.corpus else 0.0
+    t_out, t_in = (later if given is None else given for given in (config.objective.t_out, config.objective.t_in))
+    # Says so when a threshold is missing, or the model shows too little.
+    composition(config, Thresholds(t_out=t_out, t_in=t_in if config.lm else None))
+    if config.objective.lm_weight is not None and not config.lm:
+        fix = "name a language model with --lm, or leave it out"
+        raise ConfigError("nobody judges inputs", where="objective.lm_weight", got=config.objective.lm_weight, fix=fix)
     if config.objective.mellowmax and not config.is_hugging_face:
         fix = "leave it out, or name a model hf:FOLDER or gguf:FILE"
         raise ConfigError("Parley's own networks are searched by means over words", where="objective.mellowmax", fix=fix)
+    require_list(config)
     config.require_device()
 
 
@@ -163,15 +169,14 @@ class Search(Job[TriggerConfig, Wanted, Wanted]):
 
     def prepare(self, config: TriggerConfig, path: Path, reporter: Reporter) -> Wanted:
         """Models and targets, those that the run was started with where it has begun."""
-        _require_weights(config)
+        require_searchable(config)
         models = open_models(config)
-        require_searchable(config, models)
         return Wanted(config, models, open_targets(config, models, path))
 
     def work(self, run: RunFolder, prepared: Wanted, reporter: Reporter) -> Wanted:
         config, targets = prepared.config, prepared.targets
         save_targets(targets, run.path)
-        reporter.say(composition(config, prepared.models.thresholds))
+        reporter.say(str(composition(config, prepared.models.thresholds)))
         items = {target.key: target for target in targets.targets}
         searching = Searching(config, prepared.models, answers=str((run.path / ANSWERS_FOLDER).absolute()))
         work_off(run, searching, items, config, reporter, f"searching for {targets.name} targets")
@@ -185,6 +190,7 @@ class Search(Job[TriggerConfig, Wanted, Wanted]):
             f"{len(targets.targets):,} targets, {config.method}, {config.search.restarts} restarts, seed {config.seed}.",
             search_metrics(rows, candidates_per_s(run), len(targets.skipped)),
             {
+                ATTACK: composition(config, found.models.thresholds).parts,
                 "thresholds": found.models.limits,
                 "skipped": [each._asdict() for each in targets.skipped],
             },
@@ -197,9 +203,8 @@ class Search(Job[TriggerConfig, Wanted, Wanted]):
         return num_targets(path)
 
     def num_items(self, config: TriggerConfig) -> int:
-        models = open_models(config)
-        require_searchable(config, models)
-        return len(choose_targets(config, models).targets)
+        require_searchable(config)
+        return len(choose_targets(config, open_models(config)).targets)
 
     def metrics_of(self, config: TriggerConfig) -> list[str]:
         from engine.triggers.catalogue import make_method

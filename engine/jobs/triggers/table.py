@@ -21,9 +21,9 @@ from engine.jobs.sharded import session
 from engine.jobs.tables import TABLE_FILE
 from engine.jobs.triggers.config import MAL as MAL_TARGETS
 from engine.jobs.triggers.config import NORMAL as NORMAL_TARGETS
-from engine.jobs.triggers.config import NORMAL_SAMPLED, SearchingConfig, TriggerConfig, is_hugging_face
+from engine.jobs.triggers.config import NORMAL_SAMPLED, OWN, SearchingConfig, TriggerConfig, is_hugging_face
 from engine.jobs.triggers.config import RANDOM as RANDOM_TARGETS
-from engine.jobs.triggers.search import SEARCH
+from engine.jobs.triggers.search import SEARCH, require_searchable
 from engine.metrics.statistics import Estimate
 from engine.metrics.tables import TextTable
 from engine.metrics.triggers.hits import describe
@@ -42,8 +42,6 @@ from envs.storage.places import display_path, local_copy
 
 GREEDY, SAMPLED, SAMPLED_IO = "o-greedy", "o-sample-min-k1", "io-sample-min-k1"
 """What the lists are searched for; the paper reads the other types off the same inputs."""
-OWN = "own"
-"""Stands for each model as the judge of its own inputs."""
 RELAXATION = "relaxation"
 """The method whose table is laid out as the paper's table 1."""
 ATTENTIONS = "attentions"
@@ -59,7 +57,7 @@ class SearchTableConfig(SearchingConfig):
     method: str = "gibbs-enum"
     """Methods of search as of parley search, separated by commas; each has a line (search.max_candidates: at one cost)."""
     lm: str = ""
-    """The same of the model that judges inputs ("own": each Hugging Face model its own); without one mal-io is left out."""
+    """What judges inputs, as of parley search (own: each Hugging Face model its own); without one mal-io is left out."""
     lists: str = ",".join(LISTS)
     """Lists to search for, separated by commas; those measured in the same folder before stay in the table."""
     limit: NumItemsOrAll = 100
@@ -127,13 +125,6 @@ def _attention(model: str) -> str:
     return load_seq2seq(require_checkpoint(model, "--model", "parley train seq2seq")).sizes.attention
 
 
-def _judge(config: SearchTableConfig, model: str) -> str:
-    """What judges the inputs of a model."""
-    if config.relaxed:
-        return ""
-    return model if config.lm == OWN else config.lm
-
-
 def _stage(label: str, listed: str) -> str:
     return f"{label}-{listed}"
 
@@ -184,7 +175,7 @@ class SearchTable(Composite[SearchTableConfig, SearchTableConfig, SearchTableCon
         return {
             _stage(label, listed): (
                 SEARCH,
-                TriggerConfig(model=model, method=method, **wanted[listed], **how, lm=_judge(config, model)),
+                TriggerConfig(model=model, method=method, **wanted[listed], **how, lm="" if config.relaxed else config.lm),
             )
             for label, (model, method) in _lines(config).items()
             for listed in lists
@@ -201,6 +192,8 @@ class SearchTable(Composite[SearchTableConfig, SearchTableConfig, SearchTableCon
         why = _unjudged(config)
         if not why and config.lm != OWN and not is_hugging_face(config.lm):
             require_word_model(config.lm, "--lm", "parley train lm")
+        for _, stage in self.stages(config, path).values():
+            require_searchable(stage)
         if not self.stages(config, path):
             raise ConfigError(f"the list mal-io is left out: {why}", fix="name further --lists")
         if MAL_IO in _names(config.lists) and why:

@@ -112,7 +112,7 @@ def num_targets(path: Path) -> int:
 
 def _make(config: TriggerConfig, models: Models) -> TargetList:
     if isinstance(models.victim, HuggingFaceFolder):
-        return _of_tokens(config, models.victim)
+        return _of_tokens(config, models.victim, models.thresholds.t_out)
     vocabulary, max_reply = models.victim.vocabulary, models.victim.sizes.max_reply
     if config.targets == MAL:
         return malicious(outside(vocabulary), too_long=beyond(max_reply))
@@ -125,15 +125,12 @@ def _make(config: TriggerConfig, models: Models) -> TargetList:
     return from_file(_file(config), outside(vocabulary), too_long=beyond(max_reply), strict=config.strict)
 
 
-def _of_tokens(config: TriggerConfig, folder: HuggingFaceFolder) -> TargetList:
+def _of_tokens(config: TriggerConfig, folder: HuggingFaceFolder, t_out: float | None) -> TargetList:
     """Targets for a model whose words are tokens; those of a file as they are written."""
     from policies.hugging_face_judges import frequent_words
     from policies.hugging_face_tokens import unknown_words
     from policies.hugging_face_victims import HuggingFaceCausal
 
-    if config.targets == NORMAL_SAMPLED or (config.targets == NORMAL and not config.corpus):
-        fix = "--targets normal with --corpus NAME, mal, random, or a file"
-        raise ConfigError(f"there is no {config.targets} list for a Hugging Face model", got=config.model, fix=fix)
     victim = folder.load("cpu")
 
     def unknown(words: Sequence[str]) -> tuple[str, ...]:
@@ -144,8 +141,9 @@ def _of_tokens(config: TriggerConfig, folder: HuggingFaceFolder) -> TargetList:
 
     if config.targets == MAL:
         return malicious(unknown, too_long=too_long)
-    if config.targets == NORMAL:
-        return said_by_itself(own_replies(victim, config), *_wanted(config))
+    if config.targets in (NORMAL, NORMAL_SAMPLED):
+        drawn_above = t_out if config.targets == NORMAL_SAMPLED else None
+        return said_by_itself(own_replies(victim, config, drawn_above), *_wanted(config))
     if config.targets == RANDOM:
         words = frequent_words(victim.tokenizer, len(victim.embedding_VE), FREQUENT_WORDS)
         return random_words(words, config.seed, unknown, *_wanted(config))
@@ -168,6 +166,19 @@ def _of_tokens(config: TriggerConfig, folder: HuggingFaceFolder) -> TargetList:
 def as_written(line: str) -> list[str]:
     """The whole line as the only word; none of a blank one."""
     return [line.strip()] if line.strip() else []
+
+
+def require_list(config: TriggerConfig) -> None:
+    """Finds out before anything is loaded whether there are such targets.
+
+    Raises:
+        ConfigError: no list or file is called so, or no corpus is named to whose sources a model of tokens replies.
+    """
+    if config.targets not in LISTS:
+        _file(config)
+    elif config.is_hugging_face and config.targets in (NORMAL, NORMAL_SAMPLED) and not config.corpus:
+        what = f"the list {config.targets} of a Hugging Face model is what it replies to a corpus"
+        raise ConfigError(what, where="--corpus", got="none", fix="--corpus NAME, or --targets mal, random, or a file")
 
 
 def _file(config: TriggerConfig) -> Path:

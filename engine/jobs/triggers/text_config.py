@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from engine.jobs.sharded import ShardedConfig
-from engine.jobs.triggers.config import MAL
-from engine.triggers.evolution import EvolutionSettings
+from engine.jobs.triggers.config import MAL, forbidden_texts
+from engine.triggers.evolution import EvolutionSettings, Words
 from engine.triggers.fitness import FitnessSettings
 from engine.triggers.success import SuccessSettings
 from engine.triggers.targets import TargetList
 from engine.triggers.writing import WritingSettings
+from envs.core.errors import ConfigError
 from envs.core.ranges import NumItemsOrAll
 from policies.chat.settings import ChatAsking
 
@@ -31,6 +32,10 @@ class TextSearchConfig(ShardedConfig):
     """A file of words that inputs are made of; those of the targets, their prompts and the list mal when empty."""
     end: bool = False
     """Whether the model has to end its reply behind the target; else targets are what its replies begin with."""
+    forbidden: str = ""
+    """Texts that stand in no input, whatever their case, separated by commas."""
+    start: str = ""
+    """Words that evolution starts from, as many as search.num_words; drawn at random when empty."""
     attacker: str = ""
     """A chat model that writes the inputs and reads their replies, by its address; when empty words evolve."""
     search: EvolutionSettings = field(default_factory=EvolutionSettings)
@@ -43,6 +48,23 @@ class TextSearchConfig(ShardedConfig):
     """When a reply is a success, which ends the search for its target."""
     chat: ChatAsking = field(default_factory=ChatAsking)
     """How the model, and one that judges, are loaded or asked."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        num = len(self.start.split())
+        if self.start and (self.attacker or num != self.search.num_words):
+            what, got = f"evolution starts from {self.search.num_words} words", f"{num} words, --attacker {self.attacker!r}"
+            fix = f"as many words as inputs have (num_words={num}), and no attacker, which writes its own first inputs"
+            raise ConfigError(what, where="--start", got=got, fix=fix)
+        if self.start and not self.allows(tuple(self.start.split())):
+            raise ConfigError(
+                "the text to start from is forbidden", where="--start", got=self.start, fix="start from other words"
+            )
+
+    def allows(self, words: Words) -> bool:
+        """Whether an input holds no forbidden text."""
+        text = " ".join(words).lower()
+        return not any(each.lower() in text for each in forbidden_texts(self.forbidden))
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.jobs.triggers.text_config import TextSearchConfig, WantedTexts
+from engine.triggers.composition import AttackComposition, settings_told, shown_access
 from engine.triggers.success import TOKENS
 from engine.triggers.target_pairs import has_prompts
 from envs.core.errors import ConfigError
+from policies.chat.model import Access
 
 if TYPE_CHECKING:
     from policies.chat.model import Chat
@@ -23,6 +25,24 @@ def num_tokens(wanted: WantedTexts) -> int:
     if config.success.tokens or looks_further:
         return config.success.tokens or TOKENS
     return min(TOKENS, max(len(" ".join(target.words).encode()) for target in wanted.targets.targets) + BEFORE_TARGET)
+
+
+def text_composition(config: TextSearchConfig) -> AttackComposition:
+    """The attack that a search by replies alone is."""
+    how = f"evolution: {settings_told(config.search, 'num_words', 'population', 'mutation', 'max_queries')}"
+    if config.attacker:
+        written = settings_told(config.writing, "streams", "memory", "max_words", "temperature")
+        how = f"{config.attacker} writes: {written}, max_queries={config.search.max_queries}"
+    asked = {name: getattr(config, name) for name in ("template", "words", "start", "forbidden", "end")}
+    return AttackComposition(
+        victim=config.model,
+        shows=shown_access(config.model),
+        method=how,
+        reads=Access.TEXT,
+        objective=f"fitness {settings_told(config.fitness, 'by')}, until a success",
+        prompts=f"{config.targets}: {', '.join(f'{name}={value}' for name, value in asked.items() if value)}",
+        success=settings_told(config.success, "by"),
+    )
 
 
 def messages_of(config: TextSearchConfig) -> Chat:

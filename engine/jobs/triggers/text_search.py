@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.jobs.apart import rows_apart
-from engine.jobs.job import Job, Reporter, Result, Summary
+from engine.jobs.job import ATTACK, Job, Reporter, Result, Summary
 from engine.jobs.sharded import RESUME_SAFE, Sharded, Tally, spread, work_off
 from engine.jobs.tables import TABLE_FILE
 from engine.jobs.triggers.config import MAL
@@ -24,7 +24,7 @@ from engine.jobs.triggers.input_words import WORDS, input_words, save_words
 from engine.jobs.triggers.rows import TEXT_TRIGGERS
 from engine.jobs.triggers.targets import FILE, as_written, kept_targets, limited, num_targets, save_targets
 from engine.jobs.triggers.text_config import TextSearchConfig, WantedTexts
-from engine.jobs.triggers.text_prompts import messages_of, num_tokens
+from engine.jobs.triggers.text_prompts import messages_of, num_tokens, text_composition
 from engine.jobs.triggers.verification import judges_of_texts, verdict_columns
 from engine.metrics.rows import finished
 from engine.metrics.tables import TextTable
@@ -151,13 +151,18 @@ class TextSearchWorker:
 
         settings, attacker = self.config.writing, self._attacker
         if attacker is None:
-            return Evolution(self.config.search, self.searching.wanted.words, seed)
+            words, start = self.searching.wanted.words, tuple(self.config.start.split())
+            return Evolution(self.config.search, words, seed, start=start, allows=self.config.allows)
         decoding = ChatDecoding(max_tokens=settings.max_tokens, temperature=settings.temperature)
 
         def write(asked: Sequence[tuple[Sequence[Chat], int]]) -> list[WrittenLine]:
             most = settings.max_words
             return written_lines(
-                attacker, asked, decoding, lambda each: read_words(each, most), lambda problem: asked_for_words(problem, most)
+                attacker,
+                asked,
+                decoding,
+                lambda each: read_words(each, most, self.config.allows),
+                lambda problem: asked_for_words(problem, most),
             )
 
         shown = "\n\n".join(f"[{each.role}] {each.content}" for each in self.chat(target, ("[WORDS]",)))
@@ -184,7 +189,7 @@ class _TextSearch:
         self.worker, self.target, self.seed = worker, target, worker.searching.seed(target.key)
         self.search = worker.proposals(target, self.seed)
         how = worker.config.search, worker.searching.wanted.words
-        self.random = Evolution(*how, derive_seed(self.seed, "random"), blind=True)
+        self.random = Evolution(*how, derive_seed(self.seed, "random"), allows=worker.config.allows, blind=True)
         self.told: dict[Proposals | None, dict[Words, _JudgedReply]] = {None: {}, self.search: {}, self.random: {}}
         self.asked: list[tuple[Proposals | None, list[Words]]] = []
 
@@ -283,7 +288,10 @@ class SearchText(Job[TextSearchConfig, WantedTexts, WantedTexts]):
         config.require_device()
         messages_of(config)
         targets = kept_targets(path) or _targets(config)
-        words = input_words(path, config.words, targets)
+        words = tuple(word for word in input_words(path, config.words, targets) if config.allows((word,)))
+        if not words:
+            fix = "forbid less, or name other words"
+            raise ConfigError("no word may stand in an input", where="--forbidden", got=config.forbidden, fix=fix)
         judges_of_texts(config.success, config.chat.on(config.device), None)
         load_fitness(config.fitness, config.chat.on("cpu"))
         for address in filter(None, (config.model, config.attacker)):
@@ -293,6 +301,7 @@ class SearchText(Job[TextSearchConfig, WantedTexts, WantedTexts]):
     def work(self, run: RunFolder, prepared: WantedTexts, reporter: Reporter) -> WantedTexts:
         save_targets(prepared.targets, run.path)
         save_words(prepared.words, run.path)
+        reporter.say(str(text_composition(prepared.config)))
         searching = SearchingTexts(prepared, str((run.path / ANSWERS_FOLDER).absolute()))
         items = {target.key: target for target in prepared.targets.targets}
         work_off(run, searching, items, prepared.config, reporter, f"searching for {prepared.targets.name} targets by replies")
@@ -305,6 +314,7 @@ class SearchText(Job[TextSearchConfig, WantedTexts, WantedTexts]):
             f"{len(found.targets.targets):,} targets, at most {config.search.max_queries:,} replies each, "
             f"{f'written by {config.attacker}' if config.attacker else f'{len(found.words):,} words'}, seed {config.seed}.",
             text_metrics(run.read_rows().to_pylist(), config.seed),
+            {ATTACK: text_composition(config).parts},
         )
 
     def models(self, config: TextSearchConfig) -> Mapping[str, str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.jobs.apart import rows_apart
-from engine.jobs.job import Job, Reporter, Result, Summary
+from engine.jobs.job import ATTACK, Job, Reporter, Result, Summary
 from engine.jobs.sharded import RESUME_SAFE, Sharded, ShardedConfig, Tally, spread, work_off
 from engine.jobs.tables import TABLE_FILE
 from engine.jobs.triggers.rows import TRANSFERRED
@@ -28,12 +28,14 @@ from engine.runtime.sharding import Shard
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import ok_row
+from engine.triggers.composition import AttackComposition, settings_told, shown_access
 from engine.triggers.success import TOKENS, SuccessSettings
 from envs.core.errors import ConfigError
 from envs.core.ranges import NumItemsOrAll
 from envs.core.seeds import derive_seed, stream
 from policies.chat.addresses import absolute_address, is_chat_address, short_address
 from policies.chat.answers import ANSWERS_FOLDER
+from policies.chat.model import Access
 from policies.chat.settings import ChatAsking
 
 if TYPE_CHECKING:
@@ -259,6 +261,7 @@ class SearchTransfer(Job[TriggerTransferConfig, WantedTransfer, WantedTransfer])
         return WantedTransfer(config, items)
 
     def work(self, run: RunFolder, prepared: WantedTransfer, reporter: Reporter) -> WantedTransfer:
+        reporter.say(str(_composition(prepared.config)))
         transferring = TransferringTriggers(prepared.config, str((run.path / ANSWERS_FOLDER).absolute()))
         work_off(run, transferring, prepared.items, prepared.config, reporter, "typing triggers to models")
         return prepared
@@ -269,7 +272,7 @@ class SearchTransfer(Job[TriggerTransferConfig, WantedTransfer, WantedTransfer])
             f"triggers of {', '.join(config.run_names)} on {', '.join(config.model_names)}",
             f"{len(found.items):,} prompts, {config.found} triggers, {len(config.model_names)} models, seed {config.seed}.",
             transfer_metrics(rows, config.seed),
-            {NUM_PROMPTS: len(found.items)},
+            {NUM_PROMPTS: len(found.items), ATTACK: _composition(config).parts},
         )
 
     def models(self, config: TriggerTransferConfig) -> Mapping[str, str]:
@@ -289,6 +292,19 @@ class SearchTransfer(Job[TriggerTransferConfig, WantedTransfer, WantedTransfer])
         """With the matrix in the place of the metrics."""
         legend = {name: describe_transfer(name) for name in result.metrics}
         return replace(result, legend=legend, tables=self.tables(run))
+
+
+def _composition(config: TriggerTransferConfig) -> AttackComposition:
+    """The attack: nothing is searched, so that there is no objective."""
+    models = config.model_names.values()
+    return AttackComposition(
+        victim=", ".join(models),
+        shows=min(map(shown_access, models)),
+        method=f"what {', '.join(config.run_names.values())} found: {config.found}",
+        reads=Access.TEXT,
+        prompts="those of the searches",
+        success=settings_told(config.success, "by"),
+    )
 
 
 def _items(config: TriggerTransferConfig) -> dict[str, ShownTrigger]:

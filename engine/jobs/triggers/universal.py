@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from engine.jobs.job import Job, Reporter, Result, Summary
+from engine.jobs.job import ATTACK, Job, Reporter, Result, Summary
 from engine.jobs.sharded import RESUME_SAFE, work_off
 from engine.jobs.tables import TABLE_FILE
 from engine.jobs.triggers.config import TriggerConfig, is_hugging_face
@@ -28,6 +28,7 @@ from engine.metrics.triggers.universal import best_found, describe_universal, un
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.triggers import settings
+from engine.triggers.composition import AttackComposition
 from engine.triggers.settings import SearchSettings
 from engine.triggers.target_pairs import has_prompts
 from engine.triggers.targets import Target, TargetList
@@ -135,8 +136,8 @@ class SearchUniversal(Job[UniversalConfig, WantedUniversal, WantedUniversal]):
     def prepare(self, config: UniversalConfig, path: Path, reporter: Reporter) -> WantedUniversal:
         """The model and the pairs, those that the run was started with where it has begun."""
         _require_pairs(config)
+        require_searchable(config)
         models = open_together(config, config.names)
-        require_searchable(config, models)
         targets = open_targets(config, models, path)
         _require_room(models, targets)
         searched, held_out = split_by_prompt(targets.targets, config.held_out, config.seed)
@@ -145,7 +146,7 @@ class SearchUniversal(Job[UniversalConfig, WantedUniversal, WantedUniversal]):
     def work(self, run: RunFolder, prepared: WantedUniversal, reporter: Reporter) -> WantedUniversal:
         config = prepared.config
         save_targets(prepared.targets, run.path)
-        reporter.say(composition(config, prepared.models.thresholds))
+        reporter.say(str(_composition(prepared)))
         labels = tuple(model_labels(config.model))
         answers = str((run.path / ANSWERS_FOLDER).absolute())
         searching = SearchingUniversal(config, prepared.models, prepared.searched, prepared.held_out, labels, answers)
@@ -163,6 +164,7 @@ class SearchUniversal(Job[UniversalConfig, WantedUniversal, WantedUniversal]):
             f"searches: {config.search.restarts}, seed {config.seed}.",
             universal_metrics(rows, len(found.targets.skipped), config.seed),
             {
+                ATTACK: _composition(found).parts,
                 BEST: kept and kept["typed"],
                 "thresholds": found.models.limits,
                 "skipped": [each._asdict() for each in found.targets.skipped],
@@ -178,6 +180,7 @@ class SearchUniversal(Job[UniversalConfig, WantedUniversal, WantedUniversal]):
 
     def num_items(self, config: UniversalConfig) -> int:
         _require_pairs(config)
+        require_searchable(config)
         return self.num_rows(config, Path())
 
     def metrics_of(self, config: UniversalConfig) -> None:
@@ -191,6 +194,14 @@ class SearchUniversal(Job[UniversalConfig, WantedUniversal, WantedUniversal]):
         """With the table in the place of the metrics."""
         legend = {name: describe_universal(name) for name in result.metrics}
         return replace(result, legend=legend, tables=self.tables(run))
+
+
+def _composition(wanted: WantedUniversal) -> AttackComposition:
+    """The attack: as a search, with the mean over what searches see for its objective."""
+    found = composition(wanted.config, wanted.models.thresholds)
+    num, models = len(wanted.searched), f" on {len(wanted.config.names)} models" * (len(wanted.config.names) > 1)
+    held_out = f", one input behind all; {len(wanted.held_out)} pairs held out"
+    return replace(found, objective=f"mean of {num} pairs{models}: {found.objective}", prompts=found.prompts + held_out)
 
 
 def _require_room(models: Models, targets: TargetList) -> None:

@@ -22,6 +22,7 @@ from engine.metrics.triggers.hits import PROJECTED, is_hit, kinds
 from engine.runtime.record import Counts, Rows
 from engine.store.schemas import ok_row
 from engine.triggers.catalogue import make_method
+from engine.triggers.composition import AttackComposition, settings_told, shown_access
 from engine.triggers.settings import L1_WEIGHT_MALICIOUS, SearchSettings
 from engine.triggers.target_pairs import has_prompts
 from engine.triggers.targets import Target, target_seed
@@ -77,16 +78,30 @@ def objective_of(config: TriggerConfig, thresholds: Thresholds) -> TriggerObject
     """
     from engine.triggers.hits import HitType
 
-    settings = config.objective
-    weights = {"lm_weight": settings.lm_weight, "satisfied_weight": settings.satisfied_weight}
-    return replace(HitType.parse(config.hit).objective(thresholds, **weights), mellowmax=settings.mellowmax)
+    settings, wanted = config.objective, HitType.parse(config.hit)
+    found = wanted.objective(thresholds, lm_weight=settings.lm_weight, satisfied_weight=settings.satisfied_weight)
+    return replace(found, mellowmax=settings.mellowmax)
 
 
-def composition(config: TriggerConfig, thresholds: Thresholds) -> str:
-    """The attack on one line: method, model, objective, hits and targets."""
-    method = make_method(config.method, effort(config))
-    objective = objective_of(config, thresholds)
-    return f"{method!r} on {config.model}, {objective!r}, hits {config.hit}, targets {config.targets}"
+def composition(config: TriggerConfig, thresholds: Thresholds) -> AttackComposition:
+    """The attack that a search is.
+
+    Raises:
+        ConfigError: the method reads more than the model shows, or a threshold is missing that the type of hit needs.
+    """
+    method, judged = make_method(config.method, effort(config)), f", inputs judged by {config.lm}" if config.lm else ""
+    inputs, typed = settings_told(config.engine, "unknown"), "as claimed: what is typed are the model's own words"
+    if config.is_hugging_face:
+        inputs, typed = settings_told(config.hugging_face, "length", "end"), settings_told(config.success, "by")
+    return AttackComposition(
+        victim=config.model,
+        shows=shown_access(config.model),
+        method=repr(method),
+        reads=method.access,
+        objective=f"{objective_of(config, thresholds)!r}, until {config.hit}{judged}",
+        prompts=f"{config.targets}: {inputs}",
+        success=typed,
+    )
 
 
 def composer(config: TriggerConfig, models: Models, victim: TextVictim) -> Callable[[Victim], TriggerSearch]:

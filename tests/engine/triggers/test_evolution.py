@@ -39,6 +39,17 @@ def test_the_budget_is_kept_and_draws_follow_from_the_seed() -> None:
     assert evolved(short, seed=5)[1] == evolved(short, seed=5)[1] != evolved(short, seed=6)[1]
 
 
+def test_evolution_starts_from_given_words_and_asks_about_nothing_forbidden() -> None:
+    start = WANTED[::-1]
+    search = Evolution(SETTINGS, WORDS, 1, start=start, allows=lambda words: "word7" not in words)
+    first = search.ask()
+    assert first[0] == start
+    assert len(set(first)) == 10
+    kept = [sum(one == other for one, other in zip(words, start, strict=True)) for words in first[1:]]
+    assert 2 < sum(kept) / len(kept) < 4, "the others are children of the start"
+    assert not any("word7" in words for words in first)
+
+
 def test_a_list_that_is_used_up_ends_the_search() -> None:
     search = Evolution(EvolutionSettings(num_words=1, population=10), ["one", "two"], 1)
     assert sorted(search.ask()) == [("one",), ("two",)]

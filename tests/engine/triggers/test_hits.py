@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -86,12 +87,14 @@ def test_a_near_name_is_offered() -> None:
         ("o-sample-min-k3", TriggerObjective(kind="sample", t_out=-2.0 - LN3, satisfied_weight=0.01)),
         (
             "io-sample-min-k2",
-            TriggerObjective(kind="sample", t_out=-2.0 - LN2, lm_weight=0.5, t_in=-3.0 - LN2, satisfied_weight=0.01),
+            TriggerObjective(kind="sample", t_out=-2.0 - LN2, lm_weight=1.0, t_in=-3.0 - LN2, satisfied_weight=0.01),
         ),
     ],
 )
 def test_each_type_is_searched_for_by_its_own_objective(name: str, objective: TriggerObjective) -> None:
-    assert HitType.parse(name).objective(THRESHOLDS, lm_weight=0.5, satisfied_weight=0.01) == objective
+    asked = HitType.parse(name).objective
+    assert asked(THRESHOLDS, satisfied_weight=0.01) == objective
+    assert asked(THRESHOLDS, lm_weight=0.5, satisfied_weight=0.01) == replace(objective, lm_weight=0.5), "fluency for any hits"
 
 
 def test_a_limit_on_the_input_needs_a_language_model() -> None:

@@ -67,7 +67,7 @@ def test_an_answer_without_words_is_asked_about_once_more_and_long_questions_are
         Model(),  # type: ignore[arg-type]  # it has no access
         [(forms, 1)],
         ChatDecoding(max_tokens=9),
-        lambda answer: read_words(answer, 3),
+        lambda answer: read_words(answer, 3, lambda words: "forbidden" not in words),
         lambda problem: asked_for_words(problem, 3),
     )
     assert (found.text, found.problem, len(found.answers)) == ("a b", "", 2)

@@ -91,6 +91,7 @@ def test_what_was_searched_is_said_and_makes_the_wanted_answers_likelier(tmp_pat
     page = render(collect_run(tmp_path / "run"), CHAPTERS)
     assert "a search for words to add (trigger)" in page.lower()
     assert "without these words" in page
+    assert "mean of both answers, the end of the talk and a choice: TriggerObjective(" in page
     assert played[0]["attempts"][0]["base"].split()[0] in page, "dialogues are shown"
     # Alone, or with all others side by side: the same.
     ATTACK_TRIGGER.run(replace(config, shard_size=1), tmp_path / "alone", Silent())

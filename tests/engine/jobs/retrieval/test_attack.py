@@ -176,6 +176,7 @@ def test_limits_are_judged_by_the_training_split(tmp_path: Path) -> None:
         ({"edits": 0}, ConfigError, "edits is out of range"),
         ({"method": "gradient"}, ConfigError, "no ranker gives slopes"),
         ({"method": "gaslite"}, ConfigError, "no ranker gives words of a vocabulary"),
+        ({"method": "gaslite", "model": "gguf:nope.gguf"}, ConfigError, r"no ranker gives words(.|\n)*gguf:nope"),
         ({"method": "MINE:Plain"}, ConfigError, "no method of attacks"),
         ({"method": "MINE:Shuffled,MINE2:Shuffled"}, ConfigError, "bear one name"),
         ({"rules": "sow"}, ConfigError, "does not suit the goal"),

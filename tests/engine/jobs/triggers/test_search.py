@@ -303,6 +303,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], type[ValueError], str]] = {
     "unknown type of hit": ({"hit": "o-greddy"}, ConfigError, "did you mean 'o-greedy'"),
     "a model that writes no inputs": ({"method": "beast"}, ConfigError, "--model hf:FOLDER"),
     "likely inputs without a judge": ({"hit": "io-sample-min-k1"}, ConfigError, "--lm"),
+    "a judge of itself": ({"lm": "own"}, ConfigError, "no Hugging Face model has the words"),
     "no model": ({"model": "nothing"}, CheckpointError, "--model needs a checkpoint"),
     "no language model": ({"lm": "nothing"}, CheckpointError, "--lm needs a checkpoint"),
     "a method's file that is not there": ({"method": "mine.py:Mine"}, ConfigError, "no such Python file"),

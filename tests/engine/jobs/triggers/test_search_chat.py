@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 import torch
 
-from engine.jobs.job import USAGE, Silent
-from engine.jobs.triggers.config import HuggingFaceSettings, TriggerConfig, TriggerEngineSettings
+from engine.jobs.job import ATTACK, USAGE, Silent
+from engine.jobs.triggers.config import HuggingFaceSettings, ObjectiveSettings, TriggerConfig, TriggerEngineSettings
 from engine.jobs.triggers.search import SEARCH
 from engine.metrics.triggers.hits import JUDGE_ANSWERS, JUDGE_UNPARSABLE, REFUSED, SAMPLED, VERIFIED
+from engine.report.collect import report_from_run
 from engine.store.run_folder import RunFolder
 from engine.triggers.causal import scorer
 from engine.triggers.settings import SearchSettings
@@ -78,6 +79,27 @@ def test_every_hit_of_a_typed_search_is_what_the_model_generates(tmp_path: Path,
     assert set(SEARCH.metrics_of(config)) == set(result.metrics)  # type: ignore[misc]  # it is there
 
 
+@pytest.mark.parametrize("method", ["gcg", "gibbs-enum"])
+def test_fluency_weighs_in_any_hits_objective_where_it_is_asked_for(tmp_path: Path, folder: Path, method: str) -> None:
+    fluent = asked(folder, tmp_path, method=method, lm="own", objective=ObjectiveSettings(lm_weight=5.0))
+    found = {}
+    for name, config in {"fluent": fluent, "free": replace(fluent, objective=ObjectiveSettings())}.items():
+        run(config, tmp_path / name, Silent())
+        found[name] = rows(tmp_path / name)
+        for row in found[name]:
+            terms = [
+                0 if likeliest else -log for log, likeliest in zip(row["word_log_probability"], row["likeliest"], strict=True)
+            ]
+            loss = sum(terms) / len(terms) - 5 * row["input_log_probability"] * (name == "fluent")
+            assert row["loss"] == pytest.approx(loss, abs=1e-4)
+    run(replace(fluent, lm=fluent.model), tmp_path / "named", Silent())
+    assert rows(tmp_path / "named") == found["fluent"]
+    fluent_nats, free_nats = (-sum(row["input_log_probability"] for row in each) for each in found.values())
+    assert fluent_nats < free_nats
+    with pytest.raises(ConfigError, match=r"nobody judges inputs(.|\n)*lm_weight(.|\n)*--lm"):
+        run(replace(fluent, lm=""), tmp_path / "run", Silent())
+
+
 @pytest.mark.parametrize("scheme", ["first", "always"])
 def test_hits_reproduce_with_a_tokenizer_whose_blanks_lead_words(tmp_path: Path, scheme: str) -> None:
     model, tokenizer = piece_model(scheme, seed=3)
@@ -137,7 +159,19 @@ def test_rows_do_not_depend_on_what_is_searched_side_by_side(
 def test_a_whole_reply_ends_where_the_turn_ends(tmp_path: Path, folder: Path) -> None:
     config, notes = asked(folder, tmp_path, hugging_face=HuggingFaceSettings(length=4)), Notes()
     run(config, tmp_path / "run", notes)
-    assert any(line.startswith("GibbsEnum(candidates=24, ") and "hits o-greedy" in line for line in notes.said)
+    parts = (RunFolder.load(tmp_path / "run").summary() or {})[ATTACK]
+    (told,) = [said.splitlines() for said in notes.said if said.startswith("victim")]
+    assert [line.split(maxsplit=1) for line in told] == [[name, text] for name, text in parts.items()]
+    assert list(parts) == ["victim", "method", "objective", "prompts", "success"]
+    assert parts["victim"] == f"{config.model}, shows gradients"
+    assert parts["method"].startswith("GibbsEnum(candidates=24, ")
+    assert parts["method"].endswith("reads gradients")
+    assert parts["objective"].endswith("until o-greedy")
+    assert parts["prompts"] == f"{config.targets}: length=4, end=True"
+    assert parts["success"] == "by=target"
+    page = report_from_run(tmp_path / "run").read_text()
+    assert "The attack, " in page
+    assert "GibbsEnum(candidates=24, " in page
     assert {row["target_words"][-1] for row in rows(tmp_path / "run")} == {"<|turn|>"}
 
 
@@ -231,14 +265,19 @@ def test_what_does_not_fit_is_said_before_a_run_is_made(tmp_path: Path, folder: 
     for changes, kind, message in (
         ({"targets": str(tmp_path / "none.csv")}, ConfigError, "no list of targets"),
         ({"model": "runs/seq2seq"}, ConfigError, "need a model that reads prompts"),
-        ({"model": "openai:http://127.0.0.1:1#none", "targets": "mal"}, ConfigError, "gives replies alone"),
+        (
+            {"model": "openai:http://127.0.0.1:1#none", "targets": "mal"},
+            ConfigError,
+            "gradients of the model, which shows text",
+        ),
         ({"model": f"gguf:{tmp_path}/none.gguf"}, Exception, "none.gguf"),
         ({"hugging_face": HuggingFaceSettings(length=4, template="user")}, ConfigError, "no place for them"),
         ({"hugging_face": HuggingFaceSettings(length=4, start="hello you are a fool")}, ConfigError, "another length"),
-        ({"success": SuccessSettings(by="classifier", classifier="runs/x")}, ConfigError, "hf:FOLDER"),
     ):
         with pytest.raises(kind, match=message):
             run(replace(config, **changes), tmp_path / "run", Silent())
+    with pytest.raises(ConfigError, match="hf:FOLDER"):
+        SuccessSettings(by="classifier", classifier="runs/x")
     with pytest.raises(DataError, match="is empty"):
         run(asked(folder, tmp_path, ""), tmp_path / "run", Silent())
     assert not (tmp_path / "run").exists()

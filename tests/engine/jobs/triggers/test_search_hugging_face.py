@@ -12,8 +12,11 @@ import pytest
 
 from engine.jobs.job import Silent
 from engine.jobs.triggers.config import HuggingFaceSettings, ObjectiveSettings, TriggerConfig, TriggerEngineSettings
+from engine.jobs.triggers.methods import SEARCH_METHODS
 from engine.jobs.triggers.models import HuggingFaceFolder
 from engine.jobs.triggers.search import SEARCH
+from engine.jobs.triggers.table import SEARCH_TABLE
+from engine.jobs.triggers.universal import SEARCH_UNIVERSAL
 from engine.store.run_folder import RunFolder
 from engine.triggers.targets import TEMPLATES, prototypes
 from envs.core.errors import CheckpointError, ConfigError, DataError
@@ -154,15 +157,43 @@ def test_how_many_inputs_fit_into_memory_is_found_out_once_and_not_in_every_shar
     assert [row["trigger"] for row in rows(tmp_path / "crowded")] == [row["trigger"] for row in rows(tmp_path / "whole")]
 
 
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "a judge of ours": ({"lm": "runs/lm"}, "has the tokens of a Hugging Face model"),
+    "drawn replies to nothing": (
+        {"targets": "normal-sampled"},
+        "the list normal-sampled of a Hugging Face model(.|\n)*--corpus",
+    ),
+    "replies to nothing": ({"targets": "normal"}, "the list normal of a Hugging Face model(.|\n)*--corpus"),
+    "no such list": ({"targets": "nromal"}, "did you mean 'normal'"),
+    "no T_out": ({"objective": ObjectiveSettings()}, r"objective\.t_out(.|\n)*--corpus(.|\n)*--hit o-greedy"),
+    "no judge": ({"hit": "io-sample-min-k1"}, "name a language model with --lm"),
+    "no T_in": ({"hit": "io-sample-min-k1", "lm": "hf:/nope"}, r"limits the input(.|\n)*objective\.t_in"),
+    "a continuous input that is judged": ({"method": "relaxation", "lm": "hf:/nope"}, "a continuous input"),
+    "fluency without a judge": ({"objective": ObjectiveSettings(t_out=-2.0, lm_weight=1.0)}, "nobody judges"),
+}
+
+
+@pytest.mark.parametrize("wrong", REFUSED)
+def test_what_cannot_work_is_told_before_a_model_is_looked_for(tmp_path: Path, wrong: str) -> None:
+    changes, message = REFUSED[wrong]
+    with pytest.raises(ConfigError, match=message):
+        run(replace(asked(Path("/nope"), write_targets(tmp_path)), **changes), tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("job", [SEARCH_UNIVERSAL, SEARCH_METHODS, SEARCH_TABLE], ids=lambda job: job.name)
+def test_so_it_is_of_jobs_that_are_made_of_searches(tmp_path: Path, job: Any) -> None:
+    (tmp_path / "pairs.csv").write_text("prompt,target\na,b\n")
+    wanted = {"hit": "o-sample-min-k1", "targets": f"{tmp_path}/pairs.csv"} if job is not SEARCH_TABLE else {"lists": "mal"}
+    with pytest.raises(ConfigError, match=r"objective\.t_out"):
+        job.run(job.config(model="hf:/nope", **wanted), tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()
+
+
 def test_what_such_a_model_does_not_have_is_named(tmp_path: Path, folders: dict[str, Path]) -> None:
     config = asked(folders["gpt2"], write_targets(tmp_path))
     for changes, kind, message in (
-        ({"lm": "runs/lm"}, ConfigError, "has the tokens of a Hugging Face model"),
         ({"lm": f"hf:{folders['t5']}"}, ConfigError, "a model with an encoder"),
-        ({"targets": "normal-sampled"}, ConfigError, "no normal-sampled list"),
-        ({"objective": ObjectiveSettings()}, ConfigError, r"objective\.t_out(.|\n)*--hit o-greedy"),
-        ({"targets": "normal"}, ConfigError, "no normal list for a Hugging Face model"),
-        ({"hit": "io-sample-min-k1"}, ConfigError, "name a language model with --lm"),
         ({"model": f"hf:{tmp_path}"}, CheckpointError, r"config\.json"),
     ):
         changed: Any = changes

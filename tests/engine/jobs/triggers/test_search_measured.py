@@ -22,7 +22,7 @@ from tests.engine.jobs.triggers.searches import search
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 
 from policies.hugging_face import load_hugging_face
-from policies.hugging_face_judges import HuggingFaceInputModel, frequent_words
+from policies.hugging_face_judges import HuggingFaceInputModel, frequent_words, reply_nats
 from tests.policies.byte_pairs import END_ID, TURN_ID, byte_model
 
 EFFORT = SearchSettings(candidates=6, max_sweeps=1, restarts=1)
@@ -81,6 +81,27 @@ def test_normal_targets_are_what_the_model_generates(tmp_path: Path, folder: Pat
     targets = [row["target"] for row in rows(tmp_path / "run")]
     assert len(targets) == 2
     assert set(targets) <= {text.strip() for text in said}
+
+
+def test_sampled_targets_are_drawn_of_tokens_above_t_out(tmp_path: Path, folder: Path, corpus: Path) -> None:
+    victim, lists = load_hugging_face(folder, 3), {}
+    for name, seed in {"one": 1, "again": 1, "two": 2}.items():
+        config = asked(folder, corpus, "normal-sampled", hit="o-sample-min-k1", limit=2, seed=seed)
+        SEARCH.run(config, tmp_path / name, Silent())
+        lists[name] = [row["target"] for row in rows(tmp_path / name)]
+    assert len(lists["one"]) == 2
+    assert lists["one"] == lists["again"] != lists["two"], "the seed draws"
+    t_out = open_models(config).thresholds.t_out
+    assert t_out is not None
+    for said in lists["one"]:
+        least = [max(reply_nats(victim, source, said)) for source, _ in test_texts(config)]
+        assert min(least) < -t_out, "to the source that it replies to, every token is likelier than a usual one"
+    assert lists["one"] != [row["target"] for row in _greedy(tmp_path, folder, corpus)]
+
+
+def _greedy(tmp_path: Path, folder: Path, corpus: Path) -> list[Any]:
+    SEARCH.run(asked(folder, corpus, "normal", hit="o-greedy", limit=2), tmp_path / "greedy", Silent())
+    return rows(tmp_path / "greedy")
 
 
 def test_a_judge_reads_inputs_as_texts_and_draws_them(folder: Path) -> None:

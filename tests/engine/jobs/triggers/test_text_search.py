@@ -81,7 +81,23 @@ def test_replies_alone_lead_to_an_input_that_works(tmp_path: Path) -> None:
     assert result.metrics[NUM_QUERIES].value == queries
     assert 0 <= asked_twice < 5, "an input that both come upon is known"
     assert set(SEARCH_TEXT.legend) == set(result.metrics)
-    assert "with what the search found" in report_from_run(tmp_path / "run").read_text()
+    page = report_from_run(tmp_path / "run").read_text()
+    assert "with what the search found" in page
+    assert "evolution: num_words=5, population=8, max_queries=200, mutation=0.15, reads text" in page
+
+
+def test_inputs_start_from_given_words_and_hold_nothing_forbidden(tmp_path: Path) -> None:
+    settings = EvolutionSettings(num_words=3, max_queries=1)
+    config = asked(tmp_path, search=settings, start="Kindly w1 please", forbidden="w2, E KIND")
+    run(config, tmp_path / "run", Silent())
+    words = json.loads((tmp_path / "run" / "words.json").read_text())["words"]
+    assert set((tmp_path / "words.txt").read_text().split()) - set(words) == {"w2", *(f"w{number}" for number in range(20, 30))}
+    assert {row["trigger"] for row in rows(tmp_path / "run")} == {"Kindly w1 please"}, "the first of one query"
+    for wrong in ({"start": "w1 w1"}, {"start": "please kindly w1"}, {"start": "w1 w1 w1", "attacker": "hf:x"}):
+        with pytest.raises(ConfigError, match="--start"):
+            replace(config, **wrong)  # type: ignore[arg-type]  # mypy reads one type of all
+    with pytest.raises(ConfigError, match="no word may stand in an input"):
+        run(replace(config, start="", forbidden="w,e,i"), tmp_path / "none", Silent())
 
 
 def test_random_inputs_that_work_as_well_are_told(tmp_path: Path) -> None:

@@ -79,7 +79,9 @@ def test_triggers_are_typed_to_each_model_and_prompts_without_them(tmp_path: Pat
     assert result.metrics["found | parrot | empty"].n == result.metrics["found | parrot | verified"].n == 3
     table = (tmp_path / "run" / "table.md").read_text()
     assert "| found on | chat | chat, no input | parrot | parrot, no input | triggers |" in table
-    assert "found on" in report_from_run(tmp_path / "run").read_text()
+    page = report_from_run(tmp_path / "run").read_text()
+    assert "found on" in page
+    assert "parrot.py:parrot, shows text" in page, "the least that any of them shows"
     typed = {(row["prompt"], *row["typed"]) for row in found if row["model"] == "parrot"}
     assert (searched / "parrot.asked").read_text().count("asked") == len(typed), "nothing is asked twice"
     (searched / "found").rename(searched / "elsewhere")

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.job import Silent
-from engine.jobs.triggers.config import HuggingFaceSettings, TriggerEngineSettings
+from engine.jobs.job import ATTACK, Silent
+from engine.jobs.triggers.config import HuggingFaceSettings, ObjectiveSettings, TriggerEngineSettings
 from engine.jobs.triggers.typed_triggers import typed_triggers
 from engine.jobs.triggers.universal import SEARCH_UNIVERSAL, UniversalConfig, split_by_prompt
 from engine.metrics.triggers.universal import best_found, universal_metrics
 from engine.report.collect import report_from_run
+from engine.store.run_folder import RunFolder
 from engine.triggers.settings import SearchSettings
 from engine.triggers.targets import Target
 from envs.core.errors import ConfigError, DataError
@@ -47,7 +48,9 @@ def asked(folder: Path, tmp_path: Path, pairs: str = PAIRS, **changes: Any) -> U
 
 def test_one_input_is_tried_behind_searched_and_held_out_prompts(tmp_path: Path, folder: Path) -> None:
     result = run(asked(folder, tmp_path), tmp_path / "run", Silent())
-    found = rows(tmp_path / "run")
+    found, parts = rows(tmp_path / "run"), (RunFolder.load(tmp_path / "run").summary() or {})[ATTACK]
+    assert parts["objective"].startswith("mean of 3 pairs: TriggerObjective(")
+    assert parts["prompts"].endswith("one input behind all; 3 pairs held out")
     assert [row["kind"] for row in found] == ["empty", "found", "found", "random", "random"]
     for row in found:
         assert row["status"] == "ok", row["error"]
@@ -79,6 +82,19 @@ def saved(path: Path, **sizes: Any) -> Path:
     for part in byte_model(**sizes):
         part.save_pretrained(path)
     return path
+
+
+def test_the_first_model_may_judge_the_one_input(tmp_path: Path, folder: Path) -> None:
+    settings: dict[str, Any] = {
+        "model": f"hf:{folder},hf:{folder}",
+        "objective": ObjectiveSettings(lm_weight=5.0),
+        "num_random": 0,
+    }
+    for lm in ("own", f"hf:{folder}"):
+        run(asked(folder, tmp_path, lm=lm, **settings), tmp_path / lm[:2], Silent())
+    assert rows(tmp_path / "ow") == rows(tmp_path / "hf")
+    found = rows(tmp_path / "ow")[1]
+    assert found["loss"] > 5 * 1.0, "nats of the input weigh"
 
 
 def test_one_input_is_searched_for_on_several_models(tmp_path: Path, folder: Path) -> None:

@@ -1,0 +1,27 @@
+"""Alphabets of searched inputs: which texts of tokens may stand in them, by a name or as a regular expression."""
+
+from __future__ import annotations
+
+import re
+
+from envs.core.errors import ConfigError
+
+ANY, ASCII = "any", "ascii"
+ALPHABETS = {ANY: r"(?s:.*)", ASCII: r"[\x00-\x7f]*", "letters": "[A-Za-z ]*", "lower": "[a-z ]*"}
+"""Regular expressions of whole tokens by name; blanks stand in all of them, as tokens begin with them."""
+
+
+def alphabet_pattern(alphabet: str) -> re.Pattern[str]:
+    """What the text of an allowed token matches from its first character to its last.
+
+    Args:
+        alphabet: one of `ALPHABETS`, or a regular expression.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    try:
+        return re.compile(ALPHABETS.get(alphabet, alphabet))
+    except re.error as error:
+        fix = f"{', '.join(ALPHABETS)}, or a regular expression of allowed tokens, such as [a-z0-9 ]*"
+        raise ConfigError("there is no such alphabet", where="alphabet", got=f"{alphabet!r}: {error}", fix=fix) from None

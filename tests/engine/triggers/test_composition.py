@@ -1,0 +1,33 @@
+"""An attack prints what it is made of, and refuses a method that reads more than the victim shows."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.triggers.composition import AttackComposition, settings_told, shown_access
+from engine.triggers.success import SuccessSettings
+from envs.core.errors import ConfigError
+from policies.chat.model import Access
+
+
+def test_an_attack_prints_its_parts_with_both_accesses() -> None:
+    told = AttackComposition(victim="hf:x", shows=Access.GRADIENTS, method="Beast()", reads=Access.LOGITS, success="by=target")
+    assert str(told).splitlines() == [
+        "victim     hf:x, shows gradients",
+        "method     Beast(), reads logits",
+        "success    by=target",
+    ]
+    assert [f"{name:<9}  {text}" for name, text in told.parts.items()] == str(told).splitlines()
+
+
+@pytest.mark.parametrize(("victim", "refused"), [("openai:http://x#y", True), ("own.py:reply", True), ("hf:x", False)])
+def test_a_method_reads_no_more_than_the_victim_shows(victim: str, refused: bool) -> None:
+    assert (shown_access(victim) < Access.SCORES) == refused
+    if refused:
+        with pytest.raises(ConfigError, match="reads scores of the model, which shows text"):
+            AttackComposition(victim=victim, shows=shown_access(victim), method="RandomSearch()", reads=Access.SCORES)
+
+
+def test_settings_are_told_where_they_are_not_the_defaults() -> None:
+    assert settings_told(SuccessSettings(), "by") == "by=target"
+    assert settings_told(SuccessSettings(by="prefix", samples=2)) == "by=prefix, samples=2"
