@@ -268,7 +268,7 @@ class SearchTransfer(Job[TriggerTransferConfig, WantedTransfer, WantedTransfer])
         return Summary(
             f"triggers of {', '.join(config.run_names)} on {', '.join(config.model_names)}",
             f"{len(found.items):,} prompts, {config.found} triggers, {len(config.model_names)} models, seed {config.seed}.",
-            transfer_metrics(rows, config.seed),
+            transfer_metrics(rows),
             {NUM_PROMPTS: len(found.items)},
         )
 

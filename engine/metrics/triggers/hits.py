@@ -15,7 +15,18 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from engine.metrics.statistics import FOR_ADVERSARY, LOWER_FOR_ADVERSARY, NEITHER, Estimate, Metric, Points, count, mean, rate
+from engine.metrics.statistics import (
+    FOR_ADVERSARY,
+    LOWER_FOR_ADVERSARY,
+    NEITHER,
+    Estimate,
+    Metric,
+    Points,
+    clustered_rate,
+    count,
+    mean,
+    rate,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -100,7 +111,7 @@ def search_metrics(rows: Iterable[Row], candidates_per_s: Estimate, num_skipped:
     """
     num_rows = candidates = refused = 0
     verified: list[bool] = []
-    drawn: list[float] = []
+    drawn: list[tuple[int, int]] = []
     judged: Counter[str] = Counter()
     hits: Counter[str] = Counter()
     losses: list[float] = []
@@ -123,7 +134,7 @@ def search_metrics(rows: Iterable[Row], candidates_per_s: Estimate, num_skipped:
             verified.append(bool(row["verified"]))
             judged.update({name: int(row.get(name) or 0) for name in JUDGE_METRICS})
             if row["samples"]:
-                drawn.append(row["sampled"] / row["samples"])
+                drawn.append((row["sampled"], row["samples"]))
     num_targets = len(losses)
     if num_targets < num_rows:
         logger.warning("%d of %d targets failed and are left out of the metrics", num_rows - num_targets, num_rows)
@@ -142,7 +153,8 @@ def search_metrics(rows: Iterable[Row], candidates_per_s: Estimate, num_skipped:
     if verified:
         typed = {VERIFIED: rate(sum(verified), len(verified)), REFUSED: count(refused, num_targets)}
         if drawn:
-            typed[SAMPLED] = mean(drawn)
+            successes, samples = zip(*drawn, strict=True)
+            typed[SAMPLED] = clustered_rate(successes, trials=samples)
         if judged[JUDGE_ANSWERS]:
             typed |= {name: count(judged[name], num_targets) for name in JUDGE_METRICS}
     return {**claimed, **typed, **costs}

@@ -8,13 +8,13 @@ from engine.metrics.rows import Row, finished
 from engine.metrics.statistics import (
     FOR_ADVERSARY,
     NEITHER,
-    NOTHING,
     Estimate,
     Metric,
+    clustered_rate,
     count,
     mean,
-    paired_difference,
     rate,
+    rate_difference,
 )
 from engine.metrics.tables import TextTable, few_note, num_measured, with_interval
 from engine.metrics.triggers.hits import JUDGE_METRICS, SAMPLED, TYPED_METRICS, VERIFIED, judge_counts
@@ -50,9 +50,8 @@ def text_metrics(rows: Sequence[Row], seed: int = 0) -> dict[str, Estimate]:
     """
     done = finished(rows)
     found = {name: rate(sum(bool(row[name]) for row in done), len(done)) for name in (VERIFIED, RANDOM, EMPTY)}
-    drawn = [row[SAMPLED] / row["samples"] for row in done if row["samples"]]
-    found[SAMPLED] = mean(drawn, seed=seed) if drawn else NOTHING
-    found[OVER] = paired_difference([bool(row[VERIFIED]) for row in done], [bool(row[RANDOM]) for row in done], seed=seed)
+    found[SAMPLED] = clustered_rate([row[SAMPLED] for row in done], trials=[row["samples"] for row in done])
+    found[OVER] = rate_difference([bool(row[VERIFIED]) for row in done], [bool(row[RANDOM]) for row in done])
     found |= {name: mean([row.get(name, 0) for row in done], seed=seed) for name in (QUERIES, RANDOM_QUERIES, ATTACKER)}
     found[NUM_QUERIES] = count(sum(row[QUERIES] + row[RANDOM_QUERIES] for row in done), len(done))
     return found | judge_counts(done, len(done))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from engine.metrics.rows import Row, finished
-from engine.metrics.statistics import FOR_ADVERSARY, NEITHER, NOTHING, Estimate, Metric, count, mean, rate
+from engine.metrics.statistics import FOR_ADVERSARY, NEITHER, NOTHING, Estimate, Metric, clustered_rate, count, rate
 from engine.metrics.tables import TextTable, few_note, num_measured, with_interval
 from engine.metrics.triggers.hits import JUDGE_METRICS, SAMPLED, TYPED_METRICS, VERIFIED, judge_counts
 
@@ -29,12 +29,11 @@ _NOTE = (
 )
 
 
-def transfer_metrics(rows: Sequence[Row], seed: int = 0) -> dict[str, Estimate]:
+def transfer_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
     """Figures by "SOURCE | MODEL | FIGURE", and what it took.
 
     Args:
         rows: of one run.
-        seed: names the bootstrap's resampling stream.
     """
     done = finished(rows)
     cells: dict[tuple[str, str], list[Row]] = {}
@@ -49,7 +48,8 @@ def transfer_metrics(rows: Sequence[Row], seed: int = 0) -> dict[str, Estimate]:
         controls = [empty[key] for row in of_cell if (key := (model, row["control"])) in empty]
         found[f"{name}{EMPTY}"] = rate(sum(bool(row[VERIFIED]) for row in controls), len(controls))
         if any(row["samples"] for row in of_cell):
-            found[f"{name}{SAMPLED}"] = mean([row[SAMPLED] / row["samples"] for row in of_cell], seed=seed)
+            samples = [row["samples"] for row in of_cell]
+            found[f"{name}{SAMPLED}"] = clustered_rate([row[SAMPLED] for row in of_cell], trials=samples)
     return found | {ANSWERS: count(sum(1 + row["samples"] for row in done), len(done))} | judge_counts(done, len(done))
 
 

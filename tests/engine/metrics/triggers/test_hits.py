@@ -39,6 +39,12 @@ def test_rates_are_over_targets_and_costs_over_restarts() -> None:
     assert all(describe(name).definition for name in found)
 
 
+def test_drawn_replies_that_never_say_it_leave_room_for_doubt() -> None:
+    drawn = [searched(key, restart(), verified=False, samples=5, sampled=0) for key in "ab"]
+    assert search_metrics(drawn, PACE, 0)["sampled"] == rate(0, 2)
+    assert search_metrics(drawn[:1], PACE, 0)["sampled"] == rate(0, 1)
+
+
 def test_failed_targets_are_left_out_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     rows = [searched("a", restart(hits=(GREEDY,))), failed("b", "boom")]
     with caplog.at_level(logging.WARNING):
