@@ -22,6 +22,7 @@ from engine.jobs.triggers.text_config import TextSearchConfig
 from engine.jobs.triggers.text_search import SEARCH_TEXT
 from engine.metrics.statistics import Estimate
 from engine.metrics.tables import TextTable
+from engine.metrics.triggers.hits import unread_failure
 from engine.metrics.triggers.methods import (
     BETWEEN,
     NO_INPUT,
@@ -214,7 +215,7 @@ class SearchMethods(Composite[MethodsConfig, MethodsConfig, MethodsConfig]):
 
     def present(self, result: Result, run: RunFolder) -> Result:
         legend = {name: describe_method(name) for name in result.metrics}
-        return replace(result, tables=self.tables(run), legend=legend)
+        return replace(result, tables=self.tables(run), legend=legend, failure=result.failure or unread_failure(result.metrics))
 
 
 SEARCH_METHODS = SearchMethods()

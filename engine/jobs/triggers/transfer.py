@@ -21,7 +21,7 @@ from engine.jobs.triggers.typed_triggers import TypedTrigger, Wanted, typed_trig
 from engine.jobs.triggers.verification import judges_of_texts, verdict_columns
 from engine.metrics.rows import finished
 from engine.metrics.tables import TextTable
-from engine.metrics.triggers.hits import VERIFIED
+from engine.metrics.triggers.hits import VERIFIED, unread_failure
 from engine.metrics.triggers.transfer import NO_INPUT, describe_transfer, transfer_metrics, transfer_table
 from engine.runtime.record import Counts, Rows
 from engine.runtime.sharding import Shard
@@ -288,7 +288,7 @@ class SearchTransfer(Job[TriggerTransferConfig, WantedTransfer, WantedTransfer])
     def present(self, result: Result, run: RunFolder) -> Result:
         """With the matrix in the place of the metrics."""
         legend = {name: describe_transfer(name) for name in result.metrics}
-        return replace(result, legend=legend, tables=self.tables(run))
+        return replace(result, legend=legend, tables=self.tables(run), failure=result.failure or unread_failure(result.metrics))
 
 
 def _items(config: TriggerTransferConfig) -> dict[str, ShownTrigger]:

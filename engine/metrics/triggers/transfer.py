@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from engine.metrics.rows import Row, finished
 from engine.metrics.statistics import FOR_ADVERSARY, NEITHER, NOTHING, Estimate, Metric, clustered_rate, count, rate
 from engine.metrics.tables import TextTable, few_note, num_measured, with_interval
-from engine.metrics.triggers.hits import JUDGE_METRICS, SAMPLED, TYPED_METRICS, VERIFIED, judge_counts
+from engine.metrics.triggers.hits import DRAWN_NOTE, JUDGE_METRICS, SAMPLED, TYPED_METRICS, VERIFIED, judge_counts, unread_note
 
 BETWEEN = " | "
 """Between the source, the model and the figure of a metric's name."""
@@ -22,7 +22,7 @@ COSTS = {
     ANSWERS: Metric("answers", NEITHER, "of models, those that were known when the run was resumed included", "count"),
     **JUDGE_METRICS,
 }
-_COLUMNS = {VERIFIED: "", EMPTY: f", {NO_INPUT}"}
+_COLUMNS = {VERIFIED: "", SAMPLED: ", drawn", EMPTY: f", {NO_INPUT}"}
 _NOTE = (
     "Share of the triggers of a line after which the greedy reply of a column's model is a success, as they are typed. "
     "No input: the prompts of the line with empty slots. Brackets: 95 % intervals."
@@ -67,14 +67,16 @@ def describe_transfer(name: str) -> Metric:
 
 
 def transfer_table(metrics: Mapping[str, Estimate]) -> TextTable:
-    """The matrix: a source a line, a model a column, and one of the same prompts without input."""
+    """The matrix: a source a line, a model a column, one of its drawn replies, and one of the same prompts without input."""
     cells = {tuple(name.split(BETWEEN)): each for name, each in metrics.items() if name not in COSTS}
     sources, models = (list(dict.fromkeys(cell[place] for cell in cells)) for place in (0, 1))
-    columns = {(model, figure): f"{model}{told}" for model in models for figure, told in _COLUMNS.items()}
+    shown = {figure: told for figure, told in _COLUMNS.items() if any(cell[2] == figure for cell in cells)}
+    columns = {(model, figure): f"{model}{told}" for model in models for figure, told in shown.items()}
     rows = []
     for source in sources:
         estimates = [cells.get((source, *column), NOTHING) for column in columns]
         most = max(estimates, key=lambda estimate: estimate.n)
         rows.append((source, *map(with_interval, estimates), num_measured(most)))
     few = any(each.flagged for cell, each in cells.items() if cell[2] == VERIFIED)
-    return TextTable(("found on", *columns.values(), "triggers"), tuple(rows), _NOTE + few * few_note("triggers"))
+    note = _NOTE + (SAMPLED in shown) * DRAWN_NOTE + few * few_note("triggers") + unread_note(metrics)
+    return TextTable(("found on", *columns.values(), "triggers"), tuple(rows), note)

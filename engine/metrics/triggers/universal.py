@@ -24,7 +24,7 @@ from engine.metrics.statistics import (
     rate_difference,
 )
 from engine.metrics.tables import TextTable, few_note, num_measured, with_interval
-from engine.metrics.triggers.hits import JUDGE_METRICS, judge_counts
+from engine.metrics.triggers.hits import JUDGE_METRICS, judge_counts, unread_note
 
 FOUND, RANDOM, EMPTY = KINDS = ("found", "random", "empty")
 """Inputs: what a search found, random ones as searches begin with, and none at all."""
@@ -137,7 +137,7 @@ def universal_table(metrics: Mapping[str, Estimate]) -> TextTable:
         rows.append((f"{kind}, {model}" if model else kind, *map(with_interval, estimates), *nums))
     few = any(each.flagged for name, each in metrics.items() if VERIFIED in name.split(".") and each.n)
     columns = ("input", *(_COLUMNS[name] for name in shown), "searched prompts", "held-out prompts")
-    return TextTable(columns, tuple(rows), _NOTE + few * few_note("prompts"))
+    return TextTable(columns, tuple(rows), _NOTE + few * few_note("prompts") + unread_note(metrics))
 
 
 def _figures(pairs: Sequence[Mapping[str, Any]], seed: int) -> dict[str, Estimate]:
