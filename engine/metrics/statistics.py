@@ -1,7 +1,10 @@
-"""Estimates with 95 % intervals: Wilson for rates, the clustered bootstrap for means, ratios and paired differences.
+"""Estimates with 95 % intervals: Wilson for rates and their differences, the clustered bootstrap for means and ratios.
 
 Sources:
   * Wilson score interval: Wilson 1927, "Probable inference, the law of succession, and statistical inference".
+  * Difference of paired rates: Newcombe 1998, "Improved confidence intervals for the difference between binomial proportions
+    based on paired data", method 10; for clusters as by Zou & Donner 2008, "Construction of confidence limits about effect
+    measures: a general approach".
   * Percentile bootstrap: Efron & Tibshirani 1993, chapter 13; whole clusters (dialogues) are drawn, never their parts,
     because the words of one dialogue are not independent.
   * Paired bootstrap test: Noreen 1989, "Computer-intensive methods for testing hypotheses", its shift method;
@@ -129,29 +132,72 @@ def rate(successes: int, n: int) -> Estimate:
     return _wilson(successes / n, n, n) if n else NOTHING
 
 
-def clustered_rate(hits: ArrayLike, clusters: ArrayLike) -> Estimate:
+def clustered_rate(hits: ArrayLike, clusters: ArrayLike | None = None, trials: ArrayLike | None = None) -> Estimate:
     """A share with its Wilson score interval, where trials come in clusters.
 
     The interval is that of as many independent trials as would make the share vary as much (Korn & Graubard 1998, "Confidence
-    intervals for proportions with small expected number of positive counts"), of no more than there are; where all trials end
-    alike, of as many as there are clusters.
+    intervals for proportions with small expected number of positive counts", with their correction for few clusters), of no
+    more than there are; where all trials end alike, of as many as there are clusters.
+    # Theirs: the correction alone. Ours: it leaves as many trials as there are clusters, because these are independent.
 
     Args:
-        hits: (V,) whether each trial was a success.
-        clusters: (V,) what it belongs to, such as a dialogue.
+        hits: (V,) whether each trial was a success, or how many of some were.
+        clusters: (V,) what it belongs to, such as a dialogue; every value is its own cluster when not given.
+        trials: (V,) how many those are; one when not given.
 
     Returns:
         The estimate; n is the number of clusters.
     """
     values = np.asarray(hits, dtype=np.float64)
-    tops, sizes = _sum_by_cluster(values, np.ones_like(values), clusters)
-    num = len(tops)
-    if not num:
+    tops, sizes = _sum_by_cluster(values, np.ones_like(values) if trials is None else trials, clusters)
+    num, total = len(tops), float(sizes.sum())
+    if not total:
         return NOTHING
-    share = float(values.mean())
-    variance = float(np.square(tops - share * sizes).sum()) / len(values) ** 2
-    most = len(values) if 0 < share < 1 and num > 1 else num
-    return _wilson(share, min(share * (1 - share) / variance, most) if variance > 0 else most, num)
+    share = float(tops.sum()) / total
+    variance = float(np.square(tops - share * sizes).sum()) / total**2
+    if not 0 < share < 1 or num == 1:
+        return _wilson(share, num, num)
+    size = min(share * (1 - share) / variance, total) if variance > 0 else total
+    few = (_student(total - 1) / _student(num - 1)) ** 2 if total > num else 1.0
+    return _wilson(share, max(size * few, min(size, num)), num)
+
+
+def _student(freedom: float) -> float:
+    """Standard errors on either side of a 95 % interval, where the error itself is estimated."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, 0.975))
+
+
+def rate_difference(a: ArrayLike, b: ArrayLike, clusters: ArrayLike | None = None) -> Estimate:
+    """The share of `a` less that of `b` over pairs, by the intervals of both shares and how far they go together.
+
+    So it has a width where all differences are equal, which a bootstrap of them has not.
+
+    Args:
+        a: (V,) whether each trial of the first system was a success, or the share of several that were.
+        b: (V,) the same of the second system on the same items, in the same order.
+        clusters: (V,) as of `clustered_rate`.
+    """
+    first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    assert first.shape == second.shape, f"pairs need equal lengths, got {first.shape} and {second.shape}"
+    one, other = clustered_rate(first, clusters), clustered_rate(second, clusters)
+    if not one.n:
+        return NOTHING
+    off_a, off_b = (_sum_by_cluster(each - each.mean(), np.ones_like(each), clusters)[0] for each in (first, second))
+    # Half a cluster less, as in method 10: few that go together by chance prove nothing.
+    product = float(off_a @ off_b)
+    product = min(product, max(0.0, product - (len(first) / one.n) ** 2 / 2))
+    scale = math.sqrt(float(off_a @ off_a) * float(off_b @ off_b))
+    together = product / scale if scale > 0 else 0.0
+
+    def half(out: float, back: float) -> float:
+        return math.sqrt(max(0.0, out * out + back * back - 2 * together * out * back))
+
+    difference = one.value - other.value
+    low = difference - half(one.value - one.low, other.high - other.value)
+    high = difference + half(one.high - one.value, other.value - other.low)
+    return Estimate(difference, low, high, one.n)
 
 
 def _wilson(share: float, size: float, n: int) -> Estimate:

@@ -26,6 +26,8 @@ CANDIDATES_AUTOPROMPT, CANDIDATES_ARCA, CANDIDATES_BEAST = 10, 32, 15
 """The same of methods whose released code has sizes of its own."""
 BEAMS, BEAMS_HOTFLIP, BEAMS_BEAST = 4, 10, 15
 """Inputs that are kept where a search does not say how many: of TextAttack's recipe, and of BEAST's code."""
+MOMENTUM_MAC = 0.6
+"""Weight of the slopes of earlier steps in MAC."""
 L1_WEIGHT, L1_WEIGHT_MALICIOUS = 1.0, 0.1
 """lambda_c of the paper's normal and malicious targets; at 1 no malicious one is hit."""
 
@@ -122,7 +124,7 @@ def gcg() -> SearchSettings:
 
 def mac() -> SearchSettings:
     """GCG with momentum in its lists, in the sizes of our gcg; a weight of 0.6."""
-    return replace(gcg(), momentum=0.6)
+    return replace(gcg(), momentum=MOMENTUM_MAC)
 
 
 def autoprompt() -> SearchSettings:

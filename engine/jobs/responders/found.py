@@ -11,6 +11,7 @@ import numpy as np
 from engine.metrics.rows import Row, finished
 from engine.store.mirror import fetched_run
 from engine.store.run_folder import RunFolder
+from engine.triggers.method_lines import read_lines
 from envs.core.errors import ConfigError, DataError
 from envs.core.seeds import stream
 
@@ -74,8 +75,8 @@ def _read(name: str, label: str) -> _Found:
     """What a run has found, under keys that begin with a label; of a table of methods what each of its searches has."""
     run = RunFolder.load(fetched_run(name))
     if run.job == METHODS:
-        for method in dict.fromkeys(each.strip().rpartition(":")[2] for each in str(run.config["method"]).split(",")):
-            yield from _read(f"{name.rstrip('/')}/{method}", f"{label}/{method}")
+        for line in read_lines(str(run.config["method"])):
+            yield from _read(f"{name.rstrip('/')}/{line.folder}", f"{label}/{line.label}")
         return
     if run.job not in _READERS:
         fix = "name a run of parley search, search universal, search text or search methods"

@@ -3,7 +3,7 @@
 Each method is a search of its own below the table's folder, and resumes by itself. Methods that read losses go from tokens to
 tokens (`parley search`), those that read replies alone from words to words (`parley search text`): they take models behind a
 server too. What a method reads and what a model shows are both declared (`Access`), so that a pair which cannot work is refused
-before anything is loaded.
+before anything is loaded. Lines of one method may differ by settings (`engine.triggers.method_lines`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from engine.jobs.triggers.text_config import TextSearchConfig
 from engine.jobs.triggers.text_search import SEARCH_TEXT
 from engine.metrics.statistics import Estimate
 from engine.metrics.tables import TextTable
+from engine.metrics.triggers.hits import unread_failure
 from engine.metrics.triggers.methods import (
     BETWEEN,
     NO_INPUT,
@@ -37,9 +38,10 @@ from engine.triggers.catalogue import ATTACKER, EVOLUTION, TEXT_METHODS
 from engine.triggers.composition import shown_access
 from engine.triggers.evolution import EvolutionSettings
 from engine.triggers.fitness import FitnessSettings
+from engine.triggers.method_lines import MethodLine, read_lines
 from engine.triggers.settings import SearchSettings
 from engine.triggers.writing import WritingSettings
-from envs.core.config import shared
+from envs.core.config import assign, shared
 from envs.core.errors import ConfigError
 from envs.core.ranges import NumItems
 from policies.chat.model import Access
@@ -57,7 +59,8 @@ class MethodsConfig(SearchingConfig):
     targets: str = ""
     """A file of (prompt, target) pairs (CSV, JSONL), or of sentences, one a line."""
     method: str = f"gcg,gibbs-enum,random,{EVOLUTION}"
-    """Methods, separated by commas: those of parley search, evolution, and attacker (a model that writes, --attacker)."""
+    """Methods, separated by commas: those of parley search, its recipes mac and he2018, evolution, and attacker (a model that
+    writes, --attacker); NAME[search.KEY=VALUE] is a line with a setting of its own."""
     budget: NumItems = 200
     """Inputs that each method may try for a target."""
     hit: str = "o-greedy"
@@ -79,27 +82,30 @@ class MethodsConfig(SearchingConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if (ATTACKER in self.all_methods) != bool(self.attacker):
+        if (ATTACKER in (line.method for line in self.lines)) != bool(self.attacker):
             fix = f"name both {ATTACKER} in --method and --attacker ADDRESS, or neither"
             raise ConfigError("an attacker model writes where one is named", got=f"--attacker {self.attacker!r}", fix=fix)
         given = (self.search.restarts, self.search.max_candidates, self.evolution.max_queries)
         if given != (1, 0, EvolutionSettings().max_queries):
             got = f"restarts {given[0]}, max_candidates {given[1]}, max_queries {given[2]}"
             raise ConfigError("methods have one start and the budget", where="--set", got=got, fix="--budget N")
+        for line in self.lines:
+            if line.settings:
+                self.of(line)
 
     @property
-    def all_methods(self) -> tuple[str, ...]:
-        """The methods by name."""
-        return tuple(dict.fromkeys(name.strip() for name in self.method.split(",")))
+    def lines(self) -> tuple[MethodLine, ...]:
+        """The lines of the table."""
+        return read_lines(self.method)
 
     @property
     def methods(self) -> tuple[str, ...]:
-        return tuple(name for name in self.all_methods if name not in TEXT_METHODS)
+        return tuple(dict.fromkeys(line.method for line in self.lines if line.method not in TEXT_METHODS))
 
-
-def _label(method: str) -> str:
-    """What a method is called in the table, and the folder of its search."""
-    return method.rpartition(":")[2]
+    def of(self, line: MethodLine) -> MethodsConfig:
+        """The same of one line alone, with its settings."""
+        alone = replace(self, method=line.method, attacker=self.attacker if line.method == ATTACKER else "")
+        return assign(alone, line.settings, f"--method {line.label}:")
 
 
 def _access(method: str) -> Access:
@@ -109,14 +115,15 @@ def _access(method: str) -> Access:
 
 
 def _require_fit(config: MethodsConfig) -> None:
-    """Raises ConfigError where the model shows less than a method reads, or inputs of a method are not typed."""
+    """Raises ConfigError where the model shows less than a method reads, its inputs are not typed, or a setting is not read."""
     from engine.triggers.catalogue import make_method
 
     if not config.model:
         raise ConfigError("no model is named", where="--model", fix="--model hf:FOLDER, gguf:FILE, openai:URL#MODEL")
     if not config.targets:
         raise ConfigError("no list of targets is named", where="--targets", fix="--targets FILE.csv, .jsonl or .txt")
-    if unseen := [name for name in config.all_methods if _access(name) > shown_access(config.model)]:
+    shown = shown_access(config.model)
+    if unseen := [name for name in dict.fromkeys(line.method for line in config.lines) if _access(name) > shown]:
         named = ", ".join(f"{name} ({_access(name).name.lower()})" for name in unseen)
         what = f"methods read more than replies, which are all that the model shows: {named}"
         raise ConfigError(what, where="--model", got=config.model, fix=f"--method {EVOLUTION}, or {ATTACKER} with --attacker")
@@ -124,8 +131,15 @@ def _require_fit(config: MethodsConfig) -> None:
         fix = "hf:FOLDER or gguf:FILE; parley search compare tells methods on Parley's own networks"
         raise ConfigError("methods are told by what chat models reply", where="--model", got=config.model, fix=fix)
     if continuous := [name for name in config.methods if not make_method(name).searches_words]:
-        fix = "leave it out of --method"
-        raise ConfigError("continuous inputs cannot be typed", where="--method", got=", ".join(continuous), fix=fix)
+        what = "inputs of real numbers cannot be typed, and their nearest words are no hits (He & Glass 2018, table 1)"
+        fix = "pez descends on embeddings and reads its nearest words at every step; parley search table --method relaxation"
+        raise ConfigError(what, where="--method", got=", ".join(continuous), fix=fix)
+    for line in config.lines:
+        uses = () if line.method in TEXT_METHODS else make_method(line.method).uses
+        for key in (each.partition("=")[0] for each in line.settings if each.startswith("search.")):
+            if key.split(".")[1] not in uses:
+                fix = f"{line.method} reads {', '.join(f'search.{name}' for name in uses)}"
+                raise ConfigError(f"{line.method} does not read {key}", where="--method", got=line.label, fix=fix)
 
 
 def pairs() -> MethodsConfig:
@@ -150,10 +164,11 @@ class SearchMethods(Composite[MethodsConfig, MethodsConfig, MethodsConfig]):
     resume_safe = RESUME_SAFE
 
     def stages(self, config: MethodsConfig, path: Path) -> dict[str, Stage]:
-        return {_label(method): self._stage(config, method) for method in config.all_methods}
+        return {line.folder: self._stage(config.of(line)) for line in config.lines}
 
-    def _stage(self, config: MethodsConfig, method: str) -> Stage:
-        if method in TEXT_METHODS:
+    def _stage(self, config: MethodsConfig) -> Stage:
+        """The search of one line."""
+        if config.method in TEXT_METHODS:
             settings = config.hugging_face
             return SEARCH_TEXT, TextSearchConfig(
                 **shared(config, ShardedConfig),
@@ -164,14 +179,11 @@ class SearchMethods(Composite[MethodsConfig, MethodsConfig, MethodsConfig]):
                 template=settings.template or "",
                 end=settings.end,
                 forbidden=settings.forbidden,
-                start="" if method == ATTACKER else settings.start,
-                attacker=config.attacker if method == ATTACKER else "",
+                start="" if config.method == ATTACKER else settings.start,
+                attacker=config.attacker,
                 search=replace(config.evolution, max_queries=config.budget),
             )
-        how = shared(config, SearchingConfig) | {
-            "method": method,
-            "search": replace(config.search, max_candidates=config.budget),
-        }
+        how = shared(config, SearchingConfig) | {"search": replace(config.search, max_candidates=config.budget)}
         return SEARCH, TriggerConfig(model=config.model, targets=config.targets, hit=config.hit, **how)
 
     def prepare(self, config: MethodsConfig, path: Path, reporter: Reporter) -> MethodsConfig:
@@ -191,10 +203,10 @@ class SearchMethods(Composite[MethodsConfig, MethodsConfig, MethodsConfig]):
         """The figures of every method by "METHOD | FIGURE"; no input, which is the same for all, once."""
         lines: dict[str, dict[str, Estimate]] = {}
         reads: dict[str, str] = {}
-        for method in found.all_methods:
-            label, told = _label(method), RunFolder.load(run.path / _label(method)).metrics()
-            reads[label] = _access(method).name.lower()
-            if method in TEXT_METHODS:
+        for line in found.lines:
+            label, told = line.label, RunFolder.load(run.path / line.folder).metrics()
+            reads[label] = _access(line.method).name.lower()
+            if line.method in TEXT_METHODS:
                 lines |= replies_told(told, label, found.success.samples)
                 reads |= dict.fromkeys((random_line(label), NO_INPUT), Access.TEXT.name.lower())
             else:
@@ -203,7 +215,7 @@ class SearchMethods(Composite[MethodsConfig, MethodsConfig, MethodsConfig]):
         ordered = sorted(lines, key=lambda line: line == NO_INPUT)
         return Summary(
             f"methods of trigger search on {found.model}",
-            f"{found.budget:,} inputs for each target of {found.targets}, {', '.join(found.all_methods)}, seed {found.seed}.",
+            f"{found.budget:,} inputs for each target of {found.targets}, {found.method}, seed {found.seed}.",
             {f"{line}{BETWEEN}{name}": estimate for line in ordered for name, estimate in lines[line].items()},
             {READS: reads},
         )
@@ -214,7 +226,7 @@ class SearchMethods(Composite[MethodsConfig, MethodsConfig, MethodsConfig]):
 
     def present(self, result: Result, run: RunFolder) -> Result:
         legend = {name: describe_method(name) for name in result.metrics}
-        return replace(result, tables=self.tables(run), legend=legend)
+        return replace(result, tables=self.tables(run), legend=legend, failure=result.failure or unread_failure(result.metrics))
 
 
 SEARCH_METHODS = SearchMethods()

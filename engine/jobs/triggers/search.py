@@ -28,6 +28,7 @@ from engine.metrics.triggers.hits import (
     VERIFIED,
     describe,
     search_metrics,
+    unread_failure,
 )
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
@@ -218,7 +219,8 @@ class Search(Job[TriggerConfig, Wanted, Wanted]):
         return [*(f"{HIT_RATE}{kind.name}" for kind in kinds), *typed, *COST_METRICS]
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        return replace(result, legend={name: describe(name) for name in result.metrics})
+        legend = {name: describe(name) for name in result.metrics}
+        return replace(result, legend=legend, failure=result.failure or unread_failure(result.metrics))
 
 
 SEARCH = Search()

@@ -26,7 +26,7 @@ from engine.jobs.triggers.config import RANDOM as RANDOM_TARGETS
 from engine.jobs.triggers.search import SEARCH, require_searchable
 from engine.metrics.statistics import Estimate
 from engine.metrics.tables import TextTable
-from engine.metrics.triggers.hits import describe
+from engine.metrics.triggers.hits import describe, unread_failure
 from engine.metrics.triggers.published import MAL, MAL_IO, NORMAL, RANDOM
 from engine.metrics.triggers.table import LISTS, SearchedModel, figures_of, search_table
 from engine.store.layout import SUMMARY
@@ -240,7 +240,7 @@ class SearchTable(Composite[SearchTableConfig, SearchTableConfig, SearchTableCon
 
     def present(self, result: Result, run: RunFolder) -> Result:
         legend = {name: describe(name.split(".", 2)[2]) for name in result.metrics}
-        return replace(result, tables=self.tables(run), legend=legend)
+        return replace(result, tables=self.tables(run), legend=legend, failure=result.failure or unread_failure(result.metrics))
 
 
 SEARCH_TABLE = SearchTable()

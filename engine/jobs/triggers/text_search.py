@@ -28,7 +28,7 @@ from engine.jobs.triggers.text_prompts import messages_of, num_tokens, text_comp
 from engine.jobs.triggers.verification import judges_of_texts, verdict_columns
 from engine.metrics.rows import finished
 from engine.metrics.tables import TextTable
-from engine.metrics.triggers.hits import VERIFIED
+from engine.metrics.triggers.hits import VERIFIED, unread_failure
 from engine.metrics.triggers.text import TEXT_METRICS, text_metrics, text_table
 from engine.runtime.record import Counts, Rows
 from engine.runtime.sharding import Shard
@@ -331,7 +331,7 @@ class SearchText(Job[TextSearchConfig, WantedTexts, WantedTexts]):
         return {"": text_table(metrics)} if metrics else {}
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        return replace(result, more=self.tables(run))
+        return replace(result, more=self.tables(run), failure=result.failure or unread_failure(result.metrics))
 
 
 def _targets(config: TextSearchConfig) -> TargetList:

@@ -21,7 +21,7 @@ from engine.jobs.triggers.typed_triggers import TypedTrigger, Wanted, typed_trig
 from engine.jobs.triggers.verification import judges_of_texts, verdict_columns
 from engine.metrics.rows import finished
 from engine.metrics.tables import TextTable
-from engine.metrics.triggers.hits import VERIFIED
+from engine.metrics.triggers.hits import VERIFIED, unread_failure
 from engine.metrics.triggers.transfer import NO_INPUT, describe_transfer, transfer_metrics, transfer_table
 from engine.runtime.record import Counts, Rows
 from engine.runtime.sharding import Shard
@@ -271,7 +271,7 @@ class SearchTransfer(Job[TriggerTransferConfig, WantedTransfer, WantedTransfer])
         return Summary(
             f"triggers of {', '.join(config.run_names)} on {', '.join(config.model_names)}",
             f"{len(found.items):,} prompts, {config.found} triggers, {len(config.model_names)} models, seed {config.seed}.",
-            transfer_metrics(rows, config.seed),
+            transfer_metrics(rows),
             {NUM_PROMPTS: len(found.items), ATTACK: _composition(config).parts},
         )
 
@@ -291,7 +291,7 @@ class SearchTransfer(Job[TriggerTransferConfig, WantedTransfer, WantedTransfer])
     def present(self, result: Result, run: RunFolder) -> Result:
         """With the matrix in the place of the metrics."""
         legend = {name: describe_transfer(name) for name in result.metrics}
-        return replace(result, legend=legend, tables=self.tables(run))
+        return replace(result, legend=legend, tables=self.tables(run), failure=result.failure or unread_failure(result.metrics))
 
 
 def _composition(config: TriggerTransferConfig) -> AttackComposition:

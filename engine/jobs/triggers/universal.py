@@ -24,6 +24,7 @@ from engine.jobs.triggers.targets import FILE, open_targets, save_targets
 from engine.jobs.triggers.universal_worker import SearchingUniversal, universal_inputs
 from engine.jobs.triggers.worker import composition
 from engine.metrics.tables import TextTable
+from engine.metrics.triggers.hits import unread_failure
 from engine.metrics.triggers.universal import best_found, describe_universal, universal_metrics, universal_table
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
@@ -193,7 +194,7 @@ class SearchUniversal(Job[UniversalConfig, WantedUniversal, WantedUniversal]):
     def present(self, result: Result, run: RunFolder) -> Result:
         """With the table in the place of the metrics."""
         legend = {name: describe_universal(name) for name in result.metrics}
-        return replace(result, legend=legend, tables=self.tables(run))
+        return replace(result, legend=legend, tables=self.tables(run), failure=result.failure or unread_failure(result.metrics))
 
 
 def _composition(wanted: WantedUniversal) -> AttackComposition:

@@ -15,7 +15,18 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from engine.metrics.statistics import FOR_ADVERSARY, LOWER_FOR_ADVERSARY, NEITHER, Estimate, Metric, Points, count, mean, rate
+from engine.metrics.statistics import (
+    FOR_ADVERSARY,
+    LOWER_FOR_ADVERSARY,
+    NEITHER,
+    Estimate,
+    Metric,
+    Points,
+    clustered_rate,
+    count,
+    mean,
+    rate,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +69,7 @@ TYPED_METRICS: dict[str, Metric] = {
     **JUDGE_METRICS,
 }
 """What the searches of models are described by that read typed text."""
+DRAWN_NOTE = " Drawn: share of drawn replies that are successes."
 
 
 def describe(name: str) -> Metric:
@@ -71,6 +83,27 @@ def describe(name: str) -> Metric:
 def judge_counts(entries: Sequence[Row], num: int) -> dict[str, Estimate]:
     """What a judge of replies took, over `num` rows."""
     return {name: count(sum(entry[name] for entry in entries), num) for name in JUDGE_METRICS}
+
+
+def unread_note(*groups: Mapping[str, Estimate]) -> str:
+    """Of how many replies a judge's answers could not be read, in a table's note; nothing where all could.
+
+    Args:
+        groups: metrics, whose names end in those of `JUDGE_METRICS`.
+    """
+    num = sum(_judged(metrics, JUDGE_UNPARSABLE) for metrics in groups)
+    return f" Of {num:,.0f} replies the judge gave no verdict that can be read, though asked twice." if num else ""
+
+
+def unread_failure(metrics: Mapping[str, Estimate]) -> str:
+    """Why rates mean nothing: that no answer of a judge could be read; empty where some could, or nobody was asked."""
+    answers, num = _judged(metrics, JUDGE_ANSWERS), _judged(metrics, JUDGE_UNPARSABLE)
+    # Two answers are asked for where the first cannot be read.
+    return f"no verdict of the judge of replies can be read, of {num:,.0f} replies" if 0 < answers <= 2 * num else ""
+
+
+def _judged(metrics: Mapping[str, Estimate], name: str) -> float:
+    return sum(estimate.value for each, estimate in metrics.items() if each.endswith(name) and estimate.n)
 
 
 def choose_restart(restarts: Iterable[Restart]) -> Restart:
@@ -100,7 +133,7 @@ def search_metrics(rows: Iterable[Row], candidates_per_s: Estimate, num_skipped:
     """
     num_rows = candidates = refused = 0
     verified: list[bool] = []
-    drawn: list[float] = []
+    drawn: list[tuple[int, int]] = []
     judged: Counter[str] = Counter()
     hits: Counter[str] = Counter()
     losses: list[float] = []
@@ -123,7 +156,7 @@ def search_metrics(rows: Iterable[Row], candidates_per_s: Estimate, num_skipped:
             verified.append(bool(row["verified"]))
             judged.update({name: int(row.get(name) or 0) for name in JUDGE_METRICS})
             if row["samples"]:
-                drawn.append(row["sampled"] / row["samples"])
+                drawn.append((row["sampled"], row["samples"]))
     num_targets = len(losses)
     if num_targets < num_rows:
         logger.warning("%d of %d targets failed and are left out of the metrics", num_rows - num_targets, num_rows)
@@ -142,7 +175,8 @@ def search_metrics(rows: Iterable[Row], candidates_per_s: Estimate, num_skipped:
     if verified:
         typed = {VERIFIED: rate(sum(verified), len(verified)), REFUSED: count(refused, num_targets)}
         if drawn:
-            typed[SAMPLED] = mean(drawn)
+            successes, samples = zip(*drawn, strict=True)
+            typed[SAMPLED] = clustered_rate(successes, trials=samples)
         if judged[JUDGE_ANSWERS]:
             typed |= {name: count(judged[name], num_targets) for name in JUDGE_METRICS}
     return {**claimed, **typed, **costs}

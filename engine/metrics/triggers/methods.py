@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from engine.metrics.statistics import FOR_ADVERSARY, LOWER_FOR_ADVERSARY, NEITHER, NOTHING, Estimate, Metric, count
-from engine.metrics.tables import ABSENT, TextTable, few_note, figure, num_measured, with_interval
+from engine.metrics.tables import TextTable, few_note, figure, num_measured, with_interval
 from engine.metrics.triggers import text
-from engine.metrics.triggers.hits import HIT_RATE, VERIFIED
+from engine.metrics.triggers.hits import DRAWN_NOTE, HIT_RATE, JUDGE_ANSWERS, JUDGE_METRICS, SAMPLED, VERIFIED, unread_note
 
 BETWEEN = " | "
 """Between the line and the figure of a metric's name."""
@@ -20,10 +20,14 @@ FIGURES = {
     VERIFIED: Metric(
         "said", FOR_ADVERSARY, "share of targets that the model says, greedily, to the typed input", "share", True
     ),
+    SAMPLED: Metric("drawn", FOR_ADVERSARY, "share of drawn replies to the typed input that are successes", "share"),
     CLAIMED: Metric("claimed", FOR_ADVERSARY, "share of targets that are hits by the model's likelihoods", "share"),
     TRIED: Metric("tried", NEITHER, "inputs whose losses or replies were asked for, mean over targets", main=True),
     LOSS: Metric("loss", LOWER_FOR_ADVERSARY, "objective at the input that is kept, mean over targets"),
+    **JUDGE_METRICS,
 }
+_COLUMNS = (VERIFIED, SAMPLED, CLAIMED, LOSS)
+"""Figures with intervals; drawn replies have a column where there are some."""
 _NOTE = (
     "Said: share of targets of which the greedy reply to the typed input is a success. Claimed: share of targets that are hits "
     "by likelihoods. Tried: inputs, mean over targets; one costs a pass over the target where losses are read, and a whole "
@@ -44,6 +48,7 @@ def losses_told(metrics: Mapping[str, Estimate], hit: str) -> dict[str, Estimate
         CLAIMED: metrics[f"{HIT_RATE}{hit}"],
         TRIED: count(tried.value / max(1, tried.n), tried.n),
         LOSS: metrics["loss"],
+        **_replies(metrics),
     }
 
 
@@ -57,10 +62,17 @@ def replies_told(metrics: Mapping[str, Estimate], name: str, drawn: int = 0) -> 
     """
     tried = metrics[text.QUERIES]
     return {
-        name: {VERIFIED: metrics[VERIFIED], TRIED: count(tried.value - 1 - drawn, tried.n)},
+        name: {VERIFIED: metrics[VERIFIED], TRIED: count(tried.value - 1 - drawn, tried.n), **_replies(metrics)},
         random_line(name): {VERIFIED: metrics[text.RANDOM], TRIED: metrics[text.RANDOM_QUERIES]},
         NO_INPUT: {VERIFIED: metrics[text.EMPTY], TRIED: count(1, metrics[text.EMPTY].n)},
     }
+
+
+def _replies(metrics: Mapping[str, Estimate]) -> dict[str, Estimate]:
+    """What a method has where replies are drawn, or a model judges them."""
+    judged = JUDGE_METRICS if metrics.get(JUDGE_ANSWERS, NOTHING).value > 0 else ()
+    names = [*([SAMPLED] if metrics.get(SAMPLED, NOTHING).n else []), *judged]
+    return {name: metrics[name] for name in names}
 
 
 def random_line(name: str) -> str:
@@ -91,20 +103,18 @@ def methods_table(metrics: Mapping[str, Estimate], access: Mapping[str, str]) ->
     for name, estimate in metrics.items():
         line, kind = name.split(BETWEEN)
         lines.setdefault(line, {})[kind] = estimate
-    rows = []
-    for line, found in lines.items():
-        claimed, loss = (found.get(kind, NOTHING) for kind in (CLAIMED, LOSS))
-        rows.append(
-            (
-                line,
-                access.get(line, ""),
-                with_interval(found[VERIFIED]),
-                with_interval(claimed) if claimed.n else ABSENT,
-                with_interval(loss) if loss.n else ABSENT,
-                figure(found[TRIED].value),
-                num_measured(found[VERIFIED]),
-            )
+    shown = [kind for kind in _COLUMNS if kind != SAMPLED or any(SAMPLED in found for found in lines.values())]
+    rows = [
+        (
+            line,
+            access.get(line, ""),
+            *(with_interval(found.get(kind, NOTHING)) for kind in shown),
+            figure(found[TRIED].value),
+            num_measured(found[VERIFIED]),
         )
+        for line, found in lines.items()
+    ]
     few = any(found[VERIFIED].flagged for found in lines.values())
-    columns = ("method", "reads", "said", "claimed", "loss", "tried", "targets")
-    return TextTable(columns, tuple(rows), _NOTE + few * few_note("targets"))
+    columns = ("method", "reads", *(FIGURES[kind].title for kind in shown), "tried", "targets")
+    note = _NOTE + (SAMPLED in shown) * DRAWN_NOTE + few * few_note("targets") + unread_note(metrics)
+    return TextTable(columns, tuple(rows), note)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from engine.metrics.statistics import NOTHING, Estimate
 from engine.metrics.tables import ABSENT, FEW_MARK, TextTable, few_note, num_measured
-from engine.metrics.triggers.hits import HIT_RATE, PROJECTED
+from engine.metrics.triggers.hits import HIT_RATE, PROJECTED, REFUSED, SAMPLED, VERIFIED, unread_note
 from engine.metrics.triggers.published import HIT_RATES, MAL, MAL_IO, NORMAL, RANDOM, RELAXED, Figures
 
 LISTS = (NORMAL, MAL, MAL_IO, RANDOM)
@@ -25,6 +25,12 @@ _NOTE_WORDS = (
 _NOTE_RELAXED = (
     "Hit rates in percent, of continuous inputs and (projected) of the words that are nearest to them. "
     "Brackets: 95 % intervals."
+)
+_TYPED = {VERIFIED: "verified", SAMPLED: "drawn", REFUSED: "refused"}
+"""Columns of a list whose inputs were typed, behind those of its hits."""
+_NOTE_TYPED = (
+    " Verified: of targets whose typed input makes the model say so, greedily; drawn: of drawn replies. Refused: how many "
+    "candidates the rules for inputs refused, such as those whose text gives other tokens."
 )
 _NOTE_PUBLISHED = " Published: He & Glass 2018, by {}, whose lists and models are others."
 
@@ -44,8 +50,8 @@ class SearchedModel:
     published: Figures | None = None
 
     def estimate(self, listed: str, kind: str) -> Estimate:
-        """The hit rate of a type; `NOTHING` where it was not measured."""
-        return self.lists.get(listed, {}).get(f"{HIT_RATE}{kind}", NOTHING)
+        """The hit rate of a type, or a figure of typed inputs; `NOTHING` where it was not measured."""
+        return self.lists.get(listed, {}).get(kind if kind in _TYPED else f"{HIT_RATE}{kind}", NOTHING)
 
 
 def search_table(models: Sequence[SearchedModel], normal: str, relaxed: str | None = None) -> TextTable:
@@ -57,6 +63,8 @@ def search_table(models: Sequence[SearchedModel], normal: str, relaxed: str | No
         relaxed: what was optimised where inputs are continuous, a key of `published_he2018.RELAXED`; None for inputs of words.
     """
     columns = _columns(normal) if relaxed is None else _relaxed_columns(normal, relaxed)
+    untyped = len(columns)
+    columns = _with_typed(columns, models)
     note, method = (_NOTE_WORDS, "gibbs-enum") if relaxed is None else (_NOTE_RELAXED, "the same relaxation")
     rows: list[tuple[str, ...]] = []
     for model in models:
@@ -67,7 +75,8 @@ def search_table(models: Sequence[SearchedModel], normal: str, relaxed: str | No
         rows.append(("n", *(num_measured(model.estimate(listed, kinds[0])) for listed, kinds in columns.values())))
     published = any(model.published is not None for model in models)
     few = any(row[0] == "n" and any(cell.endswith(FEW_MARK) for cell in row) for row in rows)
-    note += published * _NOTE_PUBLISHED.format(method) + few * few_note("targets")
+    note += (len(columns) > untyped) * _NOTE_TYPED + published * _NOTE_PUBLISHED.format(method) + few * few_note("targets")
+    note += unread_note(*(figures for model in models for figures in model.lists.values()))
     return TextTable(("model", *columns), tuple(rows), note)
 
 
@@ -106,12 +115,26 @@ def _relaxed_columns(normal: str, relaxed: str) -> dict[str, tuple[str, tuple[st
     return {f"{listed} {prefix}{kind}": (listed, (prefix + kind,)) for listed, kind in wanted.items() for prefix in prefixes}
 
 
+def _with_typed(
+    columns: Mapping[str, tuple[str, tuple[str, ...]]], models: Sequence[SearchedModel]
+) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Columns with those of typed inputs behind the last one of each list, where some model has them."""
+    found: dict[str, tuple[str, tuple[str, ...]]] = {}
+    for listed in dict.fromkeys(listed for listed, _ in columns.values()):
+        found |= {heading: column for heading, column in columns.items() if column[0] == listed}
+        measured = [figure for figure in _TYPED if any(model.estimate(listed, figure).n for model in models)]
+        found |= {f"{listed} {_TYPED[figure]}": (listed, (figure,)) for figure in measured}
+    return found
+
+
 def _both(kind: str) -> tuple[str, ...]:
     return tuple(f"{kind}-k{k}" for k in (1, 2))
 
 
 def _percent(model: SearchedModel, listed: str, kind: str) -> str:
     value = model.estimate(listed, kind).value
+    if kind == REFUSED and math.isfinite(value):
+        return f"{value:,.0f}"
     return f"{100 * value:.1f}" if math.isfinite(value) else ABSENT
 
 

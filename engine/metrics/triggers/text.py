@@ -8,16 +8,16 @@ from engine.metrics.rows import Row, finished
 from engine.metrics.statistics import (
     FOR_ADVERSARY,
     NEITHER,
-    NOTHING,
     Estimate,
     Metric,
+    clustered_rate,
     count,
     mean,
-    paired_difference,
     rate,
+    rate_difference,
 )
-from engine.metrics.tables import TextTable, few_note, num_measured, with_interval
-from engine.metrics.triggers.hits import JUDGE_METRICS, SAMPLED, TYPED_METRICS, VERIFIED, judge_counts
+from engine.metrics.tables import ABSENT, TextTable, few_note, num_measured, with_interval
+from engine.metrics.triggers.hits import DRAWN_NOTE, JUDGE_METRICS, SAMPLED, TYPED_METRICS, VERIFIED, judge_counts, unread_note
 
 EMPTY, RANDOM, OVER = "empty_verified", "random_verified", "over_random"
 QUERIES, RANDOM_QUERIES, NUM_QUERIES, ATTACKER = "queries", "random_queries", "num_queries", "attacker_answers"
@@ -50,9 +50,8 @@ def text_metrics(rows: Sequence[Row], seed: int = 0) -> dict[str, Estimate]:
     """
     done = finished(rows)
     found = {name: rate(sum(bool(row[name]) for row in done), len(done)) for name in (VERIFIED, RANDOM, EMPTY)}
-    drawn = [row[SAMPLED] / row["samples"] for row in done if row["samples"]]
-    found[SAMPLED] = mean(drawn, seed=seed) if drawn else NOTHING
-    found[OVER] = paired_difference([bool(row[VERIFIED]) for row in done], [bool(row[RANDOM]) for row in done], seed=seed)
+    found[SAMPLED] = clustered_rate([row[SAMPLED] for row in done], trials=[row["samples"] for row in done])
+    found[OVER] = rate_difference([bool(row[VERIFIED]) for row in done], [bool(row[RANDOM]) for row in done])
     found |= {name: mean([row.get(name, 0) for row in done], seed=seed) for name in (QUERIES, RANDOM_QUERIES, ATTACKER)}
     found[NUM_QUERIES] = count(sum(row[QUERIES] + row[RANDOM_QUERIES] for row in done), len(done))
     return found | judge_counts(done, len(done))
@@ -61,6 +60,18 @@ def text_metrics(rows: Sequence[Row], seed: int = 0) -> dict[str, Estimate]:
 def text_table(metrics: Mapping[str, Estimate]) -> TextTable:
     """An input a line."""
     queries = {VERIFIED: with_interval(metrics[QUERIES]), RANDOM: with_interval(metrics[RANDOM_QUERIES]), EMPTY: "1"}
-    rows = [(line, with_interval(metrics[name]), queries[name], num_measured(metrics[name])) for name, line in _LINES.items()]
+    # Replies are drawn to what is found alone.
+    drawn = {VERIFIED: with_interval(metrics[SAMPLED])} if metrics[SAMPLED].n else {}
+    rows = [
+        (
+            line,
+            with_interval(metrics[name]),
+            *([drawn.get(name, ABSENT)] if drawn else []),
+            queries[name],
+            num_measured(metrics[name]),
+        )
+        for name, line in _LINES.items()
+    ]
     few = any(metrics[name].flagged for name in _LINES)
-    return TextTable(("input", "said", "queries", "targets"), tuple(rows), _NOTE + few * few_note("targets"))
+    note = _NOTE + bool(drawn) * DRAWN_NOTE + few * few_note("targets") + unread_note(metrics)
+    return TextTable(("input", "said", *(["drawn"] if drawn else []), "queries", "targets"), tuple(rows), note)

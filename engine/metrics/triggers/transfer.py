@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from engine.metrics.rows import Row, finished
-from engine.metrics.statistics import FOR_ADVERSARY, NEITHER, NOTHING, Estimate, Metric, count, mean, rate
+from engine.metrics.statistics import FOR_ADVERSARY, NEITHER, NOTHING, Estimate, Metric, clustered_rate, count, rate
 from engine.metrics.tables import TextTable, few_note, num_measured, with_interval
-from engine.metrics.triggers.hits import JUDGE_METRICS, SAMPLED, TYPED_METRICS, VERIFIED, judge_counts
+from engine.metrics.triggers.hits import DRAWN_NOTE, JUDGE_METRICS, SAMPLED, TYPED_METRICS, VERIFIED, judge_counts, unread_note
 
 BETWEEN = " | "
 """Between the source, the model and the figure of a metric's name."""
@@ -22,19 +22,18 @@ COSTS = {
     ANSWERS: Metric("answers", NEITHER, "of models, those that were known when the run was resumed included", "count"),
     **JUDGE_METRICS,
 }
-_COLUMNS = {VERIFIED: "", EMPTY: f", {NO_INPUT}"}
+_COLUMNS = {VERIFIED: "", SAMPLED: ", drawn", EMPTY: f", {NO_INPUT}"}
 _NOTE = (
     "Share of the triggers of a line after which the greedy reply of a column's model is a success, as they are typed. "
     "No input: the prompts of the line with empty slots. Brackets: 95 % intervals."
 )
 
 
-def transfer_metrics(rows: Sequence[Row], seed: int = 0) -> dict[str, Estimate]:
+def transfer_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
     """Figures by "SOURCE | MODEL | FIGURE", and what it took.
 
     Args:
         rows: of one run.
-        seed: names the bootstrap's resampling stream.
     """
     done = finished(rows)
     cells: dict[tuple[str, str], list[Row]] = {}
@@ -49,7 +48,8 @@ def transfer_metrics(rows: Sequence[Row], seed: int = 0) -> dict[str, Estimate]:
         controls = [empty[key] for row in of_cell if (key := (model, row["control"])) in empty]
         found[f"{name}{EMPTY}"] = rate(sum(bool(row[VERIFIED]) for row in controls), len(controls))
         if any(row["samples"] for row in of_cell):
-            found[f"{name}{SAMPLED}"] = mean([row[SAMPLED] / row["samples"] for row in of_cell], seed=seed)
+            samples = [row["samples"] for row in of_cell]
+            found[f"{name}{SAMPLED}"] = clustered_rate([row[SAMPLED] for row in of_cell], trials=samples)
     return found | {ANSWERS: count(sum(1 + row["samples"] for row in done), len(done))} | judge_counts(done, len(done))
 
 
@@ -67,14 +67,16 @@ def describe_transfer(name: str) -> Metric:
 
 
 def transfer_table(metrics: Mapping[str, Estimate]) -> TextTable:
-    """The matrix: a source a line, a model a column, and one of the same prompts without input."""
+    """The matrix: a source a line, a model a column, one of its drawn replies, and one of the same prompts without input."""
     cells = {tuple(name.split(BETWEEN)): each for name, each in metrics.items() if name not in COSTS}
     sources, models = (list(dict.fromkeys(cell[place] for cell in cells)) for place in (0, 1))
-    columns = {(model, figure): f"{model}{told}" for model in models for figure, told in _COLUMNS.items()}
+    shown = {figure: told for figure, told in _COLUMNS.items() if any(cell[2] == figure for cell in cells)}
+    columns = {(model, figure): f"{model}{told}" for model in models for figure, told in shown.items()}
     rows = []
     for source in sources:
         estimates = [cells.get((source, *column), NOTHING) for column in columns]
         most = max(estimates, key=lambda estimate: estimate.n)
         rows.append((source, *map(with_interval, estimates), num_measured(most)))
     few = any(each.flagged for cell, each in cells.items() if cell[2] == VERIFIED)
-    return TextTable(("found on", *columns.values(), "triggers"), tuple(rows), _NOTE + few * few_note("triggers"))
+    note = _NOTE + (SAMPLED in shown) * DRAWN_NOTE + few * few_note("triggers") + unread_note(metrics)
+    return TextTable(("found on", *columns.values(), "triggers"), tuple(rows), note)

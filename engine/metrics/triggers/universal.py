@@ -21,11 +21,10 @@ from engine.metrics.statistics import (
     clustered_rate,
     count,
     mean,
-    paired_difference,
-    rate,
+    rate_difference,
 )
 from engine.metrics.tables import TextTable, few_note, num_measured, with_interval
-from engine.metrics.triggers.hits import JUDGE_METRICS, judge_counts
+from engine.metrics.triggers.hits import JUDGE_METRICS, judge_counts, unread_note
 
 FOUND, RANDOM, EMPTY = KINDS = ("found", "random", "empty")
 """Inputs: what a search found, random ones as searches begin with, and none at all."""
@@ -97,7 +96,7 @@ def universal_metrics(rows: Sequence[Row], num_skipped: int, seed: int = 0) -> d
                 of_model = _figures([pair for pair in pairs if pair["model"] == model], seed)
                 found |= {f"{kind}.{split}.{name}.{model}": estimate for name, estimate in of_model.items()}
     for split in SPLITS if kept is not None and inputs[RANDOM] else ():
-        found[f"{FOUND}.{split}.{OVER}"] = _over_random(inputs[FOUND], inputs[RANDOM], split, seed)
+        found[f"{FOUND}.{split}.{OVER}"] = _over_random(inputs[FOUND], inputs[RANDOM], split)
     num_pairs = len(done[0]["pairs"]) if done else 0
     return (
         found
@@ -138,7 +137,7 @@ def universal_table(metrics: Mapping[str, Estimate]) -> TextTable:
         rows.append((f"{kind}, {model}" if model else kind, *map(with_interval, estimates), *nums))
     few = any(each.flagged for name, each in metrics.items() if VERIFIED in name.split(".") and each.n)
     columns = ("input", *(_COLUMNS[name] for name in shown), "searched prompts", "held-out prompts")
-    return TextTable(columns, tuple(rows), _NOTE + few * few_note("prompts"))
+    return TextTable(columns, tuple(rows), _NOTE + few * few_note("prompts") + unread_note(metrics))
 
 
 def _figures(pairs: Sequence[Mapping[str, Any]], seed: int) -> dict[str, Estimate]:
@@ -146,20 +145,15 @@ def _figures(pairs: Sequence[Mapping[str, Any]], seed: int) -> dict[str, Estimat
     if not pairs:
         return {}
     prompts = [pair["prompt"] for pair in pairs]
-    several = len(set(prompts)) < len(prompts)
-
-    def share(flags: list[bool]) -> Estimate:
-        return clustered_rate(flags, prompts) if several else rate(sum(flags), len(flags))
-
-    found = {VERIFIED: share([bool(pair[VERIFIED]) for pair in pairs])}
+    found = {VERIFIED: clustered_rate([bool(pair[VERIFIED]) for pair in pairs], prompts)}
     if any(pair["samples"] for pair in pairs):
-        found[SAMPLED] = mean([pair[SAMPLED] / pair["samples"] for pair in pairs], prompts, seed)
+        found[SAMPLED] = clustered_rate([pair[SAMPLED] for pair in pairs], prompts, [pair["samples"] for pair in pairs])
     if all(pair[HIT] is not None for pair in pairs):
-        found[HIT] = share([bool(pair[HIT]) for pair in pairs])
+        found[HIT] = clustered_rate([bool(pair[HIT]) for pair in pairs], prompts)
     return found | {NATS: mean([pair[NATS] for pair in pairs], prompts, seed)}
 
 
-def _over_random(found: Sequence[Row], random: Sequence[Row], split: str, seed: int) -> Estimate:
+def _over_random(found: Sequence[Row], random: Sequence[Row], split: str) -> Estimate:
     """What the found input has more than random ones, paired by pair and clustered by prompt."""
 
     def by_pair(rows: Sequence[Row]) -> dict[str, float]:
@@ -170,4 +164,4 @@ def _over_random(found: Sequence[Row], random: Sequence[Row], split: str, seed: 
 
     ours, theirs = by_pair(found), by_pair(random)
     prompts = {pair["key"]: pair["prompt"] for row in found for pair in row["pairs"]}
-    return paired_difference(list(ours.values()), [theirs[key] for key in ours], [prompts[key] for key in ours], seed)
+    return rate_difference(list(ours.values()), [theirs[key] for key in ours], [prompts[key] for key in ours])

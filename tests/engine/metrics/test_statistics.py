@@ -13,7 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.metrics import statistics
-from engine.metrics.statistics import Estimate, count, mean, paired_bootstrap, paired_difference, rate, ratio_of_sums
+from engine.metrics.statistics import (
+    Estimate,
+    clustered_rate,
+    count,
+    mean,
+    paired_bootstrap,
+    paired_difference,
+    rate,
+    rate_difference,
+    ratio_of_sums,
+)
 
 
 @given(n=st.integers(1, 5000), data=st.data())
@@ -31,6 +41,63 @@ def test_rate_of_a_published_example() -> None:
     # Newcombe 1998, table I: 81 of 263 gives 0.2553 to 0.3662 by Wilson's score method.
     estimate = rate(81, 263)
     assert (round(estimate.low, 4), round(estimate.high, 4)) == (0.2553, 0.3662)
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=50))
+def test_a_rate_of_trials_that_are_clusters_of_their_own_is_a_plain_one(hits: list[bool]) -> None:
+    alone, plain = clustered_rate(hits), rate(sum(hits), len(hits))
+    assert (alone.value, alone.low, alone.high) == pytest.approx((plain.value, plain.low, plain.high))
+    assert alone.n == plain.n
+
+
+def test_draws_of_few_clusters_have_an_interval_and_count_no_more_than_they_tell() -> None:
+    for clusters in (1, 2):
+        nothing = clustered_rate([0] * clusters, trials=[10] * clusters)
+        assert nothing == rate(0, clusters), "ten draws behind one prompt are one prompt"
+    assert clustered_rate([5, 5], trials=[10, 10]) == rate(1, 2), "two that happen to agree do not prove that all do"
+    apart, alike = clustered_rate([10] * 20 + [0] * 20, trials=[10] * 40), clustered_rate([5] * 40, trials=[10] * 40)
+    assert (apart.low, apart.high, apart.n) == pytest.approx((rate(20, 40).low, rate(20, 40).high, 40))
+    assert rate(200, 400).low > alike.low > rate(190, 400).low, "what goes alike behind many prompts is many trials"
+    counted, flat = clustered_rate([1, 2], trials=[2, 4]), clustered_rate([1, 0, 1, 1, 0, 0], [0, 0, 1, 1, 1, 1])
+    assert counted == flat
+    assert math.isnan(clustered_rate([], trials=[]).value)
+
+
+def test_draws_of_clusters_cover_their_rate() -> None:
+    rng = np.random.default_rng(3)
+    for num in (3, 10):
+        found = [clustered_rate(rng.binomial(20, rng.beta(1.2, 1.2, num)), trials=[20] * num) for _ in range(300)]
+        assert sum(each.low <= 0.5 <= each.high for each in found) / 300 > 0.91, num
+
+
+def newcombe(both: int, first: int, second: int, neither: int) -> tuple[float, float]:
+    """Newcombe 1998, method 10, as written there for a table of two by two."""
+    total = both + first + second + neither
+    one, other = rate(both + first, total), rate(both + second, total)
+    product = both * neither - first * second
+    corrected = max(product - total / 2, 0) if product > 0 else product
+    margins = (both + first) * (second + neither) * (both + second) * (first + neither)
+    phi = corrected / math.sqrt(margins) if margins else 0.0
+
+    def half(out: float, back: float) -> float:
+        return math.sqrt(out**2 - 2 * phi * out * back + back**2)
+
+    difference = (first - second) / total
+    low = difference - half(one.value - one.low, other.high - other.value)
+    return low, difference + half(one.high - one.value, other.value - other.low)
+
+
+@pytest.mark.parametrize("table", [(36, 12, 2, 0), (1, 0, 0, 1), (0, 0, 0, 2), (0, 1, 0, 0), (10, 3, 4, 20)])
+def test_paired_rates_differ_as_by_newcombe_and_never_at_a_point(table: tuple[int, int, int, int]) -> None:
+    both, first, second, neither = table
+    a = [1] * (both + first) + [0] * (second + neither)
+    b = [1] * both + [0] * first + [1] * second + [0] * neither
+    found = rate_difference(a, b)
+    assert (found.low, found.high) == pytest.approx(newcombe(*table))
+    assert found.low < found.value < found.high or abs(found.value) == 1
+    assert found.high - found.low > 0.1
+    repeated = rate_difference(np.repeat(a, 4), np.repeat(b, 4), np.repeat(range(len(a)), 4))
+    assert (repeated.low, repeated.high, repeated.n) == pytest.approx((found.low, found.high, found.n))
 
 
 @pytest.mark.parametrize("decimals", [None, 0], ids=["drawn one by one", "drawn as multiplicities"])

@@ -14,6 +14,7 @@ from engine.jobs.triggers.methods import SEARCH_METHODS, MethodsConfig
 from engine.report.collect import collect_run
 from engine.triggers.evolution import EvolutionSettings
 from engine.triggers.settings import SearchSettings
+from engine.triggers.success import SuccessSettings
 from engine.triggers.writing import WritingSettings
 from envs.core.errors import ConfigError
 from tests.engine.jobs.made_up import Notes, rows
@@ -62,6 +63,47 @@ def test_every_kind_of_method_has_a_line_and_none_tries_more_than_the_budget(tmp
     assert not notes.stages, "nothing is searched for again"
 
 
+def test_lines_of_one_method_differ_by_settings_of_their_own(tmp_path: Path, folder: Path) -> None:
+    method = "gcg, gcg[search.buffer=4,objective.mellowmax=1], mac, he2018, evolution[evolution.population=2]"
+    config = asked(tmp_path, f"hf:{folder}", method=method, budget=6, success=SuccessSettings(samples=2))
+    labels = ["gcg", "gcg[search.buffer=4,objective.mellowmax=1]", "mac", "he2018", "evolution[evolution.population=2]"]
+    stages = dict(zip(labels, SEARCH_METHODS.stages(config, tmp_path / "run").items(), strict=True))
+    (_, (_, plain)), (name, (_, buffered)) = (stages[label] for label in labels[:2])
+    assert name == "gcg-search.buffer=4-objective.mellowmax=1"
+    assert (plain.search.buffer, buffered.search.buffer) == (0, 4)
+    assert (plain.objective.mellowmax, buffered.objective.mellowmax) == (0, 1)
+    assert buffered == replace(plain, search=buffered.search, objective=buffered.objective), "else they are one search"
+    assert (stages["mac"][1][1].method, stages["mac"][1][1].search.momentum) == ("gcg", 0.6)
+    assert stages["he2018"][1][1].method == "gibbs-enum"
+    assert stages[labels[-1]][1][1].search.population == 2
+    result = run(config, tmp_path / "run", Silent())
+    (table,) = result.tables.values()
+    assert [row[0] for row in table.rows] == [*labels, f"random words, {labels[-1]}", "no input"]
+    place = table.columns.index("drawn")
+    assert [row[place] != "–" for row in table.rows] == [True] * 5 + [False] * 2
+    assert {stage.name for stage in (tmp_path / "run").iterdir()} > {name for name, _ in stages.values()}
+    assert run(config, tmp_path / "run", Silent()).metrics == result.metrics
+
+
+@pytest.mark.parametrize(
+    ("method", "what"),
+    [
+        ("gcg[search.buffer=10", "no list of methods"),
+        ("gcg]", "no list of methods"),
+        ("gcg[budget=10]", "a line of gcg has no setting 'budget'"),
+        ("evolution[search.buffer=1]", "a line of evolution has no setting"),
+        ("gcg[search.bufer=10]", "did you mean"),
+        ("gcg[search.buffer=-1]", "buffer"),
+        ("gcg[search.restarts=2]", "one start"),
+        ("gcgg[search.buffer=2]", "no method of search"),
+        ("gcg[search.buffer=a/b],gcg[search.buffer=a+b]", "called alike"),
+    ],
+)
+def test_lines_that_cannot_be_read_are_refused(tmp_path: Path, method: str, what: str) -> None:
+    with pytest.raises(ConfigError, match=what):
+        asked(tmp_path, "hf:nowhere", method=method)
+
+
 def test_a_model_that_only_replies_is_told_by_evolution_and_an_attacker(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text(MODEL.replace("SLOW", "0"))
     (tmp_path / "attacker.py").write_text(ATTACKER.replace("REFUSES", "False"))
@@ -87,7 +129,8 @@ def test_what_cannot_work_is_refused_before_anything_is_loaded(tmp_path: Path) -
     refused = {
         "gcg .gradients., beast .logits.": asked(tmp_path, server, method="gcg,beast,evolution"),
         "told by what chat models reply": asked(tmp_path, str(tmp_path / "lstm"), method="gcg"),
-        "cannot be typed": asked(tmp_path, "hf:nowhere", method="relaxation"),
+        r"cannot be typed(.|\n)*pez": asked(tmp_path, "hf:nowhere", method="relaxation"),
+        "random does not read search.buffer": asked(tmp_path, "hf:nowhere", method="random[search.buffer=2]"),
         "no model is named": replace(asked(tmp_path, "hf:nowhere"), model=""),
         "no list of targets is named": replace(asked(tmp_path, "hf:nowhere"), targets=""),
     }

@@ -138,6 +138,7 @@ def test_every_list_of_a_table_is_searched(tmp_path: Path, folder: Path, corpus:
     for listed in ("mal", "mal-io", "random"):
         assert result.metrics[f"{label}.{listed}.targets"].value == 2
         assert f"{label}.{listed}.verified" in result.metrics
+        assert {f"{listed} verified", f"{listed} refused"} <= set(result.tables[""].columns)
     judged = rows(tmp_path / "table" / f"{label}-mal-io")
     assert all(row["input_log_probability"] < 0 for row in judged)
     assert "hit_rate.io-sample-min-k1" in {name.split(".", 2)[2] for name in result.metrics}

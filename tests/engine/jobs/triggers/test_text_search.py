@@ -13,6 +13,8 @@ from engine.jobs.job import Silent
 from engine.jobs.triggers.text_config import TextSearchConfig, WantedTexts
 from engine.jobs.triggers.text_prompts import num_tokens
 from engine.jobs.triggers.text_search import SEARCH_TEXT
+from engine.metrics.statistics import rate
+from engine.metrics.tables import with_interval
 from engine.metrics.triggers.text import EMPTY, NUM_QUERIES, OVER, RANDOM
 from engine.report.collect import report_from_run
 from engine.triggers.evolution import EvolutionSettings
@@ -76,6 +78,10 @@ def test_replies_alone_lead_to_an_input_that_works(tmp_path: Path) -> None:
     assert begged["random_queries"] == never["random_queries"] == 200, "as many tries as evolving has"
     assert 0 < begged["random_fitness"] < begged["fitness"]
     assert result.metrics[OVER].value == 0.5
+    assert result.metrics[OVER].low < 0 < 0.5 < result.metrics[OVER].high, "one of two targets proves nothing"
+    (table,) = result.more.values()
+    assert table.columns == ("input", "said", "drawn", "queries", "targets")
+    assert [row[2] for row in table.rows] == [with_interval(rate(1, 2)), "–", "–"]
     queries = sum(row["queries"] + row["random_queries"] for row in (begged, never))
     asked_twice = queries - num_asked(tmp_path)
     assert result.metrics[NUM_QUERIES].value == queries
@@ -187,6 +193,18 @@ def test_what_is_fit_may_be_a_judges_rating(tmp_path: Path) -> None:
     # Each reply but the one to no input is rated, the shortest twice.
     assert begged["judge_answers"] > begged["queries"] - 1 + begged["random_queries"]
     assert never["judge_answers"] == never["queries"] - 1 + never["random_queries"]
+
+
+@pytest.mark.parametrize(("reads", "unread"), [("no", 1), ("", 2)])
+def test_a_judge_that_cannot_be_read_is_told_below_the_table(tmp_path: Path, reads: str, unread: int) -> None:
+    (tmp_path / "judge.py").write_text(f"def judge(messages):\n    return '{reads}' if 'tell me' in str(messages) else '?'\n")
+    judged = SuccessSettings(by="judge", judge=f"{tmp_path}/judge.py:judge")
+    config = asked(tmp_path, success=judged, search=EvolutionSettings(num_words=5, population=2, max_queries=3))
+    result = run(config, tmp_path / "run", Silent())
+    # No input, three that evolve and three at random.
+    assert f"Of {7 * unread} replies the judge gave no verdict" in result.more[""].note
+    assert f"Of {7 * unread} replies" in (tmp_path / "run" / "table.md").read_text()
+    assert bool(result.failure) == (unread == 2), "what is read of nothing is no rate"
 
 
 def test_what_is_fit_may_be_an_encoders_similarity(tmp_path: Path) -> None:

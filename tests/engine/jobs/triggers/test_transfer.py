@@ -16,7 +16,7 @@ from engine.jobs.triggers.config import HuggingFaceSettings, TriggerConfig
 from engine.jobs.triggers.search import SEARCH
 from engine.jobs.triggers.transfer import SEARCH_TRANSFER, TriggerTransferConfig
 from engine.jobs.triggers.typed_triggers import UNIVERSAL
-from engine.metrics.triggers.transfer import NO_INPUT, transfer_metrics
+from engine.metrics.triggers.transfer import NO_INPUT, transfer_metrics, transfer_table
 from engine.report.collect import report_from_run
 from engine.store.run_folder import RunFolder
 from engine.triggers.settings import SearchSettings
@@ -153,6 +153,23 @@ def test_no_input_is_of_the_prompts_of_its_own_line() -> None:
     assert {name: metrics[f"{name} | a | empty"].value for name in ("one", "two")} == {"one": 0, "two": 1}
     assert metrics["one | a | empty"].n == 2
     assert not any(name.startswith(NO_INPUT) for name in metrics)
+    assert transfer_table(metrics).columns == ("found on", "a", "a, no input", "triggers")
+
+
+def test_drawn_replies_have_a_column_of_their_own() -> None:
+    about: dict[str, Any] = {
+        "status": "ok",
+        "model": "a",
+        "samples": 5,
+        "judge_answers": 0,
+        "judge_unparsable": 0,
+        "control": None,
+    }
+    found = [about | {"source": "one", "trigger": str(number), "verified": False, "sampled": 0} for number in range(2)]
+    table = transfer_table(transfer_metrics(found))
+    assert table.columns[:3] == ("found on", "a", "a, drawn")
+    assert table.rows[0][1] == table.rows[0][2] == "0.00 [0.00, 0.66]", "ten draws behind two prompts"
+    assert "Drawn" in table.note
 
 
 def test_what_cannot_be_typed_is_refused(tmp_path: Path, searched: Path) -> None:

@@ -109,7 +109,9 @@ def test_clustered_rates_lie_between_those_of_dialogues_and_of_contexts() -> Non
     assert whole.n == 40
     assert (whole.low, whole.high) == pytest.approx((rate(20, 40).low, rate(20, 40).high)), "two that are alike are as one"
     mixed = clustered_rate([1, 0] * 40, dialogues)
-    assert (mixed.low, mixed.high) == pytest.approx((rate(40, 80).low, rate(40, 80).high)), "never more than there are"
+    trials = rate(40, 80)
+    assert (mixed.low, mixed.high) == pytest.approx((trials.low, trials.high), abs=0.002), "never more than there are"
+    assert mixed.low < trials.low, "how they hang together is an estimate too"
     sure = clustered_rate([True] * 80, dialogues)
     assert (sure.value, sure.low, sure.high) == (1, rate(40, 40).low, 1)
     assert clustered_rate([], []) == NOTHING

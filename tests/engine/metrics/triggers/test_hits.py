@@ -6,8 +6,17 @@ import logging
 
 import pytest
 
-from engine.metrics.statistics import count, rate
-from engine.metrics.triggers.hits import COST_METRICS, choose_restart, describe, hits_by_restarts, loss_by_sweep, search_metrics
+from engine.metrics.statistics import Estimate, count, rate
+from engine.metrics.triggers.hits import (
+    COST_METRICS,
+    choose_restart,
+    describe,
+    hits_by_restarts,
+    loss_by_sweep,
+    search_metrics,
+    unread_failure,
+    unread_note,
+)
 from tests.engine.metrics.triggers.searches import KINDS, failed, restart, searched
 
 GREEDY, LIKELY = KINDS
@@ -37,6 +46,23 @@ def test_rates_are_over_targets_and_costs_over_restarts() -> None:
     assert (found["restarts"].value, found["candidates"].value) == (4, 350)
     assert (found["sweeps"].value, found["sweeps"].n) == (2.0, 3), "restarts of a target hang together"
     assert all(describe(name).definition for name in found)
+
+
+def test_drawn_replies_that_never_say_it_leave_room_for_doubt() -> None:
+    drawn = [searched(key, restart(), verified=False, samples=5, sampled=0) for key in "ab"]
+    assert search_metrics(drawn, PACE, 0)["sampled"] == rate(0, 2)
+    assert search_metrics(drawn[:1], PACE, 0)["sampled"] == rate(0, 1)
+
+
+def test_a_judge_of_whom_nothing_can_be_read_is_a_failure() -> None:
+    def judged(answers: int, unread: int) -> dict[str, Estimate]:
+        return {"gcg | judge_answers": count(answers, 2), "gcg | judge_unparsable": count(unread, 2)}
+
+    assert "of 98 replies" in unread_failure(judged(196, 98))
+    assert not unread_failure(judged(196, 97))
+    assert not unread_failure(judged(0, 0))
+    assert unread_note(judged(4, 1), judged(4, 2)).startswith(" Of 3 replies")
+    assert not unread_note(judged(4, 0))
 
 
 def test_failed_targets_are_left_out_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.metrics.statistics import rate
+from engine.metrics.statistics import count, rate
 from engine.metrics.triggers.published import HIT_RATES, MAL, NORMAL
 from engine.metrics.triggers.table import LISTS, SearchedModel, figures_of, search_table
 
@@ -27,6 +27,20 @@ def test_measured_rates_stand_over_the_published_ones() -> None:
     assert text.startswith(MARKDOWN)
     assert "Published: He & Glass 2018" in text
     assert "Few: fewer than 30 targets" in text
+
+
+def test_what_was_typed_stands_behind_the_hits_of_its_list() -> None:
+    typed = {"verified": rate(1, 20), "refused": count(1234, 20), "judge_unparsable": count(3, 20)}
+    models = [SearchedModel("a", {**LISTED, MAL: LISTED[MAL] | typed}), SearchedModel("b", LISTED)]
+    table = search_table(models, "o-greedy")
+    assert table.columns[4:7] == ("mal o-sample-avg {k1, k2}", "mal verified", "mal refused")
+    places = [table.columns.index(heading) for heading in ("mal o-greedy", "mal verified", "mal refused")]
+    cells = [[row[place] for place in places] for row in table.rows]
+    assert cells[0] == ["0.0", "5.0", "1,234"]
+    assert cells[1][1:] == ["[0.9, 23.6]", "–"]
+    assert cells[2] == ["20 few"] * 3
+    assert cells[3] == ["0.0", "–", "–"], "nothing was typed to the other model"
+    assert "Of 3 replies the judge gave no verdict" in table.note
 
 
 def test_models_stand_one_below_the_other_and_without_published_lines_where_there_are_none() -> None:

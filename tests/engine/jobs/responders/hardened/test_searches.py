@@ -30,6 +30,8 @@ pytest.importorskip("peft", reason="the extra lora is not installed")
 from tests.engine.jobs.made_up import rows
 from tests.engine.jobs.responders.hardened.made_up import asked, write_search
 from tests.policies.small_gpt2 import EOS, WORDS, read_gpt2
+LINES = {"random": "random", "gcg[search.num_replaced=2]": "gcg-search.num_replaced=2", "evolution": "evolution"}
+"""Of a table of methods, and their folders."""
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +53,7 @@ def searches(tmp_path_factory: pytest.TempPathFactory, folder: Path) -> dict[str
         UniversalConfig(**asked | few | {"targets": str(path / "the.csv")}, num_random=1), path / "universal", Silent()
     )
     SEARCH_TEXT.run(TextSearchConfig(**asked, **words, search=evolved), path / "text", Silent())
-    several = {"method": "random,gcg,evolution", "budget": 6, "evolution": replace(evolved, max_queries=200)}
+    several = {"method": ",".join(LINES), "budget": 6, "evolution": replace(evolved, max_queries=200)}
     SEARCH_METHODS.run(MethodsConfig(**asked, **words, **few, **several), path / "methods", Silent())
     return {name: path / name for name in ("universal", "text", "methods")}
 
@@ -84,8 +86,8 @@ def test_what_replies_alone_have_told_is_found_where_it_was_typed(searches: dict
 
 def test_of_a_table_of_methods_each_search_is_read(searches: dict[str, Path]) -> None:
     found = found_triggers([str(searches["methods"])], hits_only=False)
-    assert {each.key.partition(":")[0] for each in found} == {f"methods/{name}" for name in ("random", "gcg", "evolution")}
-    apart = [found_triggers([str(searches["methods"] / name)], hits_only=False) for name in ("random", "gcg", "evolution")]
+    assert {each.key.partition(":")[0] for each in found} == {f"methods/{line}" for line in LINES}
+    apart = [found_triggers([str(searches["methods"] / name)], hits_only=False) for name in LINES.values()]
     texts = [(each.text, each.request) for part in apart for each in part]
     assert [(each.text, each.request) for each in found] == list(dict.fromkeys(texts))
 
