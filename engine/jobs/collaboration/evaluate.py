@@ -132,12 +132,13 @@ class EvaluateCollaboration(Job[CollaborationConfig, PlayedChats, PlayedChats]):
         """The page; then random lies as often as a chat model told its own, on the same scenarios."""
         commands = super().next_commands(config, path)
         metrics = RunFolder.load(path).metrics()
+        beside = path.with_name(f"{path.name}-{RANDOM_LIES}")
         for liar in config.chat_liars:
             told = metrics.get(of(LIE_RATE, MODEL, liar))
             if told is not None and told.value > 0:
                 lies = replace(config.lies, rate=float(f"{told.value:.3g}"))
                 asked = replace(config, strategies=RANDOM_LIES, lies=lies, controls=False, trained="")
-                commands = (*commands, command_line(self.words, self.presets, asked, run=None))
+                commands = (*commands, command_line(self.words, self.presets, asked, beside))
         return commands
 
     def tables(self, run: RunFolder) -> dict[str, TextTable]:
