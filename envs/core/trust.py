@@ -25,6 +25,8 @@ RUN_FORMAT = "parley run"
 """Begins the format of a run, as its config.json says it."""
 _ENDING = ".py:"
 _BETWEEN = re.compile(r"[\s,=\"']+")
+_KIND = re.compile(r"[a-z]+:(?=[^:]+\.py:)")
+"""Says what a name stands for, such as `liar:` before `path/file.py:Name`."""
 
 
 class Trust:
@@ -104,13 +106,14 @@ def require_trust_in(settings: Any) -> None:
     for text in _texts(settings):
         whole = _is_name(text) and Path(text.rpartition(":")[0]).is_file()
         for name in [text] if whole else filter(_is_name, _BETWEEN.split(text)):
-            require_trust(name)
+            require_trust(_without_kind(name))
 
 
 def typed_files(arguments: Iterable[str]) -> set[str]:
     """The files that are named on a command line, as `Trust` takes them."""
     texts = [part for argument in arguments for part in (argument, argument.partition("=")[2], *_BETWEEN.split(argument))]
-    return {spelling for name in filter(_is_name, texts) for spelling in _spellings(name)}
+    names = [name for text in filter(_is_name, texts) for name in (text, _without_kind(text))]
+    return {spelling for name in names for spelling in _spellings(name)}
 
 
 def worker_variables() -> dict[str, str]:
@@ -136,6 +139,11 @@ def _texts(value: Any) -> Iterator[str]:
 
 def _is_name(text: str) -> bool:
     return _ENDING in text
+
+
+def _without_kind(name: str) -> str:
+    kind = _KIND.match(name)
+    return name[kind.end() :] if kind else name
 
 
 def _spellings(name: str) -> set[str]:

@@ -84,6 +84,25 @@ class Slips(NamedTuple):
     """Selections that named no friend, of a model whose scores chose one then."""
 
 
+class Lying(NamedTuple):
+    """How often somebody could lie for a side and did, and how a chat model that chooses is read."""
+
+    chances: int = 0
+    """Utterances that it could have replaced."""
+    told: int = 0
+    """Those that it replaced."""
+    scored: int = 0
+    """Choices by the likelihoods of a chat model."""
+    asked: int = 0
+    """Choices that a chat model was asked for."""
+    repairs: int = 0
+    """Those that it was asked for once more."""
+    unread: int = 0
+    """Those that could not be read then either, which are no lie."""
+    cut: int = 0
+    """Answers that were cut at the most tokens."""
+
+
 @dataclass(frozen=True)
 class FriendsChat:
     """A chat on one scenario.
@@ -95,6 +114,7 @@ class FriendsChat:
         agreed: whether both sides' last selections are the common friend.
         key: its name.
         slips: of each side; None where it cannot make any.
+        lying: of each side; None where nobody could lie for it. It is no part of what was said, so that chats compare without.
     """
 
     scenario: FriendsScenario
@@ -103,6 +123,7 @@ class FriendsChat:
     agreed: bool
     key: str = ""
     slips: tuple[Slips | None, Slips | None] = (None, None)
+    lying: tuple[Lying | None, Lying | None] = field(default=(None, None), compare=False)
 
     def num_selections(self, side: int) -> int:
         """How often a side selected a friend."""

@@ -22,7 +22,7 @@ import numpy as np
 from envs.core.errors import ScenarioError
 from envs.core.ranges import Configuration, PositiveInt
 from envs.core.seeds import derive_seed, stream
-from envs.friends.events import ChatEvent, FriendsChat, Token, plain_words
+from envs.friends.events import ChatEvent, FriendsChat, Lying, Token, plain_words
 from envs.friends.scenario import FriendsScenario, Item
 from envs.friends.schema import Attribute, Entity
 
@@ -62,6 +62,8 @@ class FriendsGame:
         self.selections = np.full((num_rows, 2), -1, dtype=np.int64)
         """Each side's last selection (B, 2), as an index of its own table; -1 before it selects."""
         self.agreed = np.zeros(num_rows, dtype=bool)
+        self.lying: list[tuple[Lying | None, Lying | None]] = [(None, None)] * num_rows
+        """What who lies for a side has noted of it, by row and side."""
 
     def __len__(self) -> int:
         return len(self.scenarios)
@@ -81,6 +83,7 @@ class FriendsGame:
             self.to_move[row] = derive_seed(self.seeds[row], "begins") & 1
             self.selections[row] = -1
             self.agreed[row] = False
+            self.lying[row] = None, None
 
     def scenario(self, row: int) -> FriendsScenario:
         """What the chat of a row is about: both tables."""
@@ -131,6 +134,12 @@ class FriendsGame:
         if self.agreed[row] or len(self.events[row]) >= self.rules.max_events:
             self.to_move[row] = NOBODY
 
+    def note_lying(self, row: int, side: int, more: Lying) -> None:
+        """Adds to what is noted of the lies of a side in the chat of a row."""
+        first, second = self.lying[row]
+        told = Lying(*map(sum, zip((first, second)[side] or Lying(), more, strict=True)))
+        self.lying[row] = (told, second) if side == 0 else (first, told)
+
     def is_over(self, row: int) -> bool:
         """Whether no chat is open in a row."""
         return bool(self.to_move[row] == NOBODY)
@@ -142,7 +151,8 @@ class FriendsGame:
     def chat(self, row: int) -> FriendsChat:
         """The chat of a row so far."""
         said, heard = tuple(self.events[row]), tuple(self.heard[row])
-        return FriendsChat(self.scenario(row), said, heard, bool(self.agreed[row]), self.scenario(row).key)
+        agreed, key = bool(self.agreed[row]), self.scenario(row).key
+        return FriendsChat(self.scenario(row), said, heard, agreed, key, lying=self.lying[row])
 
     def view(self, side: int) -> FriendsView:
         """What that side may see."""

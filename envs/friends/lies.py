@@ -5,11 +5,14 @@ what was meant, or a claim instead, worded as the scripted players word what is 
 the partner cannot know to be false. Nothing else is changed: the body remembers what it meant, and selections are seen as they
 are, for who selects nothing at all prevents every agreement without a word. It sees what its side sees, never the other table.
 
-Choosing is somebody else's: a policy (`policies/liar.py`), or chance. Shapes: n utterances, A actions, F features.
+Choosing is somebody else's: a policy (`policies/liar.py`), a chat model (`policies/chat/liar.py`), or chance.
+
+Shapes: n utterances, A actions, F features.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -20,7 +23,7 @@ import numpy as np
 
 from envs.core.ranges import Configuration, NonNegativeFloat, PositiveInt, PositiveShare, Share
 from envs.core.seeds import stream
-from envs.friends.events import ChatEvent, FriendsChat, Mention
+from envs.friends.events import ChatEvent, FriendsChat, Lying, Mention
 from envs.friends.game import FriendsGame, FriendsRules
 from envs.friends.linker import EntityLinker, Words
 from envs.friends.play import FriendsAgent, play_friends
@@ -82,46 +85,48 @@ class Decisions(NamedTuple):
     taken: np.ndarray
 
 
-class LyingHearing:
-    """A `Channel` by which a side's utterances become lies.
+class Occasion(NamedTuple):
+    """An utterance in the place of which its side may lie."""
+
+    row: int
+    """Of the game."""
+    meant: ChatEvent
+    """What its side means to say."""
+    claims: Sequence[Entity]
+    """What may be claimed instead."""
+
+
+class LiesHeard(ABC):
+    """A `Channel` by which a side's utterances become lies; which, each kind says.
 
     Args:
         name: what reports call it.
         linker: finds entities, and knows how they are said.
         rules: what is allowed.
-        choose: which lies are told.
-        noted: is told of all decisions.
     """
 
-    def __init__(
-        self,
-        name: str,
-        linker: EntityLinker,
-        rules: LieRules,
-        choose: Choice,
-        noted: Callable[[Decisions], None] = lambda decisions: None,
-    ) -> None:
-        self.name, self._linker, self._rules, self._choose, self._noted = name, linker, rules, choose, noted
+    def __init__(self, name: str, linker: EntityLinker, rules: LieRules) -> None:
+        self.name, self.rules, self._linker = name, rules, linker
         self._wording = FriendsWording(linker)
         self._linked = lru_cache(_LINKED)(self._entities)
         kinds = linker.schema.values
         self._values = {kind: [Entity(value.lower(), kind) for value in values] for kind, values in kinds.items()}
 
+    @abstractmethod
+    def chosen(self, game: FriendsGame, occasions: Sequence[Occasion]) -> Sequence[int]:
+        """Which claims are made, counted from 1; 0 says what is meant. None may depend on the other occasions."""
+
     def __call__(self, game: FriendsGame, rows: list[int], events: list[ChatEvent]) -> list[ChatEvent]:
         """What is heard; where nobody lies, the event itself."""
-        at = [i for i, row in enumerate(rows) if len(_lies_of(game, row, events[i].side)) < self._rules.lies]
+        at = [i for i, row in enumerate(rows) if len(lies_of(game, row, events[i].side)) < self.rules.lies]
         if not at:
             return list(events)
-        claims = [self._claims(game, rows[i], events[i]) for i in at]
-        seen = np.stack([self._sight(game, rows[i], events[i], its) for i, its in zip(at, claims, strict=True)])
-        masks = (np.arange(self._rules.num_actions) <= np.array([len(its) for its in claims])[:, None]).astype(np.int8)
-        uniforms = np.array([stream(game.event_seed(rows[i]), "lie").random() for i in at])
-        taken = self._choose(seen, masks, uniforms)
-        self._noted(Decisions([game.scenario(rows[i]).key for i in at], seen, masks, taken))
+        occasions = [Occasion(rows[i], events[i], self._claims(game, rows[i], events[i])) for i in at]
         heard = list(events)
-        for i, its, action in zip(at, claims, taken.tolist(), strict=True):
+        for i, one, action in zip(at, occasions, self.chosen(game, occasions), strict=True):
+            game.note_lying(one.row, one.meant.side, Lying(chances=1, told=int(action > 0)))
             if action:
-                heard[i] = self._claim(game, rows[i], events[i].side, its[action - 1])
+                heard[i] = self._claim(game, one.row, one.meant.side, one.claims[action - 1])
         return heard
 
     def _claims(self, game: FriendsGame, row: int, event: ChatEvent) -> list[Entity]:
@@ -133,43 +138,10 @@ class LyingHearing:
         drawn = []
         for kind in kinds:
             values = self._values[kind]
-            order = rng.permutation(len(values))[: self._rules.claims + len(own)].tolist()
+            order = rng.permutation(len(values))[: self.rules.claims + len(own)].tolist()
             drawn.append([values[i] for i in order])
         found = dict.fromkeys([*known, *(each for turn in zip_longest(*drawn) for each in turn if each is not None)])
-        return [each for each in found if each.type in kinds and each not in own][: self._rules.claims]
-
-    def _sight(self, game: FriendsGame, row: int, event: ChatEvent, claims: Sequence[Entity]) -> np.ndarray:
-        """What is seen of each action (A, F) float32."""
-        scenario, rules = game.scenario(row), self._rules
-        own = scenario.mentionable[event.side]
-        heard = [each for each in game.heard[row] if each.side != event.side]
-        named = self._of_partner(game, row, event.side)
-        newest = set(named[-1]) if heard and heard[-1].selected is None else set()
-        selected = {each for entities, its in zip(named, heard, strict=True) if its.selected is not None for each in entities}
-        earlier = {each for entities in named for each in entities} - newest - selected
-        lies = _lies_of(game, row, event.side)
-        claimed = {token.entity for lie in lies for token in lie.tokens if isinstance(token, Mention)}
-        meant = {entity.type for entity in self._linked(event.words, own)}
-        num_items = len(scenario.tables[event.side])
-        found = np.zeros((rules.num_actions, len(FEATURES)), dtype=np.float32)
-        found[0, 0] = 1
-        for action, entity in enumerate(claims, 1):
-            found[action, 1:7] = (
-                entity in newest,
-                entity in earlier,
-                entity in selected,
-                entity in claimed,
-                sum(each.type == entity.type for each in own) / num_items,
-                entity.type in meant,
-            )
-        found[:, 7:] = (
-            bool(meant),
-            bool(heard) and phrases.is_question(heard[-1].words),
-            min(sum(each.selected is not None for each in heard) / _SELECTIONS, 1),
-            len(game.events[row]) / game.rules.max_events,
-            1 - len(lies) / rules.lies,
-        )
-        return found.clip(0, 1)
+        return [each for each in found if each.type in kinds and each not in own][: self.rules.claims]
 
     def _claim(self, game: FriendsGame, row: int, side: int, entity: Entity) -> ChatEvent:
         """That some friends have it; a yes where the partner has just asked for it."""
@@ -195,7 +167,74 @@ class LyingHearing:
         return tuple(token.entity for token in self._linker.link(words, own) if isinstance(token, Mention))
 
 
-def _lies_of(game: FriendsGame, row: int, side: int) -> list[ChatEvent]:
+class LyingHearing(LiesHeard):
+    """Lies that are chosen by what is seen of each claim.
+
+    Args:
+        name: what reports call it.
+        linker: finds entities, and knows how they are said.
+        rules: what is allowed.
+        choose: which lies are told.
+        noted: is told of all decisions.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        linker: EntityLinker,
+        rules: LieRules,
+        choose: Choice,
+        noted: Callable[[Decisions], None] = lambda decisions: None,
+    ) -> None:
+        super().__init__(name, linker, rules)
+        self._choose, self._noted = choose, noted
+
+    def chosen(self, game: FriendsGame, occasions: Sequence[Occasion]) -> Sequence[int]:
+        """See `LiesHeard`."""
+        seen = np.stack([self._sight(game, *each) for each in occasions])
+        num_allowed = np.array([len(each.claims) for each in occasions])
+        masks = (np.arange(self.rules.num_actions) <= num_allowed[:, None]).astype(np.int8)
+        uniforms = np.array([stream(game.event_seed(each.row), "lie").random() for each in occasions])
+        taken = self._choose(seen, masks, uniforms)
+        self._noted(Decisions([game.scenario(each.row).key for each in occasions], seen, masks, taken))
+        found: list[int] = taken.tolist()
+        return found
+
+    def _sight(self, game: FriendsGame, row: int, event: ChatEvent, claims: Sequence[Entity]) -> np.ndarray:
+        """What is seen of each action (A, F) float32."""
+        scenario, rules = game.scenario(row), self.rules
+        own = scenario.mentionable[event.side]
+        heard = [each for each in game.heard[row] if each.side != event.side]
+        named = self._of_partner(game, row, event.side)
+        newest = set(named[-1]) if heard and heard[-1].selected is None else set()
+        selected = {each for entities, its in zip(named, heard, strict=True) if its.selected is not None for each in entities}
+        earlier = {each for entities in named for each in entities} - newest - selected
+        lies = lies_of(game, row, event.side)
+        claimed = {token.entity for lie in lies for token in lie.tokens if isinstance(token, Mention)}
+        meant = {entity.type for entity in self._linked(event.words, own)}
+        num_items = len(scenario.tables[event.side])
+        found = np.zeros((rules.num_actions, len(FEATURES)), dtype=np.float32)
+        found[0, 0] = 1
+        for action, entity in enumerate(claims, 1):
+            found[action, 1:7] = (
+                entity in newest,
+                entity in earlier,
+                entity in selected,
+                entity in claimed,
+                sum(each.type == entity.type for each in own) / num_items,
+                entity.type in meant,
+            )
+        found[:, 7:] = (
+            bool(meant),
+            bool(heard) and phrases.is_question(heard[-1].words),
+            min(sum(each.selected is not None for each in heard) / _SELECTIONS, 1),
+            len(game.events[row]) / game.rules.max_events,
+            1 - len(lies) / rules.lies,
+        )
+        return found.clip(0, 1)
+
+
+def lies_of(game: FriendsGame, row: int, side: int) -> list[ChatEvent]:
     """What of a side's utterances was heard otherwise than meant."""
     both = zip(game.events[row], game.heard[row], strict=True)
     return [heard for meant, heard in both if meant.side == side and meant.words != heard.words]

@@ -1,19 +1,21 @@
-"""How likely a chat model finds what was said in a negotiation: each utterance as an answer of its own in the speaker's seat.
+"""How likely a chat model finds what is said in a game: each utterance as an answer of its own in the speaker's seat.
 
-It is told what a chat model in that seat is told (`bargaining.before`). The end of an utterance is left out, because how likely
-a text is does not hold it; an utterance without words takes nothing.
+It is told what a chat model in that seat is told: in a negotiation `bargaining.before`, in MutualFriends `friend.talk`. The end
+of an utterance is left out, because how likely a text is does not hold it; an utterance without words takes nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from envs.negotiation.game import SideView
-from policies.chat import bargaining
-from policies.chat.model import ScoringChatModel
+from envs.core.errors import ConfigError
+from policies.chat.addresses import OPENAI
+from policies.chat.loading import load_chat_model
+from policies.chat.model import Access, Chat, ScoringChatModel, require_access
+from policies.chat.seat import require_address
 
 
 class PlacedUtterance(NamedTuple):
@@ -27,12 +29,12 @@ class PlacedUtterance(NamedTuple):
     """What is said; empty for nothing."""
 
 
-def nats_of(model: ScoringChatModel, view: SideView, said: Sequence[PlacedUtterance]) -> np.ndarray:
+def nats_of(model: ScoringChatModel, before: Callable[[int, int], Chat], said: Sequence[PlacedUtterance]) -> np.ndarray:
     """How unlikely a model finds utterances of a side.
 
     Args:
         model: who judges.
-        view: of the side that speaks.
+        before: the messages that an utterance answers in that side's seat, by dialogue and turn.
         said: the utterances, in any order.
 
     Returns:
@@ -41,7 +43,27 @@ def nats_of(model: ScoringChatModel, view: SideView, said: Sequence[PlacedUttera
     found = np.zeros(len(said))
     spoken = [place for place, one in enumerate(said) if one.words]
     if spoken:
-        chats = [bargaining.before(view, said[place].row, said[place].turn) for place in spoken]
+        chats = [before(said[place].row, said[place].turn) for place in spoken]
         scores = model.score(chats, [said[place].words for place in spoken])
         found[spoken] = [-score.nats for score in scores]
     return found
+
+
+def require_chat_judge(spec: str, instead: str = "") -> None:
+    """Makes sure that a chat model can say how likely texts are; one whose weights are here is not loaded for it.
+
+    Args:
+        spec: its address, or path/file.py:Name.
+        instead: who else may judge, for the message.
+
+    Raises:
+        CheckpointError: no such folder or file is there.
+        ConfigError: it is a server, or a model of a user's own without likelihoods.
+    """
+    if spec.startswith(OPENAI):
+        fix = f"name weights that are here, hf:FOLDER or gguf:FILE{instead}"
+        what = "a judge of fluency says how likely words are, and a server does not"
+        raise ConfigError(what, where="--judge", got=spec, fix=fix)
+    require_address(spec)
+    if ".py:" in spec:
+        require_access(load_chat_model(spec), Access.SCORES, "a judge of fluency")

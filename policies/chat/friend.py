@@ -65,7 +65,7 @@ class ChatFriendSession:
         """Notes one event for each row."""
         for row, event in zip(rows, events, strict=True):
             own = event.side == self._view.side
-            self._said[row].append(Message("assistant" if own else "user", _written(event, own)))
+            self._said[row].append(message_of(event, own))
 
     def act(self, rows: list[int]) -> list[Act]:
         """What the model says or selects in each of the rows, in one call.
@@ -116,9 +116,7 @@ class ChatFriendSession:
         return [answer.text.strip() for answer in answers]
 
     def _chat(self, row: int) -> Chat:
-        said = self._said[row]
-        first = [Message("user", BEGINNING)] if not said or said[0].role == "assistant" else []
-        return Message("system", instructions(self._view, row)), *alternating([*first, *said])
+        return talk(self._view, row, self._said[row])
 
     def _read(self, row: int, text: str) -> Act | None:
         """What an answer comes to; None where it is no move."""
@@ -135,20 +133,36 @@ class ChatFriendSession:
 
 def instructions(view: FriendsView, row: int) -> str:
     """What a model is told before a chat: the game, its friends, how to speak and how to select."""
-    names = [attribute.name for attribute in view.attributes(row)]
-    friends = (
-        f"{number}. " + ", ".join(f"{name}: {value}" for name, value in zip(names, item, strict=True))
-        for number, item in enumerate(view.table(row), 1)
-    )
     return "\n\n".join(
         [
             "You and a partner each have a list of friends. Exactly one friend is in both lists. Find out which one by "
             "talking, then select that friend. You both win when both of you have selected the friend that you share; whoever "
             "selected another one may select again. Your partner does not see your list.",
-            "Your friends:\n" + "\n".join(friends),
+            friends_listed(view, row),
             _form(view, row),
         ]
     )
+
+
+def friends_listed(view: FriendsView, row: int) -> str:
+    """The table of a side, one friend a line."""
+    names = [attribute.name for attribute in view.attributes(row)]
+    friends = (
+        f"{number}. " + ", ".join(f"{name}: {value}" for name, value in zip(names, item, strict=True))
+        for number, item in enumerate(view.table(row), 1)
+    )
+    return "Your friends:\n" + "\n".join(friends)
+
+
+def talk(view: FriendsView, row: int, said: Sequence[Message]) -> Chat:
+    """The messages that a model answers with its next move, behind those of a chat so far."""
+    first = [Message("user", BEGINNING)] if not said or said[0].role == "assistant" else []
+    return Message("system", instructions(view, row)), *alternating([*first, *said])
+
+
+def message_of(event: ChatEvent, own: bool) -> Message:
+    """An event as a message of its side: the model's own, or its partner's."""
+    return Message("assistant" if own else "user", _written(event, own))
 
 
 def _form(view: FriendsView, row: int) -> str:
@@ -160,6 +174,7 @@ def _form(view: FriendsView, row: int) -> str:
 
 
 def _written(event: ChatEvent, own: bool) -> str:
+    """An event as text; one without words is none that messages may hold, so that marks stand for it."""
     if event.selected is None:
-        return " ".join(event.words)
+        return " ".join(event.words) or SILENCE
     return f"{SELECT} {event.selected + 1}" if own else f"(Your partner selects the friend: {', '.join(event.item)})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from engine.collaboration.strategies import (
@@ -30,13 +31,17 @@ from envs.friends.game import FriendsGame
 from envs.friends.lies import LieRules, LyingHearing, by_chance
 from envs.friends.play import Channel, passed_on
 from envs.storage.copies import CHECKPOINT
+from policies.chat.addresses import is_chat_address, short_address
+from policies.chat.liar import ChatLies
+from policies.chat.seat import ChatSeat, chat_model, require_address
+from policies.dynonet.settings import FriendsDecoding
 
 ALL = (RANDOM, KEPT, CONFUSING)
 """The paper's strategies, for "all"."""
 NONE = "none"
 """Chats as they were recorded, or no strategy at all."""
 LIAR, RANDOM_LIES = "liar:", "random-lies"
-"""Before the run of a trained liar; lies by chance."""
+"""Before the run of a trained liar or the address of a chat model that lies; lies by chance."""
 LIAR_MAKER = "parley train liar"
 
 
@@ -62,15 +67,24 @@ def tells_lies(strategy: str) -> bool:
     return strategy in (CONFUSING, RANDOM_LIES) or strategy.startswith(LIAR)
 
 
+def is_chat_liar(strategy: str) -> bool:
+    """Whether a strategy is a chat model that lies."""
+    spec = strategy.removeprefix(LIAR)
+    return spec != strategy and (is_chat_address(spec) or ".py:" in spec)
+
+
 def label_of(strategy: str) -> str:
-    """What rows and tables call a strategy: of a liar's run the end of its path."""
+    """What rows and tables call a strategy: of a liar's run the end of its path, of a chat model that of its address."""
     if not strategy.startswith(LIAR):
         return strategy
+    if is_chat_liar(strategy):
+        spec = strategy.removeprefix(LIAR)
+        return LIAR + (spec.rpartition(":")[2] if ".py:" in spec else short_address(spec))
     return LIAR + next((part for part in reversed(strategy.split("/")) if part not in ("", CHECKPOINT)), "").removeprefix(LIAR)
 
 
 def liars_of(strategies: Iterable[str]) -> dict[str, str]:
-    """The runs of the liars among some strategies, by what these are called."""
+    """The runs, and the addresses of chat models, of the liars among some strategies, by what these are called."""
     return {label_of(name): name.removeprefix(LIAR) for name in strategies if name.startswith(LIAR)}
 
 
@@ -92,19 +106,31 @@ class Channels:
         corpus: whose names friends have, and whose words are said.
         perturb: how the strategies of parley perturb change utterances.
         data_root: where their lexicons lie.
-        lies: what lies by chance are allowed.
+        lies: what lies by chance and of chat models are allowed.
         device: that networks of strategies compute on.
+        seat: how chat models that lie are loaded or asked; as by default when not given.
+        temperature: of theirs.
+        answers: folder in which their answers are kept; None keeps none.
 
     Raises:
         ConfigError: the corpus says too few words to draw from.
     """
 
     def __init__(
-        self, corpus: FriendsCorpus, perturb: PerturbSettings, data_root: Path | None, lies: LieRules, device: str = "cpu"
+        self,
+        corpus: FriendsCorpus,
+        perturb: PerturbSettings,
+        data_root: Path | None,
+        lies: LieRules,
+        device: str = "cpu",
+        seat: ChatSeat | None = None,
+        temperature: float = FriendsDecoding().temperature,
+        answers: Path | None = None,
     ) -> None:
         self.knowledge = ChatKnowledge(corpus.schema, corpus.linker, corpus.words)
         self._corpus, self._perturb, self._lies = corpus, perturb, lies
         self._data_root, self._device = data_root, device
+        self._seat, self._temperature, self._answers = seat or ChatSeat(), temperature, answers
         self._ours: dict[str, Channel | None] = {
             NORMAL: None,
             NONE: None,
@@ -121,10 +147,12 @@ class Channels:
 
         Raises:
             ConfigError: nothing is called so.
-            CheckpointError: a liar's checkpoint is not there, damaged or of another kind.
+            CheckpointError: a liar's checkpoint, or a chat model, is not there, damaged or of another kind.
         """
         if name in self._ours:
             return self._ours[name]
+        if is_chat_liar(name):
+            return self._chat_liar(name)
         if name.startswith(LIAR):
             from policies.liar import liar_choice, load_liar
 
@@ -133,6 +161,19 @@ class Channels:
         resources = Resources(self._perturb, data_root=self._data_root, device=self._device)
         (strategy,) = catalogue.build([name], self._perturb, resources)
         return PerturbedHearing(strategy)
+
+    def _chat_liar(self, name: str) -> Channel:
+        address, seat = name.removeprefix(LIAR), self._seat
+        require_address(address)
+        return ChatLies(
+            name,
+            self._corpus.linker,
+            self._lies,
+            address=address,
+            load=partial(chat_model, address, seat.on(self._device), answers=self._answers),
+            temperature=self._temperature,
+            max_tokens=seat.max_tokens,
+        )
 
 
 def misheard(chats: Sequence[FriendsChat], channel: Channel | None, seeds: Sequence[int]) -> list[FriendsChat]:

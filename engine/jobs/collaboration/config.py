@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from engine.collaboration.strategies import STRANGE, UNHEARD
-from engine.jobs.collaboration.channels import NONE, label_of, strategy_list
+from engine.jobs.collaboration.channels import NONE, RANDOM_LIES, is_chat_liar, label_of, strategy_list
 from engine.jobs.sharded import ShardedConfig
 from engine.metrics.collaboration.chats import MODEL, NORMAL, TRAINED
 from engine.perturb.settings import PerturbSettings
@@ -61,11 +61,15 @@ class CollaborationConfig(ShardedConfig):
     """Bot on side 1 where it is another one."""
     strategies: str = "all"
     """Strategies separated by commas: all (random-inputs, random-inputs-kept-entities, confusing-entity), none, any of parley
-    perturb, path/file.py:Name, liar:RUN (parley train liar), or random-lies; normal inputs are there in any case."""
+    perturb, path/file.py:Name, liar:RUN (parley train liar), liar:ADDRESS of a chat model that lies, or random-lies; normal
+    inputs are there in any case."""
     trained: str = ""
     """Runs of parley train dynonet --start (the model) --against, separated by commas: each plays with itself beside it."""
+    judge: str = ""
+    """A chat model that gives likelihoods (hf:FOLDER, gguf:FILE, path/file.py:Name) says how perplexing what is heard is."""
     controls: bool = True
-    """Beside the bot: scripted bots, bots that only select, one that hears no words, strategies on one side alone."""
+    """Beside the bot: scripted bots, bots that only select, one that hears no words, strategies on one side alone; beside chat
+    models that lie, random lies."""
     scenarios: NumItems = 1000
     """Number of scenarios; each is played under every condition."""
     corpus: str = ""
@@ -88,7 +92,7 @@ class CollaborationConfig(ShardedConfig):
     chat: ChatSeat = field(default_factory=ChatSeat)
     """How chat models take part."""
     lies: LieRules = field(default_factory=LieRules)
-    """What random-lies may do; a trained liar keeps to the rules of its training."""
+    """What random-lies and chat models that lie may do; a trained liar keeps to the rules of its training."""
     perturb: PerturbSettings = field(default_factory=PerturbSettings)
     """How the strategies of parley perturb change utterances."""
 
@@ -131,8 +135,13 @@ class CollaborationConfig(ShardedConfig):
 
     @property
     def chats(self) -> bool:
-        """Whether a chat model takes part that is known by its address."""
-        return any(map(is_chat_address, (self.model, self.partner)))
+        """Whether a chat model takes part that is known by its address, or lies, or judges."""
+        return bool(any(map(is_chat_address, (self.model, self.partner))) or self.chat_liars or self.judge)
+
+    @property
+    def chat_liars(self) -> tuple[str, ...]:
+        """The strategies by which a chat model lies, by the names that rows call them."""
+        return tuple(label for label, name in self.channel_names.items() if is_chat_liar(name))
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
@@ -141,6 +150,7 @@ class CollaborationConfig(ShardedConfig):
         for pair in self.pairs:
             names = [NORMAL, *(self.strategy_names if pair not in (SELECTORS, BLIND) else ())]
             if self.controls and pair == MODEL:
-                names += [*CONTROLS, *(f"{ONE_SIDED}{name}" for name in self.strategy_names)]
+                beside = [RANDOM_LIES] if self.chat_liars and RANDOM_LIES not in names else []
+                names += [*beside, *CONTROLS, *(f"{ONE_SIDED}{name}" for name in self.strategy_names)]
             found += [Condition(pair, name) for name in names]
         return tuple(found)

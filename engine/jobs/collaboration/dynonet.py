@@ -16,13 +16,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.jobs.checkpoints import require_checkpoint
 from engine.jobs.collaboration.agents import MAKER
-from engine.jobs.collaboration.channels import NONE, Channels, label_of, liars_of, misheard, strategy_list
+from engine.jobs.collaboration.channels import NONE, Channels, is_chat_liar, label_of, liars_of, misheard, strategy_list
 from engine.jobs.device import require_device
 from engine.jobs.job import Reporter
 from engine.jobs.supervised import FitJob, Fitting, SupervisedConfig, estimates, require_splits
@@ -37,6 +36,8 @@ from envs.data.root import root_words
 from envs.friends.corpora import EMBEDDED_FRIENDS
 from envs.friends.lies import LieRules
 from envs.storage.places import display_path
+from policies.chat.answers import ANSWERS_FOLDER
+from policies.chat.seat import ChatSeat
 from policies.dynonet.settings import DynoNetSizes, FriendsDecoding, dynonet_demo, dynonet_fit, dynonet_small
 from policies.fitting.settings import FitConfig
 
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
     from envs.friends.compiled import FriendsCorpus
     from envs.friends.events import FriendsChat
+    from envs.friends.play import Channel
     from policies.dynonet.model import DynoNet
     from policies.fitting.evaluation import Fitness
 
@@ -68,9 +70,11 @@ class TrainDynoNetConfig(SupervisedConfig):
     selfplay: NonNegativeInt = 200
     """Scenarios of the test split at most that the fitted model plays with itself."""
     decoding: FriendsDecoding = field(default_factory=FriendsDecoding)
-    """How it speaks there."""
+    """How it speaks there; of chat models that lie the temperature."""
     lies: LieRules = field(default_factory=LieRules)
-    """What random-lies may do."""
+    """What random-lies and chat models that lie may do."""
+    chat: ChatSeat = field(default_factory=ChatSeat)
+    """How chat models that lie are loaded or asked."""
     perturb: PerturbSettings = field(default_factory=PerturbSettings)
     """How the strategies of parley perturb change utterances."""
     sizes: DynoNetSizes = field(default_factory=DynoNetSizes)
@@ -141,9 +145,25 @@ class TrainDynoNet(FitJob[TrainDynoNetConfig]):
         vocabulary, sizes = model.vocabulary, model.sizes
         reporter.say(f"reading {sum(map(len, chats.values())):,} chats of {corpus.name} as both sides see them")
         # The other chats are not needed again, and take more memory than their sides.
-        tested = chats["test"]
-        learned = _as_heard(config, corpus, chats, reporter)
-        splits = {split: SideExamples(each, vocabulary, sizes, corpus.linker) for split, each in learned.items()}
+        tested, num_chats = chats["test"], len(chats["train"])
+        # There, because a chat model that lies is asked a lot, and its answers are kept in the run.
+        asks = any(map(is_chat_liar, strategy_list(config.against or NONE, NONE)))
+        splits: dict[str, SideExamples] = {}
+
+        def read(answers: Path | None) -> None:
+            learned = _as_heard(config, corpus, chats, reporter, answers)
+            splits.update({split: SideExamples(each, vocabulary, sizes, corpus.linker) for split, each in learned.items()})
+            chats.clear()
+
+        if asks:
+            _channels(config, corpus, None)
+        else:
+            read(None)
+
+        def fit(state: Path) -> DynoNetFit:
+            if asks:
+                read(state.parent / ANSWERS_FOLDER)
+            return DynoNetFit(model, splits["train"], splits["val"], config.fit, config.seed, state, fresh=folder is None)
 
         def finish(test: Fitness) -> dict[str, Estimate]:
             told = by_kind(model, splits["test"])
@@ -158,11 +178,11 @@ class TrainDynoNet(FitJob[TrainDynoNetConfig]):
             corpus=corpus,
             model=model,
             splits=splits,
-            fit=partial(DynoNetFit, model, splits["train"], splits["val"], config.fit, config.seed, fresh=folder is None),
+            fit=fit,
             save=checkpoints.DYNONET.save,
             provenance={"role": role, "vocabulary": len(vocabulary), **begun},
             what=f"{'DynoNet' if sizes.dynamic else 'StanoNet'}{f' against {config.against}' if config.start else ''}",
-            words=f"{len(vocabulary):,} words, {len(chats['train']):,} training chats",
+            words=f"{len(vocabulary):,} words, {num_chats:,} training chats",
             finish=finish,
         )
 
@@ -178,14 +198,25 @@ class TrainDynoNet(FitJob[TrainDynoNetConfig]):
         return (shlex.join(["parley", "evaluate", "collaboration", *who, *root_words(config.data_root)]),)
 
 
+def _channels(config: TrainDynoNetConfig, corpus: FriendsCorpus, answers: Path | None) -> dict[str, Channel | None]:
+    """What each strategy makes of utterances; chat models that lie are loaded when they are first asked."""
+    how = config.perturb, config.data_root, config.lies, config.device
+    channels = Channels(corpus, *how, config.chat, config.decoding.temperature, answers)
+    return {name: channels.named(name) for name in strategy_list(config.against or NONE, NONE)}
+
+
 def _as_heard(
-    config: TrainDynoNetConfig, corpus: FriendsCorpus, splits: Mapping[str, Sequence[FriendsChat]], reporter: Reporter
+    config: TrainDynoNetConfig,
+    corpus: FriendsCorpus,
+    splits: Mapping[str, Sequence[FriendsChat]],
+    reporter: Reporter,
+    answers: Path | None,
 ) -> Mapping[str, Sequence[FriendsChat]]:
     """The splits, whose listeners hear what the strategies leave of what is said, but for those of the test split."""
     names = strategy_list(config.against or NONE, NONE)
     if names == (NONE,):
         return splits
-    channels = Channels(corpus, config.perturb, config.data_root, config.lies, config.device)
+    channels = _channels(config, corpus, answers)
     found = dict(splits)
     for split in ("train", "val"):
         chats = splits[split]
@@ -194,7 +225,7 @@ def _as_heard(
         for number, name in enumerate(names):
             own = [i for i, choice in enumerate(drawn) if choice == number]
             seeds = [derive_seed(config.seed, "misheard", chats[i].key) for i in own]
-            for i, chat in zip(own, misheard([chats[i] for i in own], channels.named(name), seeds), strict=True):
+            for i, chat in zip(own, misheard([chats[i] for i in own], channels[name], seeds), strict=True):
                 heard[i] = chat
             utterances = [pair for i in own for pair in zip(heard[i].events, heard[i].heard, strict=True)]
             changed = sum(said.words != as_heard.words for said, as_heard in utterances)

@@ -14,15 +14,18 @@ from tempfile import TemporaryDirectory
 
 from engine.jobs.checkpoints import absolute_name
 from engine.jobs.collaboration.agents import MAKER, corpus_of, friends_agents
-from engine.jobs.collaboration.channels import liars_of, located_strategy, tells_lies
+from engine.jobs.collaboration.channels import RANDOM_LIES, liars_of, located_strategy, tells_lies
 from engine.jobs.collaboration.config import BLIND, MIXED, SCRIPTED, SELECTORS, CollaborationConfig, Condition
+from engine.jobs.collaboration.judge import require_heard_judge
 from engine.jobs.collaboration.recorded import readings, recorded_metrics, recorded_models
 from engine.jobs.collaboration.rows import CHATS
 from engine.jobs.collaboration.worker import ChatWorker, PlayedChats, asked_chats
+from engine.jobs.command import command_line
 from engine.jobs.job import Job, Reporter, Result, Summary
 from engine.jobs.sharded import RESUME_SAFE, work_off
 from engine.jobs.tables import TABLE_FILE
 from engine.metrics.collaboration.chats import (
+    LIE_RATE,
     MODEL,
     RECORDED,
     TRAINED,
@@ -32,7 +35,15 @@ from engine.metrics.collaboration.chats import (
     describe,
     of,
 )
-from engine.metrics.collaboration.table import allowed_table, lies_table, recorded_table, slips_table, table_8, trained_table
+from engine.metrics.collaboration.table import (
+    allowed_table,
+    lies_table,
+    lying_table,
+    recorded_table,
+    slips_table,
+    table_8,
+    trained_table,
+)
 from engine.metrics.rows import finished
 from engine.metrics.tables import TextTable
 from engine.perturb.settings import PerturbSettings
@@ -108,7 +119,8 @@ class EvaluateCollaboration(Job[CollaborationConfig, PlayedChats, PlayedChats]):
         return Summary(
             f"{pairs[MODEL]} looking for friends",
             f"{config.scenarios:,} scenarios of {config.corpus}, {len(config.conditions)} conditions, a bot remembers what it "
-            f"{config.remembers}{'' if config.remembers == 'said' else ' of itself'}, seed {config.seed}.",
+            f"{config.remembers}{'' if config.remembers == 'said' else ' of itself'}, seed {config.seed}"
+            f"{f'; perplexity as {config.judge} finds it' if config.judge else ''}.",
             chat_metrics(rows) | recorded_metrics(config),
             {CONDITIONS: list(map(list, by_condition(rows))), PAIRS: pairs, ATTRIBUTES: dict(sorted(attributes.items()))},
         )
@@ -116,7 +128,7 @@ class EvaluateCollaboration(Job[CollaborationConfig, PlayedChats, PlayedChats]):
     def models(self, config: CollaborationConfig) -> dict[str, str]:
         named = {"model": config.model, "partner": config.partner}
         named |= {f"{TRAINED}{i}": run for i, run in enumerate(config.trained_runs, 1)}
-        named |= liars_of(config.channel_names.values())
+        named |= liars_of(config.channel_names.values()) | ({"judge": config.judge} if config.judge else {})
         return {option: spec for option, spec in named.items() if spec not in friends_agents}
 
     def num_rows(self, config: CollaborationConfig, path: Path) -> int:
@@ -127,7 +139,20 @@ class EvaluateCollaboration(Job[CollaborationConfig, PlayedChats, PlayedChats]):
         if any(".py:" in name for name in config.strategy_names):
             return None
         recorded = [of(kind, pair, config.recorded) for pair in recorded_models(config) for kind in RECORDED]
-        return [*condition_names(config.conditions), *recorded]
+        return [*condition_names(config.conditions, judged=bool(config.judge)), *recorded]
+
+    def next_commands(self, config: CollaborationConfig, path: Path) -> tuple[str, ...]:
+        """The page; then random lies as often as a chat model told its own, on the same scenarios."""
+        commands = super().next_commands(config, path)
+        metrics = RunFolder.load(path).metrics()
+        beside = path.with_name(f"{path.name}-{RANDOM_LIES}")
+        for liar in config.chat_liars:
+            told = metrics.get(of(LIE_RATE, MODEL, liar))
+            if told is not None and told.value > 0:
+                lies = replace(config.lies, rate=float(f"{told.value:.3g}"))
+                asked = replace(config, strategies=RANDOM_LIES, lies=lies, controls=False, trained="")
+                commands = (*commands, command_line(self.words, self.presets, asked, beside))
+        return commands
 
     def tables(self, run: RunFolder) -> dict[str, TextTable]:
         """Table 8 of the paper, completion by selections allowed, and the lies by attribute."""
@@ -149,6 +174,7 @@ class EvaluateCollaboration(Job[CollaborationConfig, PlayedChats, PlayedChats]):
             **against,
             "Completion by selections allowed": allowed_table(metrics, conditions, pairs),
             **{heading: table for heading, table in lies.items() if table is not None},
+            **({"Lies told": lying} if (lying := lying_table(metrics, conditions, pairs)) else {}),
             **({f"Recorded chats of {recorded}": recorded_table(metrics, recorded, pairs)} if recorded else {}),
             **({"Moves that could not be read": slips} if (slips := slips_table(metrics, conditions, pairs)) else {}),
         }
@@ -170,6 +196,9 @@ def located(config: CollaborationConfig) -> CollaborationConfig:
         for spec, option in ((config.model, "--model"), (config.partner, "--partner"))
     )
     trained = ",".join(absolute_name(run, "--trained", MAKER) for run in config.trained_runs)
+    if config.judge:
+        require_heard_judge(config.judge)
+        config = replace(config, judge=absolute_name(config.judge))
     heard = ",".join(map(located_strategy, config.channel_names.values())) or config.strategies
     corpus = config.corpus or corpus_of((model, partner)) or EMBEDDED_FRIENDS
     found = replace(config, model=model, partner=partner, trained=trained, strategies=heard)

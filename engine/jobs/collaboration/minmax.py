@@ -15,13 +15,16 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from engine.jobs.collaboration.agents import MAKER
+from engine.jobs.collaboration.agents import MAKER, friends_agents
 from engine.jobs.collaboration.campaign import FriendsCampaign, HardenFriendsConfig, hardening_fit
 from engine.jobs.collaboration.config import CollaborationConfig
 from engine.jobs.command import command_line
 from engine.jobs.hardening import HardeningJob
+from engine.jobs.job import Reporter
 from engine.metrics.collaboration.hardening import CAMPAIGN, FRIENDS
+from envs.core.errors import ConfigError
 from envs.storage.places import display_path
+from policies.chat.addresses import is_chat_address
 from policies.choosing_settings import ChoiceLearning
 from policies.dynonet.settings import dynonet_demo, dynonet_small
 
@@ -55,6 +58,14 @@ class MinMaxFriends(HardeningJob[HardenFriendsConfig]):
     campaign, maker = FriendsCampaign, MAKER
     measures, legend = FRIENDS, CAMPAIGN
     unhelped = "no round was harmed less than the start, which is the result"
+
+    def prepare(self, config: HardenFriendsConfig, path: Path, reporter: Reporter) -> HardenFriendsConfig:
+        """As any hardening; a bot that cannot learn is told from one that is not there."""
+        if config.model in friends_agents or ".py:" in config.model or is_chat_address(config.model):
+            what = "a DynoNet alone can be hardened here; chat models and other bots may play the liars' side"
+            fix = f"--model RUN of {MAKER}, and --body for this one"
+            raise ConfigError(what, where="--model", got=config.model, fix=fix)
+        return super().prepare(config, path, reporter)
 
     def heading(self, config: HardenFriendsConfig) -> str:
         return f"{config.model or 'a DynoNet'} hardened against liars"

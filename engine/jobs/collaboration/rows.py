@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from engine.collaboration.strategies import ChatKnowledge
 from engine.store.schemas import list_of, ok_row, with_base
-from envs.friends.events import ChatEvent, FriendsChat, Mention
+from envs.friends.events import ChatEvent, FriendsChat, Lying, Mention
 from envs.friends.schema import Entity
 from envs.friends.scripted.phrases import is_question
 
@@ -38,6 +38,7 @@ _EVENT = pa.struct(
         pa.field("mentions", list_of(_MENTION)),
     ]
 )
+_LYING = pa.struct([pa.field(name, pa.int64()) for name in Lying._fields])
 _TABLE = list_of(list_of(pa.string()))
 CHATS = with_base(
     [
@@ -65,6 +66,12 @@ CHATS = with_base(
         # Answers that were cut at the most tokens, and selections that named no friend, where scores chose one then.
         pa.field("cut", list_of(pa.int64())),
         pa.field("by_scores", list_of(pa.int64())),
+        # Of each side, null where nobody could lie for it: `Lying`.
+        pa.field("lying", list_of(_LYING)),
+        # Of each side: words of its utterances as they are heard; their summed negative log likelihood in nats, null when it
+        # was not scored.
+        pa.field("num_words", list_of(pa.int64())),
+        pa.field("nll", list_of(pa.float64())),
     ]
 )
 """One chat per row."""
@@ -104,6 +111,9 @@ def chat_row(
             "unread": [slips and slips.unread for slips in chat.slips],
             "cut": [slips and slips.cut for slips in chat.slips],
             "by_scores": [slips and slips.by_scores for slips in chat.slips],
+            "lying": [lying and lying._asdict() for lying in chat.lying],
+            "num_words": [sum(len(event.words) for event in chat.heard if event.side == side) for side in (0, 1)],
+            "nll": [None, None],
         }
     )
 

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 
 from engine.jobs.apart import rows_apart
 from engine.jobs.collaboration.agents import make_friends_agent
-from engine.jobs.collaboration.channels import Channels
+from engine.jobs.collaboration.channels import Channels, liars_of
 from engine.jobs.collaboration.config import CollaborationConfig, Condition
+from engine.jobs.collaboration.judge import load_heard_judge
 from engine.jobs.collaboration.rows import chat_row
 from engine.jobs.sharded import Sharded, spread
 from engine.runtime.record import Counts, Rows
@@ -110,12 +111,14 @@ class ChatWorker:
     def __init__(self, config: CollaborationConfig, answers: Path | None = None) -> None:
         self.config = config
         self.corpus: FriendsCorpus = load_friends(config.corpus, config.data_root)
-        channels = Channels(self.corpus, config.perturb, config.data_root, config.lies, config.device)
+        heard = config.perturb, config.data_root, config.lies, config.device
+        channels = Channels(self.corpus, *heard, config.chat, config.decoding.temperature, answers)
         self.knowledge = channels.knowledge
         self.agents: dict[str, FriendsAgent] = {
             spec: make_friends_agent(spec, self.corpus, config.decoding, config.device, config.chat, answers)
             for spec in dict.fromkeys(spec for pair in config.pairs.values() for spec in pair)
         }
+        self.judge = load_heard_judge(config.judge, config.device, config.chat) if config.judge else None
         names = dict.fromkeys(condition.hearing for condition in config.conditions)
         called = config.channel_names
         self.channels: dict[str, Channel | None] = {name: channels.named(called.get(name, name)) for name in names}
@@ -157,10 +160,14 @@ class ChatWorker:
             channels=(channel, None if condition.one_sided else channel),
             remembers=config.remembers,
         )
-        return [
+        rows = [
             chat_row(key, seed, condition, (first.name, second.name), chat, self.knowledge)
             for (key, _), seed, chat in zip(items, seeds, chats, strict=True)
         ]
+        if self.judge is not None:
+            for row, nats in zip(rows, self.judge.nats(chats), strict=True):
+                row["nll"] = nats
+        return rows
 
 
 def _by_condition(items: Sequence[tuple[str, AskedChat]]) -> list[list[tuple[str, AskedChat]]]:
@@ -173,7 +180,9 @@ def chat_seed(config: CollaborationConfig, number: int) -> int:
 
 
 def is_scripted(config: CollaborationConfig) -> bool:
-    """Whether no bot computes with torch."""
+    """Whether nobody computes with torch: no bot, no liar, no judge."""
     from engine.jobs.collaboration.agents import friends_agents
 
+    if config.judge or liars_of(config.channel_names.values()):
+        return False
     return all(spec in friends_agents for pair in config.pairs.values() for spec in pair)

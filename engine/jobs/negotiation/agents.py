@@ -15,10 +15,8 @@ from envs.negotiation.agents import make_agent as agent_of
 from envs.negotiation.domain import DEAL_OR_NO_DEAL, domain_of
 from envs.negotiation.game import Agent
 from envs.negotiation.vocabulary import Vocabulary
-from policies.chat.addresses import OPENAI, is_chat_address
-from policies.chat.loading import load_chat_model
-from policies.chat.model import Access, require_access
-from policies.chat.seat import require_address
+from policies.chat.addresses import is_chat_address
+from policies.chat.fluency import require_chat_judge
 from policies.negotiator.settings import KIND
 from policies.stored import read_words
 
@@ -141,16 +139,9 @@ def require_judge(spec: str) -> Path | str:
         CheckpointError: there is neither.
         ConfigError: it is a server or a model of a user's own that tells of no text how likely it is.
     """
-    if spec.startswith(OPENAI):
-        fix = "name weights that are here, hf:FOLDER or gguf:FILE, or a negotiator that parley train negotiator makes"
-        raise ConfigError(
-            "a judge of fluency says how likely words are, and a server does not", where="--judge", got=spec, fix=fix
-        )
     if not is_chat_model(spec):
         return require_negotiator(spec, "--judge")
-    require_address(spec)
-    if ".py:" in spec:
-        require_access(load_chat_model(spec), Access.SCORES, "a judge of fluency")
+    require_chat_judge(spec, ", or a negotiator that parley train negotiator makes")
     return spec
 
 

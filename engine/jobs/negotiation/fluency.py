@@ -7,6 +7,7 @@ utterances without their ends, and it names no least likely word. Figures of two
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
@@ -16,6 +17,7 @@ from engine.jobs.negotiation.agents import require_judge
 from envs.core.play import agent_errors
 from envs.negotiation.agents import is_chat_model
 from envs.negotiation.game import NegotiationGame
+from policies.chat.bargaining import before
 from policies.chat.fluency import PlacedUtterance, nats_of
 from policies.chat.model import ScoringChatModel
 from policies.chat.seat import ChatSeat, chat_model
@@ -115,7 +117,7 @@ class ChatJudge:
         ]
         nats = np.zeros(len(game))
         with agent_errors():
-            np.add.at(nats, [one.row for one in said], nats_of(self._model, game.view(side), said))
+            np.add.at(nats, [one.row for one in said], nats_of(self._model, partial(before, game.view(side)), said))
         return nats
 
     def sentences(
@@ -127,7 +129,7 @@ class ChatJudge:
             for row, attempt, words in zip(rows, attempts, said, strict=True)
         ]
         with agent_errors():
-            return [Judged(nats, None) for nats in nats_of(self._model, game.view(0), places).tolist()]
+            return [Judged(nats, None) for nats in nats_of(self._model, partial(before, game.view(0)), places).tolist()]
 
 
 def _written(game: NegotiationGame, row: int) -> list[tuple[int, list[str]]]:

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from engine.metrics.perplexity import perplexity
 from engine.metrics.rows import Row, finished
 from engine.metrics.statistics import (
     FOR_BOTH,
@@ -34,6 +35,7 @@ from engine.metrics.statistics import (
     mean,
     paired_bootstrap,
     rate,
+    ratio_of_sums,
 )
 
 MODEL, TRAINED = "model", "trained-"
@@ -45,6 +47,9 @@ GAIN, GAIN_P = "completion_gain", "completion_gain_p"
 SELECTIONS, FIRST, MENTIONING, TOUCHED = "selections", "first_selection", "mentioning", "touched"
 REPAIRS, UNREAD, CUT, BY_SCORES = "repairs", "unread", "cut", "by_scores"
 REPLACED, LEFT, BELIEVED, IF_REPLACED, IF_NORMAL = "replaced", "left", "believed", "completion_replaced", "completion_otherwise"
+PERPLEXITY = "fluency_ppl"
+LIES, LIE_RATE, LIES_ASKED, LIES_SCORED = "lies", "lie_rate", "lies_asked", "lies_scored"
+LIE_REPAIRS, LIES_UNREAD, LIES_CUT = "lie_repairs", "lies_unread", "lies_cut"
 AGAIN, AGAIN_NORMAL = "asks_again", "asks_again_otherwise"
 PERPLEXITY, KNOWN_PERPLEXITY, UNKNOWN = "recorded_ppl", "recorded_known_ppl", "recorded_unknown"
 ENTITY_PERPLEXITY, ITEM_PERPLEXITY, LINKED = "recorded_entity_ppl", "recorded_item_ppl", "recorded_linked"
@@ -77,6 +82,14 @@ _METRICS: dict[str, Metric] = {
         LOWER_FOR_BOTH,
         "that named no friend, so that the model's scores chose one, mean over all chats",
     ),
+    PERPLEXITY: Metric("perplexity", NEITHER, "exp of the judge's nll per word of what is heard"),
+    LIES: Metric("lies", NEITHER, "told instead of what was meant, both sides, mean over all chats"),
+    LIE_RATE: Metric("lies told", NEITHER, "share of the utterances in whose place one was allowed", "share"),
+    LIES_ASKED: Metric("choices of lies asked for", NEITHER, "of a chat model, mean over all chats"),
+    LIES_SCORED: Metric("choices of lies by scores", NEITHER, "of a chat model, mean over all chats"),
+    LIE_REPAIRS: Metric("lies asked for again", NEITHER, "choices that were asked for once more, mean over all chats"),
+    LIES_UNREAD: Metric("lies unread", NEITHER, "choices that could not be read then either, mean over all chats"),
+    LIES_CUT: Metric("cut choices of lies", NEITHER, "answers that were cut at the most tokens, mean over all chats"),
     REPLACED: Metric("entities replaced", NEITHER, "mentions that are heard as another entity, all chats", "count"),
     LEFT: Metric("entities left", NEITHER, "mentions that are heard as they are said, all chats", "count"),
     BELIEVED: Metric(
@@ -143,11 +156,17 @@ def by_condition(rows: Sequence[Row]) -> dict[tuple[str, str], list[Row]]:
     return {condition: sorted(chats, key=_scenario) for condition, chats in found.items()}
 
 
-def condition_names(conditions: Sequence[tuple[str, str]]) -> list[str]:
-    """The names of the metrics that every run of those conditions has; those by attribute depend on what is said."""
+def condition_names(conditions: Sequence[tuple[str, str]], judged: bool = False) -> list[str]:
+    """The names of the metrics that every run of those conditions has; others depend on what is said and who lies.
+
+    Args:
+        conditions: pair and strategy of each.
+        judged: whether somebody says how perplexing what is heard is.
+    """
     names = []
     for pair, strategy in conditions:
         kinds = [COMPLETION, TURNS, *WITHIN.values(), SELECTIONS, FIRST, MENTIONING, TOUCHED]
+        kinds += [PERPLEXITY] if judged else []
         if strategy != NORMAL and (pair, NORMAL) in conditions:
             kinds += [CHANGE, P_VALUE]
         if pair.startswith(TRAINED) and (MODEL, strategy) in conditions:
@@ -190,7 +209,36 @@ def _of_condition(chats: Sequence[Row]) -> dict[str, Estimate]:
         MENTIONING: clustered_rate([any(each["said"] for each in event["mentions"]) for event, _ in said], whose),
         TOUCHED: clustered_rate([event["said"] != event["heard"] for event, _ in said], whose),
         **{name: mean(nums) for name in (REPAIRS, UNREAD, CUT, BY_SCORES) if (nums := _slips(chats, name))},
+        **_perplexity(chats),
+        **_lying(chats),
     }
+
+
+def _perplexity(chats: Sequence[Row]) -> dict[str, Estimate]:
+    """How perplexing what is heard of both sides is; nothing where nobody judged."""
+    judged = [row for row in chats if any(nats is not None for nats in row.get("nll") or ())]
+    if not judged:
+        return {}
+    nats, words = ([sum(row[column]) for row in judged] for column in ("nll", "num_words"))
+    return {PERPLEXITY: perplexity("what is heard", nats, words)}
+
+
+def _lying(chats: Sequence[Row]) -> dict[str, Estimate]:
+    """How often lies were told, and how a chat model's choices were read; nothing where nobody could lie."""
+    noted = [(each, row) for row in chats for each in row.get("lying") or () if each is not None]
+    if not noted:
+        return {}
+
+    def a_chat(name: str) -> list[float]:
+        return [float(sum(each[name] for each in row["lying"] or () if each is not None)) for row in chats]
+
+    chances = [(float(each["chances"]), float(each["told"]), _scenario(row)) for each, row in noted]
+    told = ratio_of_sums([each[1] for each in chances], [each[0] for each in chances], [each[2] for each in chances])
+    found = {LIES: mean(a_chat("told")), LIE_RATE: told}
+    if not any(each["asked"] or each["scored"] for each, _ in noted):
+        return found
+    kinds = {"asked": LIES_ASKED, "scored": LIES_SCORED, "repairs": LIE_REPAIRS, "unread": LIES_UNREAD, "cut": LIES_CUT}
+    return found | {kind: mean(a_chat(name)) for name, kind in kinds.items()}
 
 
 def _slips(chats: Sequence[Row], name: str) -> list[float]:

@@ -22,6 +22,13 @@ from engine.metrics.collaboration.chats import (
     ITEM_PERPLEXITY,
     KNOWN_PERPLEXITY,
     LEFT,
+    LIE_RATE,
+    LIE_REPAIRS,
+    LIES,
+    LIES_ASKED,
+    LIES_CUT,
+    LIES_SCORED,
+    LIES_UNREAD,
     LINKED,
     MENTIONING,
     MODEL,
@@ -100,6 +107,16 @@ _OF_RECORDED = {
     UNKNOWN: "unknown",
     LINKED: "mentions linked",
 }
+_NOTE_JUDGED = (
+    " Perplexity: exp of the judge's nats per word of what is heard, each utterance as an answer in its speaker's seat, "
+    "bootstrap over chats."
+)
+_NOTE_LYING = (
+    "Lies: told instead of what was meant, both sides together, means over chats; rate: share of the utterances in whose place "
+    "one was allowed. Of chat models that lie: choices that were asked for, those by scores, those asked for once more because "
+    "they were neither the word true nor the number of a claim, those that could not be read then either and are no lie, and "
+    "answers that were cut at the most tokens, means over chats. Brackets: 95 % intervals."
+)
 _OF_LIES = {
     BELIEVED: "believed",
     AGAIN: "asks again",
@@ -138,14 +155,18 @@ def table_8(metrics: Metrics, conditions: Conditions, pairs: Mapping[str, str], 
         "first right": lambda *at: number(_of(metrics, FIRST, at)),
         "with entity": lambda *at: number(_of(metrics, MENTIONING, at)),
         "changed": lambda *at: number(_of(metrics, TOUCHED, at)),
+        "perplexity": lambda *at: number(_of(metrics, PERPLEXITY, at)),
         "n": lambda *at: num_measured(_of(metrics, COMPLETION, at)),
     }
+    judged = any(of(PERPLEXITY, *at) in metrics for at in conditions)
+    if not judged:
+        del columns["perplexity"]
     rows = []
     for pair, strategy in conditions:
         rows.append((_title(pair, strategy, pairs), *(cell(pair, strategy) for cell in columns.values())))
         if published and pair == next(iter(pairs)) and strategy in PUBLISHED:
             rows.append(("published", *(f"{value:.2f}" for value in PUBLISHED[strategy]), *(ABSENT,) * (len(columns) - 2)))
-    note = _NOTE + _NOTE_PUBLISHED * published
+    note = _NOTE + _NOTE_JUDGED * judged + _NOTE_PUBLISHED * published
     few = any(row[-1].endswith(FEW_MARK) for row in rows)
     return TextTable(("condition", *columns), tuple(rows), note + few_note("chats") * few)
 
@@ -255,6 +276,21 @@ def recorded_table(metrics: Metrics, corpus: str, pairs: Mapping[str, str]) -> T
     ]
     few = any(row[-1].endswith(FEW_MARK) for row in rows)
     return TextTable(("model", *_OF_RECORDED.values(), "chats"), tuple(rows), _NOTE_RECORDED + few_note("chats") * few)
+
+
+def lying_table(metrics: Metrics, conditions: Conditions, pairs: Mapping[str, str]) -> TextTable | None:
+    """How often lies are told, and how the choices of chat models were read; None where nobody could lie."""
+    kinds = {"lies": LIES, "rate": LIE_RATE}
+    told = [at for at in conditions if of(LIES, *at) in metrics]
+    if any(of(LIES_ASKED, *at) in metrics for at in told):
+        kinds |= {"asked": LIES_ASKED, "by scores": LIES_SCORED}
+        kinds |= {"asked again": LIE_REPAIRS, "unread": LIES_UNREAD, "cut": LIES_CUT}
+
+    def cell(name: str) -> str:
+        return number(metrics[name]) if name in metrics else ABSENT
+
+    rows = [(_title(*at, pairs), *(cell(of(kind, *at)) for kind in kinds.values())) for at in told]
+    return TextTable(("condition", *kinds), tuple(rows), _NOTE_LYING) if rows else None
 
 
 def _title(pair: str, strategy: str, pairs: Mapping[str, str]) -> str:

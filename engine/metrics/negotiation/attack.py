@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from engine.metrics.negotiation.dialogues import METRICS, negotiation_metrics, outcome_metrics, perplexity
+from engine.metrics.negotiation.dialogues import METRICS, negotiation_metrics, outcome_metrics
+from engine.metrics.perplexity import perplexity
 from engine.metrics.rows import Row, finished
 from engine.metrics.statistics import FOR_ADVERSARY, LOWER_FOR_ADVERSARY, NEITHER, Estimate, Metric, Points, mean, rate
 

@@ -13,11 +13,11 @@ An adversary can push `par` up by never agreeing, so it is read beside `agreemen
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from engine.metrics.perplexity import perplexity
 from engine.metrics.rows import Row, finished
 from engine.metrics.statistics import (
     FOR_ADVERSARY,
@@ -162,31 +162,6 @@ def outcome_metrics(dialogues: Sequence[Row], seed: int = 0) -> dict[str, Estima
         "score_adversary_agreed": _averaged(agreed, lambda row: row["points_adversary"], seed),
         "score_target_agreed": _averaged(agreed, lambda row: row["points_target"], seed),
     }
-
-
-def perplexity(
-    whose: str, nats: Sequence[float | None], words: Sequence[int], clusters: Sequence[str] | None = None, seed: int = 0
-) -> Estimate:
-    """Exp of the negative log likelihood per token over some texts.
-
-    Args:
-        whose: the texts' name in a warning.
-        nats: negative log likelihood of each text; None where it was not scored, and the text is left out.
-        words: tokens of each text.
-        clusters: the dialogue that each text belongs to; every text is its own when not given.
-        seed: as in `negotiation_metrics`.
-
-    Returns:
-        The estimate; NaN, with a warning, when a likelihood is not finite.
-    """
-    scored = [i for i, value in enumerate(nats) if value is not None]
-    known = np.array([nats[i] for i in scored], dtype=np.float64)
-    broken = int(np.count_nonzero(~np.isfinite(known)))
-    if broken:
-        logger.warning("%d of %d likelihoods of %s are not finite: no perplexity", broken, len(scored), whose)
-        return count(math.nan, len(scored))
-    groups = None if clusters is None else [clusters[i] for i in scored]
-    return ratio_of_sums(known, [words[i] for i in scored], groups, transform=np.exp, seed=seed)
 
 
 def _averaged(chosen: Sequence[Row], number: Callable[[Row], float], seed: int) -> Estimate:

@@ -215,13 +215,16 @@ def test_a_sweep_asks_unless_it_is_finished(
         ["--set", 'perturb.x="a/own.py:agent"'],
         ["STRATEGY,a/own.py:agent,other"],
         ["--base", "target=a/own.py:agent dialogues=3"],
+        ["--strategies", "none,liar:a/own.py:agent"],
     ],
 )
 def test_what_is_typed_is_found_in_every_spelling(arguments: list[str]) -> None:
     trust = Trust(typed_files(arguments))
     with trusting(trust):
-        require_trust_in({"section": [{"adversary": "a/own.py:agent"}, 3, None, "x,a/../a/own.py:other"]})
-    for other in ("b/own.py:agent", "own.py:agent", "a/own.py.py:agent"):
+        require_trust_in(
+            {"section": [{"adversary": "a/own.py:agent"}, 3, None, "x,a/../a/own.py:other", "liar:a/own.py:agent"]}
+        )
+    for other in ("b/own.py:agent", "own.py:agent", "a/own.py.py:agent", "x,liar:b/own.py:agent"):
         with trusting(trust), pytest.raises(ValueError, match="was not typed"):
             require_trust_in({"section": (other,)})
 

@@ -18,7 +18,7 @@ from envs.friends.compiled import load_friends
 from envs.friends.lies import LieRules, num_lies
 from policies.dynonet.checkpoints import DYNONET, corpus_of, load_dynonet
 from policies.dynonet.settings import DynoNetSizes, dynonet_fit
-from tests.engine.jobs.made_up import Notes
+from tests.engine.jobs.made_up import Notes, interrupt
 
 SIZES = DynoNetSizes(embed=8, hidden=8, message=4, edge=4)
 FIT = replace(dynonet_fit(), max_epochs=2, decay_epochs=1)
@@ -86,7 +86,37 @@ def test_recorded_chats_are_heard_otherwise_and_said_as_they_were() -> None:
     assert misheard(chats, None, range(6)) == misheard(heard, channels.named("none"), range(6))
 
 
+LIAR = """
+def reply(messages):
+    with open({log!r}, "a") as file:
+        file.write("asked\\n")
+    return "2"
+"""
+
+
+def test_a_chat_model_that_lies_is_trained_against_and_asked_nothing_twice(tmp_path: Path) -> None:
+    TRAIN_DYNONET.run(ASKED, tmp_path / "run", Silent())
+    own, log, notes = tmp_path / "own.py", tmp_path / "asked", Notes()
+    own.write_text(LIAR.format(log=str(log)))
+    against = replace(ASKED, start=str(tmp_path / "run"), against=f"liar:{own}:reply,none", lies=LieRules(lies=1))
+    interrupt(TRAIN_DYNONET, against, tmp_path / "further", "val split")
+    asked = log.read_text().count("asked")
+    TRAIN_DYNONET.run(against, tmp_path / "further", notes)
+    kept = (tmp_path / "further" / "answers" / "answers.jsonl").read_text().splitlines()
+    assert 0 < len(kept) == asked == log.read_text().count("asked")
+    told = next(said for said in notes.said if said.startswith("train split, chats by what is heard"))
+    assert "liar:reply " in told
+    assert "(0 utterances heard otherwise), none" not in told
+    with pytest.raises(CheckpointError, match="needs a folder"):
+        TRAIN_DYNONET.run(replace(against, against="liar:hf:nowhere"), tmp_path / "other", Silent())
+    assert not (tmp_path / "other").exists()
+
+
 def test_names_of_strategies() -> None:
+    assert label_of("liar:hf:models/My.Chat/") == "liar:My_Chat"
+    assert label_of("liar:gguf:/a/Smol.Q4.gguf") == "liar:Smol_Q4"
+    assert label_of("liar:openai:http://here/v1#my-model") == "liar:my-model"
+    assert label_of("liar:/a/own.py:Liar") == "liar:Liar"
     assert strategy_list("all, random-lies,liar:runs/a/checkpoint")[2:] == (
         "confusing-entity",
         "random-lies",

@@ -18,7 +18,7 @@ from engine.metrics.rounds import best_round
 from engine.report.collaboration.hardened import HardenedFriends
 from engine.report.collect import collect_run
 from engine.store.run_folder import RunFolder
-from envs.core.errors import CheckpointError, OutOfRangeError
+from envs.core.errors import CheckpointError, ConfigError, OutOfRangeError
 from policies.chat.seat import ChatSeat
 from policies.choosing_settings import ChoiceLearning
 from policies.dynonet.checkpoints import DYNONET
@@ -100,3 +100,11 @@ def test_a_campaign_measures_start_controls_and_result(tmp_path: Path, ray_sessi
     assert len(notes.said) == 1
     with pytest.raises(CheckpointError):
         MINMAX_FRIENDS.run(replace(CONFIG, model="nothing/here"), tmp_path / "other", Silent())
+
+
+@pytest.mark.parametrize("model", ["hf:models/chat", "gguf:a.gguf", "openai:http://here/v1#model", "own.py:Bot", "scripted"])
+def test_who_cannot_learn_is_told_where_it_may_play(model: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"may play the liars' side") as raised:
+        MINMAX_FRIENDS.run(replace(CONFIG, model=model), tmp_path / "run", Silent())
+    assert "--body" in str(raised.value)
+    assert not (tmp_path / "run").exists()

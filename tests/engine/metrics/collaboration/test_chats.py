@@ -18,9 +18,14 @@ from engine.metrics.collaboration.chats import (
     IF_NORMAL,
     IF_REPLACED,
     LEFT,
+    LIE_RATE,
+    LIE_REPAIRS,
+    LIES,
+    LIES_UNREAD,
     MENTIONING,
     NORMAL,
     P_VALUE,
+    PERPLEXITY,
     REPLACED,
     SELECTIONS,
     TOUCHED,
@@ -33,7 +38,7 @@ from engine.metrics.collaboration.chats import (
     describe,
     of,
 )
-from engine.metrics.collaboration.table import PUBLISHED, allowed_table, lies_table, overview, table_8
+from engine.metrics.collaboration.table import PUBLISHED, allowed_table, lies_table, lying_table, overview, table_8
 from engine.metrics.statistics import mean, rate
 
 CONFUSING = "confusing-entity"
@@ -154,3 +159,40 @@ def test_nothing_is_estimated_from_nothing() -> None:
     silent = [chat("0", NORMAL, [said("hi")], False)]
     assert math.isnan(chat_metrics(silent)[of(FIRST, "model", NORMAL)].value)
     assert chat_metrics([ROWS[-1]]) == {}
+
+
+def test_perplexity_is_of_all_words_that_are_heard_and_absent_where_nobody_judged() -> None:
+    judged = [ROWS[0] | {"nll": [3.0, 1.0], "num_words": [3, 1]}, ROWS[1] | {"nll": [0.0, 8.0], "num_words": [0, 4]}]
+    found = chat_metrics(judged)
+    name = of(PERPLEXITY, "model", NORMAL)
+    assert found[name].value == pytest.approx(math.exp(12 / 8))
+    assert name in condition_names([("model", NORMAL)], judged=True)
+    assert name not in condition_names([("model", NORMAL)])
+    pairs = {"model": "bots"}
+    assert "perplexity" in table_8(found, [("model", NORMAL)], pairs, published=True).columns
+    without = chat_metrics([row | {"nll": [None, None], "num_words": [3, 1]} for row in ROWS])
+    assert name not in without
+    assert "perplexity" not in table_8(without, [("model", NORMAL)], pairs, published=True).columns
+    mute = chat_metrics([ROWS[0] | {"nll": [0.0, 0.0], "num_words": [0, 0]}])
+    assert mute[name].n == 0
+
+
+def test_lies_are_counted_by_chat_and_by_chance_and_what_was_not_read_of_chat_models_alone() -> None:
+    nobody = dict.fromkeys(("scored", "asked", "repairs", "unread", "cut"), 0)
+    lies = [{"chances": 4, "told": 1, **nobody}, {"chances": 6, "told": 3, **nobody}]
+    rows = [ROWS[0] | {"lying": [lies[0], None]}, ROWS[1] | {"lying": [lies[1], lies[0]]}]
+    at = [("model", NORMAL)]
+    found = chat_metrics(rows)
+    assert found[of(LIES, *at[0])].value == (1 + 4) / 2
+    assert found[of(LIE_RATE, *at[0])].value == pytest.approx(5 / 14)
+    assert of(LIE_REPAIRS, *at[0]) not in found
+    table = lying_table(found, at, {"model": "bots"})
+    assert table is not None
+    assert table.columns == ("condition", "lies", "rate")
+    asked = chat_metrics([rows[0] | {"lying": [lies[0] | {"asked": 4, "repairs": 2, "unread": 1}, None]}, rows[1]])
+    assert (asked[of(LIE_REPAIRS, *at[0])].value, asked[of(LIES_UNREAD, *at[0])].value) == (1, 0.5)
+    table = lying_table(asked, at, {"model": "bots"})
+    assert table is not None
+    assert table.columns[3:] == ("asked", "by scores", "asked again", "unread", "cut")
+    assert lying_table(chat_metrics(ROWS), at, {"model": "bots"}) is None
+    assert all(describe(name).title for name in asked)
