@@ -104,6 +104,8 @@ def read_placed(name: str | Path, kind: Callable[[Any], str], weights: WeightSet
         require_package("accelerate", str(name))
         options["device_map"] = weights.device_map
     tokenizer, model = read_pretrained(folder_of(name), kind, **options)
+    # What errors call the model, whose tokenizer is all that some who raise them know of it.
+    tokenizer.name_or_path = str(name)
     require_finite(model, name)
     return tokenizer, model if weights.device_map else _moved(model, device, name)
 
@@ -175,12 +177,14 @@ def read_pretrained(folder: Path, kind: Callable[[Any], str], **options: Any) ->
 
     Raises:
         ConfigError: transformers is not installed.
-        CheckpointError: the folder holds no model that it can read, or not all of its weights.
+        CheckpointError: the folder holds no model that it can read, not all of its weights, or pickled ones.
     """
     transformers, folder, source = _source(folder)
+    _require_no_pickles(folder)
     with _readable(folder), without_progress_bars():
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **source)
+        # The configuration first: it says that code is wanted, which a tokenizer of that code does not.
         config = transformers.AutoConfig.from_pretrained(folder, **source)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **source)
         reader = getattr(transformers, kind(config))
         model, read = reader.from_pretrained(folder, **source, **options, output_loading_info=True)
     # transformers draws what the files do not hold. Base models often come without their pooler, and nothing here reads it.
@@ -192,6 +196,16 @@ def read_pretrained(folder: Path, kind: Callable[[Any], str], **options: Any) ->
             fix="save the whole model there with save_pretrained",
         )
     return tokenizer, model
+
+
+def _require_no_pickles(folder: Path) -> None:
+    if any(folder.glob("*.bin")) and not any(folder.glob("*.safetensors")):
+        raise CheckpointError(
+            "the weights are pickled, and pickles are not read: they can run any code",
+            where=folder,
+            got=", ".join(sorted(path.name for path in folder.glob("*.bin"))[:3]),
+            fix="where you trust them, read them with transformers' from_pretrained and save_pretrained them (safetensors)",
+        )
 
 
 def _moved(model: Any, device: str, name: str | Path) -> Any:

@@ -54,7 +54,8 @@ class HuggingFaceResponder:
         self._encodes = bool(model.config.is_encoder_decoder)
         if not self._encodes and not tokenizer.chat_template and tokenizer.eos_token is None:
             fix = "set its chat_template, or its eos_token to the token that ends a turn"
-            raise ConfigError("the tokenizer does not say how turns are separated", where=type(tokenizer).__name__, fix=fix)
+            what = "the tokenizer does not say how turns are separated"
+            raise ConfigError(what, where=tokenizer.name_or_path or None, fix=fix)
 
     def respond(self, contexts: Sequence[Turns], *, decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()) -> list[Turn]:
         """Replies, see `policies.responder.Responder`; one context at a time, so that none pads another."""

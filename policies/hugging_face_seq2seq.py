@@ -32,7 +32,7 @@ class HuggingFaceSeq2Seq(HuggingFaceVictim):
         if start is None:
             raise ConfigError(
                 "the model does not say which token its replies begin after",
-                where=type(model).__name__,
+                where=tokenizer.name_or_path or None,
                 fix="set decoder_start_token_id in its config.json",
             )
         self._begin = [start, *marks_around(tokenizer, text_target=_SAMPLE)[0]]

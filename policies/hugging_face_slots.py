@@ -66,7 +66,8 @@ class SlottedPrompt:
         self.pieces = tuple(self.text([_SENTINEL] * self.num_slots).split(_SENTINEL))
         if len(self.pieces) != self.num_slots + 1:
             fix = "write other messages, or the prompt as a whole with its special tokens"
-            raise ConfigError("the tokenizer's chat template leaves slots out", got=repr(shown), fix=fix)
+            what = "the tokenizer's chat template leaves slots out"
+            raise ConfigError(what, where=tokenizer.name_or_path or None, got=repr(shown), fix=fix)
 
     def chat(self, slots: Sequence[str]) -> Chat:
         """The messages with the slots filled; of a prompt that is written out, one of the user.
@@ -128,7 +129,8 @@ def written(tokenizer: Any, chat: Chat, *, asked: bool = True) -> str:
     except Exception as error:  # a template is a program of the model's makers, and raises what they like
         got = f"{', '.join(message.role for message in chat)}: {error}"[:200]
         fix = "write messages of roles that the model was trained with"
-        raise ConfigError("the tokenizer's chat template does not take such messages", got=got, fix=fix) from None
+        what = "the tokenizer's chat template does not take such messages"
+        raise ConfigError(what, where=tokenizer.name_or_path or None, got=got, fix=fix) from None
     return text
 
 

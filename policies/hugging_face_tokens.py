@@ -60,7 +60,7 @@ def ends_of(tokenizer: Any, model: Any) -> tuple[int, ...]:
     if not found:
         raise ConfigError(
             "neither the tokenizer nor the model's generation_config has a token that ends a reply",
-            where=type(tokenizer).__name__,
+            where=tokenizer.name_or_path or None,
             fix="set eos_token of the tokenizer to the token that the model ends its replies with",
         )
     return found

@@ -21,7 +21,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from envs.candidates.groups import Context
-from envs.core.errors import RankerError, RefusedKeyError
+from envs.core.errors import RankerError, RefusedModelError
 from envs.pairs.turns import Utterance
 
 Scores = list[float] | np.ndarray
@@ -113,7 +113,7 @@ def outcomes_of(ranker: Ranker, pairs: Sequence[Pair]) -> list[np.ndarray | Rank
         Of each pair the scores of its candidates (C,) float64, or why there are none.
 
     Raises:
-        RefusedKeyError: the server of a chat model takes no such key, which would cost every pair its scores.
+        RefusedModelError: a server takes no such key or has no such model, which would cost every pair its scores.
     """
     if not pairs:
         return []
@@ -160,7 +160,7 @@ def _log_odds(probabilities: np.ndarray) -> np.ndarray:
 def _batched(ranker: BatchRanker, pairs: Sequence[Pair]) -> list[np.ndarray | RankerError]:
     try:
         found = list(ranker.score_all(pairs))
-    except RefusedKeyError:
+    except RefusedModelError:
         raise
     except Exception as error:
         return [_died(ranker, error)] * len(pairs)
@@ -173,7 +173,7 @@ def _single(ranker: Ranker, pair: Pair) -> np.ndarray | RankerError:
     context, candidates = pair
     try:
         found = ranker.score(context, candidates)
-    except RefusedKeyError:
+    except RefusedModelError:
         raise
     except Exception as error:
         return _died(ranker, error)

@@ -5,18 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, cast
 
-from envs.core.errors import CheckpointError, ConfigError
-from envs.core.registry import Registry
-from envs.storage.copies import fetched_model
+from envs.core.errors import ConfigError
 from policies.chat.addresses import is_chat_address, is_local
 from policies.chat.settings import DEFAULT, ChatModelSettings
 from policies.responder import Responder
-from policies.stored import stored_kind
-
-kinds = Registry("kind of response model", "parley.responders")
-"""By the kind of their checkpoints; each is a function from a run or checkpoint folder to a responder."""
-kinds.register("seq2seq", "parley train seq2seq", "policies.seq2seq.responder:load_responder")
-kinds.register("vhred", "parley train vhred", "policies.vhred.responder:load_vhred")
+from policies.trained_responders import kinds, load_trained
 
 
 def load_responder(name: str | Path, chat: ChatModelSettings = DEFAULT, *, answers: Path | None = None) -> Responder:
@@ -46,17 +39,7 @@ def load_responder(name: str | Path, chat: ChatModelSettings = DEFAULT, *, answe
         from policies.chat.responder import ChatResponder
 
         return ChatResponder(load_chat_model(str(name), chat, answers=answers))
-    folder = fetched_model(name)
-    kind = stored_kind(folder)
-    if kind not in kinds:
-        raise CheckpointError(
-            "models of this kind do not answer",
-            where=folder,
-            got=f"kind {kind!r}",
-            fix=f"name a model of {' or '.join(map(kinds.summary, kinds))}, or path/file.py:Name",
-        )
-    responder: Responder = kinds.get(kind)(folder)
-    return responder
+    return load_trained(name)
 
 
 def _own(name: str, answers: Path | None) -> Responder:

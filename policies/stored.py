@@ -71,6 +71,14 @@ def stored_kind(folder: Path) -> str:
         return str(json.loads((inside / CONFIG).read_text())["kind"])
 
 
+def is_pretrained(folder: Path) -> bool:
+    """Whether a run or folder holds a model that Hugging Face's `save_pretrained` wrote, and none of Parley's own."""
+    try:
+        return "model_type" in json.loads((model_inside(folder) / CONFIG).read_text())
+    except (OSError, ValueError, TypeError):
+        return False
+
+
 def reads_pieces(folder: Path) -> bool:
     """Whether the model of a checkpoint folder reads pieces of words; False where its vocabulary cannot be read."""
     try:

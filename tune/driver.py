@@ -30,7 +30,7 @@ from engine.runtime import logs
 from engine.runtime.record import WORK
 from engine.runtime.session import TIMEOUT_VARIABLE
 from engine.store.run_folder import RunFolder
-from envs.core.errors import ClusterError, RefusedKeyError
+from envs.core.errors import ClusterError, RefusedModelError
 from tune.config import SweepConfig
 from tune.ledger import Ledger, values_of
 from tune.news import EVERY_S, Board
@@ -59,7 +59,7 @@ def run_trials(config: SweepConfig, setup: Setup, folder: RunFolder, reporter: R
 
     Raises:
         ClusterError: no trial has run for `wait_s`.
-        RefusedKeyError: a trial met it.
+        RefusedModelError: a trial met it.
         RunError: the disk refuses, or all trials fail for one reason.
         KeyboardInterrupt: somebody stopped the sweep.
     """
@@ -163,7 +163,7 @@ class _Results(ray_tune.Callback):
         self._values: dict[int, dict[int, Estimate]] = {}
         self._ended: list[int] = []
         self._failed: dict[int, str] = {}
-        self._ends: RefusedKeyError | None = None
+        self._ends: RefusedModelError | None = None
         self._losses: dict[int, list[float]] = {}
 
     def on_trial_result(self, iteration: int, trials: Sequence[Any], trial: Any, result: dict[str, Any], **info: Any) -> None:
@@ -198,7 +198,7 @@ class _Results(ray_tune.Callback):
 
         Raises:
             ClusterError: no trial has run for too long.
-            RefusedKeyError: a trial met it.
+            RefusedModelError: a trial met it.
         """
         if self._ends:
             raise self._ends

@@ -32,7 +32,7 @@ from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK
 from engine.store.summary import reading_summary
 from envs.core.config import put, to_dict
-from envs.core.errors import ClusterError, ParleyError, RefusedKeyError, RunError
+from envs.core.errors import ClusterError, ParleyError, RefusedModelError, RunError
 from envs.storage.places import display_path
 from tune.config import RESUME_SAFE, SweepConfig
 from tune.ledger import best_row, nothing_worked
@@ -84,13 +84,13 @@ def _measured_again(parameters: Mapping[str, Any], prepared: Swept, path: Path, 
     """What the best settings are worth in runs that chose nothing; `NOTHING` where one of these fails.
 
     Raises:
-        RefusedKeyError: one met it.
+        RefusedModelError: one met it.
     """
     setup = replace(prepared.setup, repeats=prepared.config.measured_again)
     reporter.stage("measuring the best again", setup.repeats, "runs")
     try:
         return measure(parameters, setup, setup.budgets[-1], path, lambda line: reporter.advance(0, line), AGAIN)
-    except RefusedKeyError:
+    except RefusedModelError:
         raise
     except ParleyError as error:
         reporter.say(f"the best settings failed from another seed: {error}")

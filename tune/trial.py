@@ -23,7 +23,7 @@ from engine.metrics.repeats import over_runs
 from engine.metrics.statistics import NOTHING, Estimate
 from engine.store.lease import STALE_S, keeper_of
 from envs.core.config import with_values
-from envs.core.errors import RefusedKeyError, RunError
+from envs.core.errors import RefusedModelError, RunError
 from envs.core.registry import nearest
 from envs.core.seeds import derive_seed
 from envs.storage.places import local_copy
@@ -99,7 +99,7 @@ def run_trial(given: Mapping[str, Any], setup: Setup, board: Board) -> None:
             found = measure(given[PARAMETERS], setup, budget, runs / str(budget), partial(board.put, given[NUMBER]))
         except Exception as error:
             logger.debug("trial %d failed", given[NUMBER], exc_info=True)
-            ends = {ENDS: error} if isinstance(error, RefusedKeyError) else {}
+            ends = {ENDS: error} if isinstance(error, RefusedModelError) else {}
             return ray_tune.report({OBJECTIVE: math.nan, BUDGET: 0, REASON: f"{type(error).__name__}: {error}", **ends})
         ray_tune.report({OBJECTIVE: found.value, LOW: found.low, HIGH: found.high, NUM: found.n, BUDGET: budget})
 

@@ -28,6 +28,8 @@ from envs.negotiation.corpora.catalogue import corpora
 from envs.negotiation.domain import domains
 from envs.pairs.corpora import pair_corpora
 from envs.registration import IDS
+from policies.chat.loading import CHAT_MODEL_KINDS
+from policies.chat.own import chat_models
 from policies.judges.judge import JUDGE_KINDS, judges
 from policies.rankers import RANKER_KINDS, rankers
 
@@ -65,6 +67,7 @@ def run_list(verb: Verb, arguments: Sequence[str]) -> int:
     show_table(console, "Rankers", ("name", "what it goes by"), [*parts["rankers"].items()])
     show_table(console, "Methods of attacks on rankers", ("name", "what it tries"), [*parts["rank attacks"].items()])
     show_table(console, "Moves of attacks on rankers", ("name", "what it does"), [*parts["moves"].items()])
+    show_table(console, "Chat models", ("address", "what it is"), [*parts["chat models"].items()])
     show_table(console, "Judges of generated replies", ("name", "what it goes by"), [*parts["judges"].items()])
     show_table(console, "Environments, for gymnasium.make", ("id",), [(name,) for name in parts["environments"]])
     metrics = [(name, metric["direction"], metric["definition"]) for name, metric in parts["metrics"].items()]
@@ -88,6 +91,7 @@ def listing() -> dict[str, Any]:
         "rankers": {name: rankers.summary(name) for name in rankers} | RANKER_KINDS,
         "rank attacks": {name: rank_attacks.summary(name) for name in rank_attacks},
         "moves": {name: (inspect.getdoc(move) or "").splitlines()[0].rstrip(".") for name, move in BY_NAME.items()},
+        "chat models": {name: chat_models.summary(name) for name in chat_models} | CHAT_MODEL_KINDS,
         "judges": {name: judges.summary(name) for name in judges} | JUDGE_KINDS,
         "environments": list(IDS),
         "metrics": {name: metric._asdict() for name, metric in ATTACK_METRICS.items()},

@@ -25,7 +25,7 @@ from engine.runtime.session import connect
 from engine.runtime.sharding import Shard, make_shards
 from engine.runtime.shared_pool import SharedPool
 from engine.store.layout import SUMMARY
-from envs.core.errors import ClusterError, RefusedKeyError
+from envs.core.errors import ClusterError, RefusedModelError
 
 logger = logging.getLogger(__name__)
 _CLOSING_S = 10.0
@@ -85,7 +85,7 @@ def run_side_by_side(
         needs: names of other stages that must have come to their end before one begins.
 
     Raises:
-        RefusedKeyError: a stage met it, which ends all of them.
+        RefusedModelError: a stage met it, which ends all of them.
         ParleyError: what the first of the stages that failed, in their order, says.
     """
     left = {name: stage for name, stage in stages.items() if not (path / name / SUMMARY).exists()}
@@ -292,7 +292,7 @@ class Beside:
         self._num_workers, self._num_cpus = num_workers, max(num_cpus, num_workers, os.cpu_count() or 1)
         self._summaries = [folder / SUMMARY for chain in left for _, _, folder in chain]
         self._session = ExitStack()
-        self._refused: RefusedKeyError | None = None
+        self._refused: RefusedModelError | None = None
         # Were it waited for when this process is interrupted, that would take as long as its stages.
         self._thread = Thread(target=self._work, daemon=True)
 
@@ -319,7 +319,7 @@ class Beside:
             title: what it is shown.
 
         Raises:
-            RefusedKeyError: a stage met it, so that asking again here is of no use.
+            RefusedModelError: a stage met it, so that asking again here is of no use.
         """
         if self._thread.is_alive():
             reporter.stage(title, len(self._summaries), "stages")
@@ -334,7 +334,7 @@ class Beside:
             run_sharded(
                 _Stages, (Path.cwd(),), self._shards, num_workers=self._num_workers, on_result=lambda shard, result: None
             )
-        except RefusedKeyError as error:
+        except RefusedModelError as error:
             self._refused = error
         except Exception:
             logger.warning("no stage is done beside this process", exc_info=True)

@@ -105,7 +105,7 @@ def run_sharded(
 
     Raises:
         ClusterError: no session, too little room in it for the workers, or workers that die while they start.
-        RefusedKeyError: a shard met it.
+        RefusedModelError: a shard met it.
         Exception: what building a worker raised.
     """
     num_items, num_done, num_failed = sum(map(len, shards)), 0, 0

@@ -121,7 +121,7 @@ class SharedPool:
 
         Raises:
             ClusterError: as there.
-            RefusedKeyError: a shard of any piece met it; all pieces end.
+            RefusedModelError: a shard of any piece met it; all pieces end.
         """
 
         def more() -> list[Shard[_Piece]] | None:

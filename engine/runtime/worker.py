@@ -17,7 +17,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from engine.runtime import logs
 from engine.runtime.sharding import ItemT, Shard
-from envs.core.errors import RefusedKeyError
+from envs.core.errors import RefusedModelError
 
 ResultT = TypeVar("ResultT")
 ResultT_co = TypeVar("ResultT_co", covariant=True)
@@ -85,7 +85,7 @@ class ShardFailure:
 
     reason: str
     details: str
-    ends: RefusedKeyError | None = None
+    ends: RefusedModelError | None = None
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def _attempt(worker: ShardWorker[ItemT, ResultT], shard: Shard[ItemT]) -> Result
 
 
 def _failure(error: BaseException) -> ShardFailure:
-    ends = error if isinstance(error, RefusedKeyError) else None
+    ends = error if isinstance(error, RefusedModelError) else None
     return ShardFailure(f"{type(error).__name__}: {error}", traceback.format_exc(), ends)
 
 
@@ -170,7 +170,7 @@ class Turns(Generic[ItemT, ResultT]):
         # As in `attempt`.
         except (Exception, SystemExit) as error:
             self._worker.drop()
-            if len(self._held) == 1 or isinstance(error, RefusedKeyError):
+            if len(self._held) == 1 or isinstance(error, RefusedModelError):
                 return TurnResult({name: self._ended(name, _failure(error)) for name in list(self._held)}, {})
             self._suspects.extend(shard for shard, _ in self._held.values())
             self._held = {}

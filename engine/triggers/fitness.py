@@ -19,7 +19,7 @@ from envs.core.errors import ConfigError
 from envs.core.ranges import Configuration
 from envs.storage.copies import fetched_model
 from envs.storage.places import HUGGING_FACE
-from policies.chat.addresses import absolute_address, is_chat_address
+from policies.chat.addresses import absolute_address
 from policies.chat.settings import ChatModelSettings
 from policies.chat.verdicts import ReplyRating
 
@@ -49,9 +49,6 @@ class FitnessSettings(Configuration):
                 raise ConfigError(f"{by} is told by a model that is named", where="fitness", got=got, fix=fix)
         if self.encoder and not self.encoder.startswith(HUGGING_FACE):
             raise ConfigError("an encoder is named hf:FOLDER", where="fitness.encoder", got=self.encoder, fix="hf:FOLDER")
-        if self.judge and not (is_chat_address(self.judge) or ".py:" in self.judge):
-            fix = "hf:FOLDER, gguf:FILE, openai:URL#MODEL, or path/file.py:Name"
-            raise ConfigError("the judge is no chat model", where="fitness.judge", got=self.judge, fix=fix)
 
 
 def load_fitness(settings: FitnessSettings, chat: ChatModelSettings, answers: Path | None = None) -> Fitness:

@@ -23,7 +23,6 @@ from envs.core.errors import ConfigError, DataError
 from envs.core.ranges import Configuration, NumItemsOrAll, PositiveFloat, Share
 from envs.data.root import read_file
 from envs.storage.places import HUGGING_FACE
-from policies.chat.addresses import is_chat_address
 from policies.chat.verdicts import ReplyVerdict
 
 REFUSALS = (
@@ -54,7 +53,7 @@ class SuccessSettings(Configuration):
     min_score: Share = 0.5
     """classifier: the label's least probability."""
     judge: str = ""
-    """judge: a chat model that is asked about each reply: hf:FOLDER, gguf:FILE, openai:URL#MODEL, or path/file.py:Name."""
+    """judge: a chat model that is asked about each reply, by its address (parley list)."""
     question: str = ""
     """judge: a file with the question, {prompt}, {target} and {reply} in their places; our own when empty."""
     tokens: NumItemsOrAll = 0
@@ -80,9 +79,6 @@ class SuccessSettings(Configuration):
         if (self.by == "judge") != bool(self.judge):
             fix = "give both --set success.by=judge and success.judge=ADDRESS, or neither"
             raise ConfigError("a chat model judges where one is named", got=f"by {self.by}, judge {self.judge!r}", fix=fix)
-        if self.judge and not (is_chat_address(self.judge) or ".py:" in self.judge):
-            fix = "hf:FOLDER, gguf:FILE, openai:URL#MODEL, or path/file.py:Name"
-            raise ConfigError("the judge is no chat model", where="success.judge", got=self.judge, fix=fix)
         try:
             re.compile(self.pattern)
         except re.error as error:

@@ -59,7 +59,7 @@ def read_pairs(path: Path, refused: Refused, *, target_file: Path | None = None,
         pair = _pair(entry, by_name, where)
         if why := refused(*pair):
             if strict:
-                fix = "write it with other or fewer words, or leave out --strict to skip and count such targets"
+                fix = "write it, or its prompt, with other or fewer words, or leave out --strict to skip and count such targets"
                 raise DataError("the model cannot say a target", where=where, got=why.reason, fix=fix)
             skipped[pair] = why
             continue

@@ -76,10 +76,14 @@ class Skipped(NamedTuple):
     """Those that the model cannot say."""
     too_long: bool = False
     """Whether the model's replies end before it does."""
+    behind_prompt: bool = False
+    """Whether they do so because of its prompt, which leaves no room."""
 
     @property
     def reason(self) -> str:
         """Why it is none."""
+        if self.behind_prompt:
+            return "the prompt is longer than the model reads before its target"
         return "longer than the model's replies" if self.too_long else f"not in the vocabulary: {', '.join(self.unknown)}"
 
 
@@ -109,7 +113,7 @@ class TargetList:
         if self.skipped:
             first = self.skipped[0]
             got = f"{len(self.skipped):,} sentences that the model cannot say, such as {first.sentence!r}: {first.reason}"
-        fix = "name sentences of words that the model knows, no longer than its replies"
+        fix = "name sentences of words that the model knows, no longer than its replies, behind prompts that it reads"
         raise DataError(f"the list of targets {self.name!r} is empty", got=got, fix=fix)
 
 

@@ -69,8 +69,8 @@ class ModelError(ParleyError):
     """A chat model gave no answer: its server cannot be reached, refused, or said what its protocol does not know."""
 
 
-class RefusedKeyError(ModelError):
-    """A server takes the key for none of its own, or wants one: no other question would fare better, so a command ends."""
+class RefusedModelError(ModelError):
+    """A server takes no such key, or knows no such model: no other question would fare better, so a command ends."""
 
 
 class RunError(ParleyError):

@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from envs.core.errors import ConfigError, ModelError, RefusedKeyError
+from envs.core.errors import ConfigError, ModelError, RefusedModelError
 
 _BEHIND = 0
 ItemT = TypeVar("ItemT")
@@ -31,7 +31,7 @@ def agent_errors() -> Iterator[None]:
     """A block whose errors are those of an agent, but for one that ends the command."""
     try:
         yield
-    except (AgentError, RefusedKeyError):
+    except (AgentError, RefusedModelError):
         raise
     except (ConfigError, ModelError) as error:
         raise AgentError(error.what, where=error.where, got=error.got, fix=error.fix) from error

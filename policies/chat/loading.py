@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from envs.core.errors import ConfigError
-from envs.storage.places import HUGGING_FACE
+from envs.storage.copies import fetched_model
+from envs.storage.places import HUGGING_FACE, is_uri
 from policies.chat.addresses import CHAT, GGUF, OPENAI
 from policies.chat.answers import kept_answers
 from policies.chat.model import ChatModel
@@ -17,6 +19,7 @@ CHAT_MODEL_KINDS = {
     f"{GGUF}FILE": "weights of llama.cpp, read by transformers",
     f"{OPENAI}URL#MODEL": "a server that speaks OpenAI's protocol: vLLM, llama.cpp, Ray Serve",
     "path/file.py:Name": "a class or function of your own",
+    "RUN": "a response model that Parley trained, or a run of parley train hardened; a folder or a URI",
 }
 """Addresses by their form, with what they stand for."""
 
@@ -53,6 +56,21 @@ def _found(name: str, settings: ChatModelSettings) -> ChatModel:
         return load_local(name, settings)
     if ".py:" in name or name in chat_models:
         return load_own(name)
+    if is_uri(name) or Path(name).expanduser().is_dir():
+        return _of_run(name, settings)
     fix = f"one of {', '.join(CHAT_MODEL_KINDS)}"
     got = "an address that begins otherwise" if any(kind.rstrip(":") in name for kind in CHAT) else None
     raise ConfigError("no chat model is called so", where=name, got=got, fix=fix)
+
+
+def _of_run(name: str, settings: ChatModelSettings) -> ChatModel:
+    from policies.chat.reading import load_local
+    from policies.chat.responding import RespondingChatModel
+    from policies.stored import is_pretrained
+    from policies.trained_responders import load_trained
+
+    if is_pretrained(fetched_model(name)):
+        return load_local(f"{HUGGING_FACE}{name}", settings)
+    responder: Any = load_trained(name)
+    responder.model.to(settings.device)
+    return RespondingChatModel(name, responder)

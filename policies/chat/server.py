@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import email.utils
 import json
+import logging
 import math
 import os
 import re
@@ -22,7 +23,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
-from envs.core.errors import ConfigError, ModelError, RefusedKeyError
+from envs.core.errors import ConfigError, ModelError, RefusedModelError
 from policies.chat.addresses import OPENAI
 from policies.chat.completions import answer_of, excerpt, is_too_long, request_of
 from policies.chat.model import Access, Answer, Chat, ChatDecoding, ChatTooLongError
@@ -30,6 +31,7 @@ from policies.chat.settings import ChatModelSettings
 from policies.chat.timed_http import TimedHTTPHandler, TimedHTTPSHandler
 from policies.chat.usage import ChatUsage
 
+logger = logging.getLogger(__name__)
 KEYS = ("PARLEY_API_KEY", "OPENAI_API_KEY")
 """Environment variables in which a key is looked for, in this order."""
 MOST_BYTES = 16 * 2**20
@@ -78,7 +80,8 @@ class ServedChatModel:
         self.name, self._settings, self.usage = name, settings, ChatUsage()
         self._opener = build_opener(_NoRedirects, TimedHTTPHandler, TimedHTTPSHandler)
         self._limit, self._lock = _LIMITS[0], threading.Lock()
-        self._num_failed, self._failed_at = 0, -math.inf
+        self._last_failed: ModelError | None = None
+        self._num_failed, self._failed_at, self._told = 0, -math.inf, False
 
     def answer(self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()) -> list[Answer]:
         """Answers, see `ChatModel`."""
@@ -92,7 +95,7 @@ class ServedChatModel:
         self._require_alive()
         drawn: Sequence[int | None] = seeds if decoding.temperature > 0 and seeds else [None] * len(chats)
         failed: ModelError | ConfigError | None = None
-        refusals: list[RefusedKeyError] = []
+        refusals: list[RefusedModelError] = []
         with ThreadPoolExecutor(self._settings.concurrency, "parley-chat") as pool:
             asked: dict[Future[Answer], int] = {
                 pool.submit(self._asked_unless, refusals, chat, decoding, seed): place
@@ -115,24 +118,24 @@ class ServedChatModel:
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
         if failed is not None:
-            self._num_failed, self._failed_at = self._num_failed + isinstance(failed, ModelError), time.monotonic()
+            if isinstance(failed, ModelError):
+                self._num_failed, self._failed_at, self._last_failed = self._num_failed + 1, time.monotonic(), failed
             raise failed
 
     def _require_alive(self) -> None:
         """Raises ModelError for a while where a server has failed many times in a row, each after all attempts."""
-        if self._num_failed >= MAX_FAILED and time.monotonic() - self._failed_at < self._settings.longest_wait_s:
-            what = f"the server failed {self._num_failed} times in a row, and is left alone for a while"
-            raise ModelError(
-                what, where=self.name, got=f"nothing asked for {self._settings.longest_wait_s:g} s", fix="resume later"
-            )
+        wait_s, last = self._settings.longest_wait_s, self._last_failed
+        if last is not None and self._num_failed >= MAX_FAILED and time.monotonic() - self._failed_at < wait_s:
+            what = f"the server failed {self._num_failed} times in a row, and is left alone for {wait_s:g} s"
+            raise ModelError(what, where=self.name, got=f"{last.what}: {last.got}", fix=last.fix)
 
-    def _asked_unless(self, refusals: list[RefusedKeyError], chat: Chat, decoding: ChatDecoding, seed: int | None) -> Answer:
-        """One answer, unless the key was refused meanwhile: no thread may ask before all others are cancelled."""
+    def _asked_unless(self, refusals: list[RefusedModelError], chat: Chat, decoding: ChatDecoding, seed: int | None) -> Answer:
+        """One answer, unless all were refused meanwhile: no thread may ask before all others are cancelled."""
         if refusals:
             raise refusals[0]
         try:
             return self._asked(chat, decoding, seed)
-        except RefusedKeyError as error:
+        except RefusedModelError as error:
             refusals.append(error)
             raise
 
@@ -145,8 +148,7 @@ class ServedChatModel:
             try:
                 return self._attempt(body)
             except _Again as again:
-                with self._lock:
-                    self.usage.failed_attempts += 1
+                self._tell(again.error)
                 if attempt == settings.max_attempts:
                     raise _after(again.error, attempt) from None
                 wait_s = min(settings.first_wait_s * 2 ** (attempt - 1), settings.longest_wait_s) * _JITTER.uniform(0.5, 1)
@@ -162,6 +164,15 @@ class ServedChatModel:
                     continue
                 raise
         raise ModelError("the server refuses how answers are limited", where=self.name, fix="raise max_attempts to 2 at least")
+
+    def _tell(self, error: ModelError) -> None:
+        """Counts an attempt that failed, and says of the first why the answers are slow to come."""
+        with self._lock:
+            self.usage.failed_attempts += 1
+            told, self._told = self._told, True
+        if not told and (more := self._settings.max_attempts - 1):
+            what = "%s: %s (%s); it is asked up to %d times more; further failures are told where they last"
+            logger.warning(what, self.name, error.what, error.got, more)
 
     def _attempt(self, body: dict[str, Any]) -> Answer:
         headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "parley"}
@@ -219,11 +230,13 @@ class ServedChatModel:
         if code == 401:
             what = "the server takes the key for none of its own" if api_key() else "the server wants a key and there is none"
             fix = f"export {KEYS[0]}=..., which is read and never written down"
-            raise RefusedKeyError(what, where=self.name, got=got, fix=fix)
+            raise RefusedModelError(what, where=self.name, got=got, fix=fix)
         if code in _BUSY:
             what = "the server asks for patience" if code == 429 else "the server fails"
             raise _Again(ModelError(what, where=self.name, got=got, fix="resume later"), _seconds(retry_after))
         fix = "mend the address openai:URL#MODEL: the URL ends in /v1, the model is one that the server lists"
+        if code == 404:
+            raise RefusedModelError("the server has no such address or model", where=self.name, got=got, fix=fix)
         if code == 403:
             # Some servers say so of a key, others of a text that their moderation stopped, which says nothing of the next one.
             fix = f"ask what the server lets through, with a key in {KEYS[0]} that may use this model"

@@ -124,7 +124,7 @@ def test_weights_that_could_run_code_are_not_read(tmp_path: Path) -> None:
     victim.model.config.save_pretrained(tmp_path)
     victim.tokenizer.save_pretrained(tmp_path)
     torch.save(victim.model.state_dict(), tmp_path / "pytorch_model.bin")
-    with pytest.raises(CheckpointError, match="can be read"):
+    with pytest.raises(CheckpointError, match="weights are pickled"):
         load_hugging_face(tmp_path, LENGTH)
 
 
@@ -135,11 +135,14 @@ def test_weights_that_are_no_numbers_are_refused() -> None:
         HuggingFaceCausal(victim.model, victim.tokenizer, LENGTH)
 
 
-def test_a_tokenizer_without_an_end_is_refused() -> None:
+def test_a_tokenizer_without_an_end_is_refused(tmp_path: Path) -> None:
     victim = gpt2()
     victim.tokenizer.eos_token, victim.model.generation_config.eos_token_id = None, None
-    with pytest.raises(ConfigError, match="ends a reply"):
-        HuggingFaceCausal(victim.model, victim.tokenizer, LENGTH)
+    victim.model.config.eos_token_id = None
+    victim.model.save_pretrained(tmp_path)
+    victim.tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(ConfigError, match=rf"ends a reply(.|\n)*where: hf:{tmp_path}"):
+        load_hugging_face(f"hf:{tmp_path}", LENGTH)
 
 
 def test_without_the_extra_the_command_that_installs_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

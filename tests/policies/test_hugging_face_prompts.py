@@ -160,12 +160,13 @@ def test_templates_that_do_not_fit_are_refused(parts: tuple[Any, Any], template:
 def test_a_chat_template_that_leaves_the_system_out_is_refused(parts: tuple[Any, Any]) -> None:
     _, tokenizer = parts
     kept = tokenizer.chat_template
+    tokenizer.name_or_path = "hf:here"
     tokenizer.chat_template = "{% for m in messages %}{% if m['role'] == 'user' %}{{ m['content'] }}{% endif %}{% endfor %}"
     try:
-        with pytest.raises(ConfigError, match="leaves slots out"):
+        with pytest.raises(ConfigError, match=r"leaves slots out(.|\n)*where: hf:here"):
             victim_of(parts, 4, template_of("system", has_prompts=True), prompt="tell me")
         tokenizer.chat_template = "{{ raise_exception('no system') }}"
-        with pytest.raises(ConfigError, match=r"does not take such messages(.|\n)*no system"):
+        with pytest.raises(ConfigError, match=r"does not take such messages(.|\n)*where: hf:here(.|\n)*no system"):
             victim_of(parts, 4)
     finally:
         tokenizer.chat_template = kept

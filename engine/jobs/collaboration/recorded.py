@@ -21,7 +21,7 @@ from engine.metrics.collaboration.chats import (
     KNOWN_PERPLEXITY,
     LINKED,
     MODEL,
-    PERPLEXITY,
+    RECORDED_PERPLEXITY,
     TRAINED,
     UNKNOWN,
     of,
@@ -91,7 +91,7 @@ def recorded_metrics(config: CollaborationConfig) -> dict[str, Estimate]:
         for pair, model, chats, sides, corpus in readings(config):
             told, of_chats = by_kind(model, sides), whose(sides)
             kinds = {
-                PERPLEXITY: told.tokens,
+                RECORDED_PERPLEXITY: told.tokens,
                 KNOWN_PERPLEXITY: told.known,
                 ENTITY_PERPLEXITY: told.entities,
                 ITEM_PERPLEXITY: told.items,

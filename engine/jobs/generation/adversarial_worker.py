@@ -18,7 +18,7 @@ from engine.metrics.generation.scenarios import ADVERSUC, JudgedScenario
 from engine.runtime.record import Counts, Rows
 from engine.runtime.sharding import Shard
 from engine.store.schemas import OK, error_row, list_of, ok_row, with_base
-from envs.core.errors import RefusedKeyError
+from envs.core.errors import RefusedModelError
 from envs.core.seeds import derive_seed
 from policies.judges.judge import Featured, Judge, JudgeSettings, Parsing, scores_by
 from policies.judges.makers import judge_maker
@@ -117,7 +117,7 @@ class JudgingWorker:
             seed = self._judging.seed(key)
             try:
                 rows.append(ok_row(key, seed) | self._columns(item, seed))
-            except RefusedKeyError:
+            except RefusedModelError:
                 raise
             except Exception as error:
                 rows.append(error_row(key, seed, f"{item.judge}: {type(error).__name__}: {error}"))

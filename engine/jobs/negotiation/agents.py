@@ -15,7 +15,7 @@ from envs.negotiation.agents import make_agent as agent_of
 from envs.negotiation.domain import DEAL_OR_NO_DEAL, domain_of
 from envs.negotiation.game import Agent
 from envs.negotiation.vocabulary import Vocabulary
-from policies.chat.addresses import is_chat_address
+from policies.chat.addresses import is_chat_address, is_local
 from policies.chat.fluency import require_chat_judge
 from policies.negotiator.settings import KIND
 from policies.stored import read_words
@@ -123,11 +123,12 @@ def require_negotiator(spec: str, option: str) -> Path:
     """
     if is_weightless(spec):
         own = "an agent of your own"
+        searched = "parley attack trigger searches words that break such a chat model; " if is_local(spec) else ""
         raise CheckpointError(
             f"{option} needs a checkpoint of a negotiator that Parley trained: here its weights are read, or learned from",
             where=spec,
             got="a chat model" if is_chat_address(spec) else own if ".py:" in spec else "an agent without weights",
-            fix=f"parley train negotiator makes one; any agent can be met in {ANY_AGENT}",
+            fix=f"{searched}parley train negotiator makes one; any agent can be met in {ANY_AGENT}",
         )
     return require_checkpoint(spec, option)
 

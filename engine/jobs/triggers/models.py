@@ -24,6 +24,7 @@ from engine.triggers.target_pairs import has_prompts
 from envs.core.errors import CheckpointError, ConfigError
 from envs.storage.copies import fetched_model
 from envs.storage.places import HUGGING_FACE
+from policies.chat.addresses import absolute_address
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -331,7 +332,7 @@ def chat_judge(config: SuccessSettings, chat: ChatModelSettings, answers: Path |
     if not config.judge:
         return None
     question = read_question(Path(config.question)) if config.question else ""
-    return ChatVerdicts(load_chat_model(config.judge, chat, answers=answers), question)
+    return ChatVerdicts(load_chat_model(absolute_address(config.judge), chat, answers=answers), question)
 
 
 def _stored(network: Seq2Seq | LanguageModel, kind: ModelFormat[PairVocabulary, Any, Any]) -> StoredNetwork:

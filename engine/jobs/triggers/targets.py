@@ -156,7 +156,7 @@ def _of_tokens(config: TriggerConfig, folder: HuggingFaceFolder, t_out: float | 
                 return Skipped(target, lacking)
             longest = prompted.behind(prompt).longest_reply
             is_long = longest is not None and len(victim.target(target)) > longest
-            return Skipped(target, (), too_long=True) if is_long else None
+            return Skipped(target, (), too_long=True, behind_prompt=not too_long([target])) if is_long else None
 
         target_file = Path(config.hugging_face.target_file) if config.hugging_face.target_file else None
         return read_pairs(_file(config), refused, target_file=target_file, strict=config.strict)
@@ -253,9 +253,7 @@ def kept_targets(path: Path) -> TargetList | None:
         return TargetList(
             found["name"],
             tuple(Target(key, tuple(words), found.get("prompts", {}).get(key)) for key, words in found["targets"].items()),
-            tuple(
-                Skipped(entry["sentence"], tuple(entry["unknown"]), entry.get("too_long", False)) for entry in found["skipped"]
-            ),
+            tuple(Skipped(**{**entry, "unknown": tuple(entry["unknown"])}) for entry in found["skipped"]),
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunError(

@@ -21,7 +21,7 @@ class TextSearchConfig(ShardedConfig):
     """Which model is to say what, and how inputs evolve."""
 
     model: str = ""
-    """A chat model by its address: openai:URL#MODEL, hf:FOLDER, gguf:FILE, or path/file.py:Name."""
+    """A chat model by its address: openai:URL#MODEL, hf:FOLDER, gguf:FILE, path/file.py:Name, or a run of a response model."""
     targets: str = MAL
     """A file of (prompt, target) pairs (CSV, JSONL), a file of sentences, or mal."""
     limit: NumItemsOrAll = 20

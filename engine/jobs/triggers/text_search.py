@@ -283,7 +283,7 @@ class SearchText(Job[TextSearchConfig, WantedTexts, WantedTexts]):
         from policies.chat.loading import load_chat_model
 
         if not config.model:
-            fix = "--model openai:URL#MODEL, hf:FOLDER, gguf:FILE, or path/file.py:Name"
+            fix = "--model openai:URL#MODEL, hf:FOLDER, gguf:FILE, path/file.py:Name, or a run of a response model"
             raise ConfigError("there is no model to search", where="--model", fix=fix)
         config.require_device()
         messages_of(config)

@@ -33,7 +33,7 @@ from engine.triggers.success import TOKENS, SuccessSettings
 from envs.core.errors import ConfigError
 from envs.core.ranges import NumItemsOrAll
 from envs.core.seeds import derive_seed, stream
-from policies.chat.addresses import absolute_address, is_chat_address, short_address
+from policies.chat.addresses import absolute_address, short_address
 from policies.chat.answers import ANSWERS_FOLDER
 from policies.chat.model import Access
 from policies.chat.settings import ChatAsking
@@ -79,7 +79,7 @@ class TriggerTransferConfig(ShardedConfig):
     def model_names(self) -> dict[str, str]:
         """The addresses by their labels, numbered where two are called alike."""
         addresses = [name.strip() for name in self.model.split(",") if name.strip()]
-        short = [short_address(name) if is_chat_address(name) else name.rpartition(":")[2] for name in addresses]
+        short = [name.rpartition(":")[2] if ".py:" in name else short_address(name) for name in addresses]
         seen: Counter[str] = Counter()
         labels = {}
         for name, address in zip(short, addresses, strict=True):

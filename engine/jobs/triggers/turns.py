@@ -16,7 +16,7 @@ from engine.runtime.sharding import Shard
 from engine.runtime.worker import TurnResult, TurnWorker, UnderWay
 from engine.store.schemas import error_row
 from engine.triggers.targets import target_seed
-from envs.core.errors import ConfigError, ModelError, RefusedKeyError
+from envs.core.errors import ConfigError, ModelError, RefusedModelError
 
 if TYPE_CHECKING:
     from engine.triggers.batch import Outcome, Task
@@ -105,7 +105,7 @@ class SearchTurns(TurnWorker[SearchItemT, Rows], ABC, Generic[SearchItemT]):
         """Its row; one with the reason where who judges replies fails, which costs no other item."""
         try:
             return self.row(item, outcomes)
-        except RefusedKeyError:
+        except RefusedModelError:
             raise
         except (ConfigError, ModelError) as error:
             logger.warning("what was found for %s is not judged: %s", item.key, error.what)

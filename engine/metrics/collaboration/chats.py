@@ -107,7 +107,7 @@ _METRICS: dict[str, Metric] = {
     AGAIN_NORMAL: Metric("asks again, normal", NEITHER, "the same of all mentions of the attribute on normal inputs", "share"),
     IF_REPLACED: Metric("completion where replaced", FOR_BOTH, "share of the chats in which such one was replaced", "share"),
     IF_NORMAL: Metric("the same scenarios, normal", FOR_BOTH, "completion of those scenarios on normal inputs", "share"),
-    PERPLEXITY: Metric(
+    RECORDED_PERPLEXITY: Metric(
         "perplexity of recorded chats", LOWER_FOR_BOTH, "exp of the mean loss per token that sides say, </s> counted"
     ),
     KNOWN_PERPLEXITY: Metric("perplexity of known tokens", LOWER_FOR_BOTH, "the same without <unk>"),

@@ -35,6 +35,7 @@ from engine.metrics.collaboration.chats import (
     NORMAL,
     P_VALUE,
     PERPLEXITY,
+    RECORDED_PERPLEXITY,
     REPAIRS,
     REPLACED,
     SELECTIONS,
@@ -100,7 +101,7 @@ _NOTE_RECORDED = (
     "finds alike with its own table. Brackets: 95 % intervals, bootstrap over chats."
 )
 _OF_RECORDED = {
-    PERPLEXITY: "perplexity",
+    RECORDED_PERPLEXITY: "perplexity",
     KNOWN_PERPLEXITY: "known tokens",
     ENTITY_PERPLEXITY: "entities",
     ITEM_PERPLEXITY: "selections",
@@ -265,12 +266,12 @@ def recorded_table(metrics: Metrics, corpus: str, pairs: Mapping[str, str]) -> T
         corpus: of the chats.
         pairs: what pairs are called.
     """
-    measured = [pair for pair in pairs if of(PERPLEXITY, pair, corpus) in metrics]
+    measured = [pair for pair in pairs if of(RECORDED_PERPLEXITY, pair, corpus) in metrics]
     rows = [
         (
             pairs[pair],
             *(number(_of(metrics, kind, (pair, corpus))) for kind in _OF_RECORDED),
-            num_measured(_of(metrics, PERPLEXITY, (pair, corpus))),
+            num_measured(_of(metrics, RECORDED_PERPLEXITY, (pair, corpus))),
         )
         for pair in measured
     ]

@@ -35,7 +35,7 @@ from engine.jobs.triggers.transfer import SEARCH_TRANSFER, TriggerTransferConfig
 from engine.runtime.session import RaySession
 from engine.triggers.settings import SearchSettings
 from engine.triggers.success import SuccessSettings
-from envs.core.errors import RefusedKeyError
+from envs.core.errors import RefusedModelError
 from policies.chat.seat import ChatSeat
 from policies.chat.settings import ChatAsking
 from tests.engine.jobs.generation.judging import asked
@@ -107,7 +107,7 @@ def ends_at_once(server: FakeServer, job: Any, config: Any, path: Path, at_once:
         path: the run's folder.
         at_once: questions that may be under way when the first is answered.
     """
-    with pytest.raises(RefusedKeyError, match=r"(takes the|wants a) key(.|\n)*HTTP 401(.|\n)*export PARLEY_API_KEY") as told:
+    with pytest.raises(RefusedModelError, match=r"(takes the|wants a) key(.|\n)*HTTP 401(.|\n)*export PARLEY_API_KEY") as told:
         job.run(config, path, Silent())
     assert 1 <= len(server.asked) <= at_once, "those that were under way"
     assert KEY not in str(told.value)
@@ -118,6 +118,15 @@ def ends_at_once(server: FakeServer, job: Any, config: Any, path: Path, at_once:
 @pytest.mark.parametrize("verb", ANY)
 def test_a_refused_key_ends_the_command_at_the_first_answer(tmp_path: Path, server: FakeServer, verb: str) -> None:
     ends_at_once(server, *ANY[verb](server.name, tmp_path), tmp_path / "run")
+
+
+@pytest.mark.parametrize("verb", ["evaluate ranking", "selfplay"])
+def test_a_model_that_the_server_does_not_have_ends_the_command_as_well(tmp_path: Path, verb: str) -> None:
+    with serving(lambda number, body: Said(b"no model fake", 404)) as server:
+        job, config = ANY[verb](server.name, tmp_path)
+        with pytest.raises(RefusedModelError, match=r"no such address or model(.|\n)*HTTP 404: no model fake"):
+            job.run(config, tmp_path / "run", Silent())
+        assert 1 <= len(server.asked) <= QUICK.concurrency
 
 
 @pytest.mark.parametrize("verb", LEARNING)
@@ -184,7 +193,7 @@ def test_a_refused_key_ends_a_sweep_after_trials_that_worked_too(
     with serving(says) as server:
         base = f"target={server.name} chat.max_attempts=1"
         config = SweepConfig(sweep=f"{tmp_path}/plan.py:TURNS", num_trials=9, rungs=1, concurrent=1, base=base)
-        with pytest.raises(RefusedKeyError, match="HTTP 401"):
+        with pytest.raises(RefusedModelError, match="HTTP 401"):
             SWEEP.run(config, tmp_path / "run", Revoking())
     assert 1 <= len(server.asked) <= QUICK.concurrency
     assert len(list((tmp_path / "run" / "trials").iterdir())) == 2, "no trial behind the one that met it"

@@ -19,7 +19,7 @@ from engine.runtime.session import RaySession
 from engine.runtime.sharding import Shard
 from engine.runtime.worker import ShardFailure
 from engine.store.run_folder import RunFolder
-from envs.core.errors import CheckpointError, ClusterError, RefusedKeyError
+from envs.core.errors import CheckpointError, ClusterError, RefusedModelError
 from tests.engine.runtime.workers import (
     NUMBERS,
     By,
@@ -128,7 +128,7 @@ def test_a_worker_that_cannot_be_built_says_why(num_workers: int) -> None:
 @EITHER
 def test_what_every_shard_would_meet_ends_the_run(num_workers: int, log: Path, tmp_path: Path) -> None:
     with RunFolder.open(tmp_path / "run", SmallConfig(), job="test", schema=NUMBERS) as run:
-        with pytest.raises(RefusedKeyError, match=r"wants a key(.|\n)*export it"):
+        with pytest.raises(RefusedModelError, match=r"wants a key(.|\n)*export it"):
             record_shards(run, By(IsRefused, str(log)), shards_of(40, 2), num_workers=num_workers)
         assert not run.read_rows().num_rows, "a resumed run does all of them"
     assert len(attempts(log)) <= max(1, 2 * num_workers)

@@ -12,7 +12,7 @@ from engine.runtime.pool import Progress
 from engine.runtime.record import record_shards
 from engine.store.run_folder import RunFolder
 from engine.store.unfinished import put_unfinished, read_unfinished, write_unfinished
-from envs.core.errors import RefusedKeyError
+from envs.core.errors import RefusedModelError
 from envs.storage.files import entries
 from envs.storage.places import local_copy
 from tests.engine.runtime.workers import NUMBERS, By, DiesInATurn, InTurns, IsRefusedInATurn, RaisesInATurn, shards_of
@@ -108,7 +108,7 @@ def test_a_shard_that_raises_fails_alone(num_workers: int, log: Path, tmp_path: 
 
 
 def test_what_every_shard_would_meet_ends_the_run_within_the_turn(log: Path, tmp_path: Path) -> None:
-    with start(tmp_path / "run") as run, pytest.raises(RefusedKeyError):
+    with start(tmp_path / "run") as run, pytest.raises(RefusedModelError):
         record_shards(run, By(IsRefusedInATurn, str(log)), shards_of(8, 1), num_workers=0, room=8)
     assert set(steps(log).values()) == {1}, "none is tried again alone"
 

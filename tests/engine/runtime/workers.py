@@ -18,7 +18,7 @@ import pyarrow as pa
 from engine.runtime.sharding import Shard, make_shards
 from engine.runtime.worker import TurnResult, UnderWay
 from engine.store.schemas import OK, SCHEMA_VERSION, with_base
-from envs.core.errors import CheckpointError, RefusedKeyError
+from envs.core.errors import CheckpointError, RefusedModelError
 from envs.core.seeds import derive_seed, stream
 
 NUMBERS = with_base([pa.field("number", pa.float64())])
@@ -149,7 +149,7 @@ class IsRefused(Counting):
 
     def run(self, shard: Shard[int]) -> list[dict[str, Any]]:
         super().run(shard)
-        raise RefusedKeyError("the server wants a key", where="server", fix="export it")
+        raise RefusedModelError("the server wants a key", where="server", fix="export it")
 
 
 class InTurns:
@@ -217,7 +217,7 @@ class IsRefusedInATurn(InTurns):
 
     def step(self, name: str) -> None:
         if self.steps[name]:
-            raise RefusedKeyError("the server wants a key", where="server", fix="export it")
+            raise RefusedModelError("the server wants a key", where="server", fix="export it")
         super().step(name)
 
 

@@ -63,7 +63,7 @@ def test_prototypes_beyond_the_200_stand_in_for_those_a_vocabulary_lacks() -> No
     assert len(found.targets) == 1000
     assert not any("stupid" in target.words for target in found.targets)
     assert found.skipped
-    for sentence, unknown, _ in found.skipped:
+    for sentence, unknown, *_ in found.skipped:
         assert "stupid" in sentence.split()
         assert unknown == ("stupid",)
 
@@ -72,7 +72,7 @@ def test_a_template_is_skipped_alone_when_its_words_are_unknown() -> None:
     found = malicious(outside(vocabulary(*(word for word in EVERY_WORD if word != "oh"))))
     openings = Counter(sentence.split()[0] for sentence, *_ in found.skipped)
     assert openings == {"oh": len(found.skipped)}
-    assert all(unknown == ("oh",) for _, unknown, _ in found.skipped)
+    assert all(unknown == ("oh",) for _, unknown, *_ in found.skipped)
 
 
 def test_keys_name_the_same_sentence_for_every_vocabulary() -> None:
@@ -108,7 +108,7 @@ def test_a_file_holds_one_sentence_a_line(tmp_path: Path) -> None:
     found = from_file(path, outside(vocabulary("you", "do", "n't", "!", "are")))
     assert found.name == "mine"
     assert sentences(found) == ["you do n't !", "you are"]
-    assert found.skipped == (("you flew <unk>", ("flew", "<unk>"), False),)
+    assert found.skipped == (("you flew <unk>", ("flew", "<unk>"), False, False),)
     assert [target.key for target in found.targets] == ["mine-000000", "mine-000001"]
 
 
@@ -117,7 +117,7 @@ def test_a_model_may_know_its_words_in_a_way_of_its_own(tmp_path: Path) -> None:
     path.write_text("You don't!\nyou DO\n")
     found = from_file(path, lambda words: tuple(word for word in words if word.isupper()), words_of=str.split)
     assert sentences(found) == ["You don't!"]
-    assert found.skipped == (("you DO", ("DO",), False),)
+    assert found.skipped == (("you DO", ("DO",), False, False),)
 
 
 def test_strict_names_line_and_words(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_normal_targets_are_the_distinct_likeliest_replies_in_corpus_order(model
     found = normal(model, sources(), batch_size=7)
     assert sentences(found) == distinct
     assert sentences(normal(model, sources(), 3)) == distinct[:3]
-    assert all(set(sentence.split()) & set(SPECIALS) for sentence, _, too_long in found.skipped if not too_long)
+    assert all(set(sentence.split()) & set(SPECIALS) for sentence, _, too_long, _ in found.skipped if not too_long)
 
 
 @pytest.mark.parametrize("t_out", [None, -6.0])
@@ -180,7 +180,7 @@ def test_normal_targets_are_replies_that_the_model_ends_itself(model: Seq2Seq, t
         short = Seq2Seq(model.vocabulary, replace(model.sizes, max_reply=max_reply)).eval()
         short.load_state_dict(model.state_dict())
         found = normal(short, sources(), t_out=t_out)
-        cut = [sentence for sentence, _, too_long in found.skipped if too_long]
+        cut = [sentence for sentence, _, too_long, _ in found.skipped if too_long]
         assert cut, "the longest reply cuts some"
         victim = Seq2SeqVictim(short)
         said = {" ".join(short.vocabulary.decode(reply)) for reply in greedy(short, sources())}
@@ -202,7 +202,7 @@ def test_sentences_that_are_longer_than_replies_are_set_aside_and_named(
     known = outside(vocabulary(*"abcd"))
     found = from_file(path, known, too_long=beyond(4))
     assert sentences(found) == ["a b c"]
-    assert found.skipped == (("a b c d", (), True), ("z z z z", ("z",), False))
+    assert found.skipped == (("a b c d", (), True, False), ("z z z z", ("z",), False, False))
     assert [each.reason for each in found.skipped] == ["longer than the model's replies", "not in the vocabulary: z"]
     assert "'a b c d'" in caplog.text
     with pytest.raises(DataError, match=r"mine\.txt:2(.|\n)*longer than the model's replies"):

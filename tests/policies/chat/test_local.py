@@ -167,6 +167,12 @@ def _remote(folder: Path) -> None:
     (folder / "evil.py").write_text(f"open({str(folder / 'ran')!r}, 'w')")
 
 
+def _remote_alone(folder: Path) -> None:
+    _remote(folder)
+    for path in folder.glob("tokenizer*"):
+        path.unlink()
+
+
 def _pickled(folder: Path) -> None:
     saved(folder)
     torch.save(tiny_chat()[0].state_dict(), folder / "pytorch_model.bin")
@@ -178,7 +184,8 @@ REFUSED = {
     "no end": (_without_end, "no token that ends a reply"),
     "no place": (lambda folder: saved(folder, "hello"), "no place for what the user says"),
     "remote code": (_remote, "code of its own"),
-    "pickled": (_pickled, "can be read"),
+    "remote code without a tokenizer": (_remote_alone, "code of its own"),
+    "pickled": (_pickled, r"weights are pickled(.|\n)*pytorch_model\.bin(.|\n)*save_pretrained"),
 }
 
 

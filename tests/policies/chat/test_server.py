@@ -105,7 +105,7 @@ def test_a_failure_is_asked_again_and_then_told_with_what_and_where(name: str) -
 
 REFUSED = {
     "page": (Said(b"<!DOCTYPE html><html>Welcome</html>"), "answers a page"),
-    "unknown model": (Said(b'{"error": "no model fake"}', 404), "HTTP 404.*no model fake"),
+    "unknown model": (Said(b'{"error": "no model fake"}', 404), "no such address or model.*HTTP 404.*no model fake"),
     "bad request": (Said(b'{"error": "too long"}', 400), "too long"),
     "no key": (Said(b"", 401), r"wants a key(.|\n)*export PARLEY_API_KEY"),
     "redirect": (Said(b"", 302, {"Location": "http://127.0.0.1:9/"}), "HTTP 302"),
@@ -232,7 +232,7 @@ def test_a_resumed_run_asks_nothing_twice(tmp_path: Path) -> None:
 
 def test_what_was_answered_before_a_failure_is_kept(tmp_path: Path) -> None:
     once = dataclasses.replace(QUICK, max_attempts=1, concurrency=1)
-    with serving(lambda number, body: echo(number, body) if number != 2 else Said(b"", 404)) as server:
+    with serving(lambda number, body: echo(number, body) if number != 2 else Said(b"", 403)) as server:
         with pytest.raises(ModelError):
             load_chat_model(server.name, once, answers=tmp_path).answer(chats(4), decoding=GREEDY)
         before = len(server.asked)
@@ -278,19 +278,32 @@ def test_a_question_that_is_longer_than_the_model_reads_is_told_apart(
 
 def test_a_server_that_is_gone_is_left_alone_for_a_while() -> None:
     alive = False
-    with serving(lambda number, body: echo(number, body) if alive else Said("no", 500)) as server:
+    with serving(lambda number, body: echo(number, body) if alive else Said(b"no room", 500)) as server:
         settings = dataclasses.replace(QUICK, max_attempts=1, longest_wait_s=0.5)
         model = load_chat_model(server.name, settings)
         for _ in range(MAX_FAILED):
             with pytest.raises(ModelError, match="the server fails"):
                 model.answer(chats(), decoding=GREEDY)
         alive = True
-        with pytest.raises(ModelError, match="left alone for a while"):
+        with pytest.raises(ModelError, match=r"left alone for 0.5 s(.|\n)*the server fails: HTTP 500: no room"):
             model.answer(chats(), decoding=GREEDY)
         assert len(server.asked) == MAX_FAILED
         time.sleep(0.6)
         assert model.answer(chats(), decoding=GREEDY)[0].text.startswith("question 0")
         model.answer(chats(), decoding=GREEDY)
+
+
+def test_the_first_failure_is_told_while_the_server_is_asked_again_and_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    with serving(lambda number, body: echo(number, body) if number % 3 == 2 else Said(b"no room", 500)) as server:
+        model = load_chat_model(server.name, dataclasses.replace(QUICK, concurrency=1))
+        model.answer(chats(2), decoding=GREEDY)
+        told = [record.getMessage() for record in caplog.records]
+        assert usage(model).failed_attempts == 4
+        with pytest.raises(ModelError):
+            load_chat_model(server.name, dataclasses.replace(QUICK, max_attempts=1)).answer(chats(), decoding=GREEDY)
+    assert [record.getMessage() for record in caplog.records] == told, "one attempt is told by its error"
+    assert len(told) == 1
+    assert f"{server.name}: the server fails (HTTP 500: no room); it is asked up to 2 times more" in told[0]
 
 
 def test_what_answers_took_is_told_with_their_cost() -> None:

@@ -25,8 +25,8 @@ from engine.metrics.collaboration.chats import (
     LINKED,
     MODEL,
     NORMAL,
-    PERPLEXITY,
     RECORDED,
+    RECORDED_PERPLEXITY,
     REPAIRS,
     TURNS,
     UNKNOWN,
@@ -278,11 +278,11 @@ def test_models_read_recorded_chats_too(tmp_path: Path, dynonet: Path) -> None:
     read = {name: each for name, each in result.metrics.items() if name.startswith("recorded")}
     assert set(read) == {of(kind, pair, own) for kind in RECORDED for pair in (MODEL, "trained-1")}
     assert set(EVALUATE_COLLABORATION.metrics_of(replace(config, recorded="friends")) or ()) >= {
-        of(PERPLEXITY, "trained-1", "friends")
+        of(RECORDED_PERPLEXITY, "trained-1", "friends")
     }
-    assert {read[of(kind, MODEL, own)].n for kind in (PERPLEXITY, LINKED)} == {5}, "chats, of all splits"
+    assert {read[of(kind, MODEL, own)].n for kind in (RECORDED_PERPLEXITY, LINKED)} == {5}, "chats, of all splits"
     # A model that is fitted to nothing finds every word alike.
-    assert read[of(PERPLEXITY, MODEL, own)].value > 30
+    assert read[of(RECORDED_PERPLEXITY, MODEL, own)].value > 30
     assert read[of(UNKNOWN, MODEL, own)].value == 0
     assert read[of(LINKED, MODEL, own)].value > 0.8
     table = result.tables[f"Recorded chats of {own}"]
@@ -291,7 +291,9 @@ def test_models_read_recorded_chats_too(tmp_path: Path, dynonet: Path) -> None:
     assert any("reads 5 recorded chats" in line for line in notes.said)
     assert "Recorded chats of" in report_from_run(tmp_path / "run").read_text()
     own_split = run(replace(asked, trained="", recorded=EMBEDDED_FRIENDS), tmp_path / "own", Silent())
-    assert own_split.metrics[of(PERPLEXITY, MODEL, EMBEDDED_FRIENDS)].n == 100, "of what it is fitted to, the test split"
+    assert own_split.metrics[of(RECORDED_PERPLEXITY, MODEL, EMBEDDED_FRIENDS)].n == 100, (
+        "of what it is fitted to, the test split"
+    )
 
 
 @pytest.mark.parametrize(

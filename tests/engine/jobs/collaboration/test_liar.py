@@ -21,7 +21,7 @@ from engine.perturb.settings import PerturbSettings
 from engine.rllib.choosing import ChoiceReinforceConfig
 from engine.rllib.lying import LiarModule, LiarRunner
 from engine.store.run_folder import RunFolder
-from envs.core.errors import CheckpointError, ConfigError, RefusedKeyError
+from envs.core.errors import CheckpointError, ConfigError, RefusedModelError
 from envs.data.words import WordList
 from envs.friends.compiled import load_friends
 from envs.friends.lies import FEATURES, LieRules, LyingHearing
@@ -171,6 +171,6 @@ def test_chat_models_on_both_sides_are_asked_nothing_twice_and_their_tokens_are_
 @pytest.mark.ray
 def test_a_server_that_takes_no_key_ends_the_training_at_once(tmp_path: Path, ray_session: object) -> None:
     with serving(lambda number, body: Said(b"", 401)) as server:
-        with pytest.raises(RefusedKeyError):
+        with pytest.raises(RefusedModelError):
             TRAIN_LIAR.run(replace(ASKED, model=server.name), tmp_path / "run", Silent())
         assert len(server.asked) <= ChatSeat().concurrency

@@ -131,6 +131,11 @@ def test_where_weights_are_needed_it_is_said_which_verbs_take_any_agent(spec: st
         require_negotiator(spec, "--target")
 
 
+def test_a_chat_model_whose_weights_are_here_is_told_the_attack_that_reads_them() -> None:
+    with pytest.raises(CheckpointError, match="parley attack trigger"):
+        require_negotiator("hf:models/chat", "--target")
+
+
 def test_a_file_that_raises_is_told_wherever_it_is_named(tmp_path: Path) -> None:
     (tmp_path / "boom.py").write_text("first = 1\nraise RuntimeError('boom')\n")
     for registry in (agents, pair_corpora, strategies):

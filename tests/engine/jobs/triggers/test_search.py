@@ -87,7 +87,9 @@ def test_every_target_is_a_row_with_its_restarts(tmp_path: Path, vocabulary: Pai
     summary = RunFolder.load(tmp_path / "run").summary()
     assert summary is not None
     assert summary["thresholds"] == {"T_out": -3.0, "T_in": -3.2}
-    assert summary["skipped"] == [{"sentence": "zebra crossing", "unknown": ["zebra", "crossing"], "too_long": False}]
+    assert summary["skipped"] == [
+        {"sentence": "zebra crossing", "unknown": ["zebra", "crossing"], "too_long": False, "behind_prompt": False}
+    ]
 
 
 def test_hits_are_read_by_the_thresholds_of_the_checkpoint_unless_others_are_given(

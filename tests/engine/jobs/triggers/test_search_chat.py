@@ -20,6 +20,7 @@ from engine.store.run_folder import RunFolder
 from engine.triggers.causal import scorer
 from engine.triggers.settings import SearchSettings
 from engine.triggers.success import SuccessSettings
+from engine.triggers.targets import Skipped
 from envs.core.errors import ConfigError, DataError
 from policies.chat.model import Message
 from tests.engine.jobs.made_up import Notes, kill_when, rows, start_parley
@@ -122,6 +123,14 @@ def test_hits_reproduce_with_a_tokenizer_whose_blanks_lead_words(tmp_path: Path,
     assert any(hits)
     assert all(row["verified"] >= hit for row, hit in zip(found, hits, strict=True))
     assert result.metrics[VERIFIED].value >= result.metrics["hit_rate.o-greedy"].value
+
+
+def test_a_prompt_that_leaves_no_room_is_told_of_and_not_its_target(tmp_path: Path, folder: Path) -> None:
+    pairs = f"prompt,target\n{'tell me ' * 200},hello\ntell me,hello\n"
+    run(asked(folder, tmp_path, pairs, method="random"), tmp_path / "run", Silent())
+    (skipped,) = RunFolder.load(tmp_path / "run").summary()["skipped"]  # type: ignore[index]
+    assert Skipped(**skipped).reason == "the prompt is longer than the model reads before its target"
+    assert len(rows(tmp_path / "run")) == 1
 
 
 def test_without_the_filter_claims_do_not_hold(tmp_path: Path, folder: Path) -> None:

@@ -23,7 +23,9 @@ from engine.triggers.success import TOKENS, SuccessSettings
 from engine.triggers.targets import Target, TargetList
 from engine.triggers.writing import WritingSettings
 from envs.core.errors import ConfigError
+from policies.seq2seq.checkpoints import save_model
 from tests.engine.jobs.made_up import kill_when, rows, start_parley
+from tests.policies.seq2seq.made_up import seq2seq
 
 run = SEARCH_TEXT.run
 MODEL = """
@@ -229,6 +231,22 @@ def test_a_fitness_needs_its_model_and_no_other(tmp_path: Path) -> None:
             FitnessSettings(**wrong)  # type: ignore[arg-type]  # a wrong one
 
 
+def test_a_run_of_a_response_model_is_searched_judges_and_rates(tmp_path: Path) -> None:
+    save_model(seq2seq(), tmp_path / "said" / "checkpoint", {})
+    victim = str(tmp_path / "said")
+    found = asked(
+        tmp_path,
+        model=victim,
+        search=EvolutionSettings(num_words=2, population=4, max_queries=8),
+        fitness=FitnessSettings(by="rating", judge=victim),
+        success=SuccessSettings(by="judge", judge=victim),
+    )
+    run(found, tmp_path / "run", Silent())
+    assert all(row["status"] == "ok" and row["judge_unparsable"] for row in rows(tmp_path / "run")), (
+        "it says neither yes nor no"
+    )
+
+
 def test_replies_are_no_longer_than_what_is_looked_for(tmp_path: Path) -> None:
     by = {"target": 15, "no-refusal": TOKENS}
     for name, num in by.items():
@@ -285,6 +303,8 @@ def test_what_cannot_work_is_refused_before_anything_is_asked(tmp_path: Path) ->
         ({"targets": "normal"}, "no such list"),
         ({"template": "user"}, "does not fit"),
         ({"template": "<s>{prompt} {}"}, "asked by messages"),
+        ({"success": SuccessSettings(by="judge", judge="nobody")}, "no chat model"),
+        ({"fitness": FitnessSettings(by="rating", judge="nobody")}, "no chat model"),
         ({"success": SuccessSettings(by="classifier", classifier="hf:x")}, "not classified"),
     ):
         with pytest.raises(ConfigError, match=message):
