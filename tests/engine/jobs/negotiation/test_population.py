@@ -11,6 +11,7 @@ from engine.jobs.job import Job, Silent
 from engine.jobs.negotiation.campaign import MinMaxConfig
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
 from engine.jobs.negotiation.minmax import MINMAX
+from engine.jobs.negotiation.payoffs import Population
 from engine.jobs.negotiation.population import AGENTS, EVALUATE_POPULATION, SHARES, PopulationConfig, members
 from engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY, TRAIN_TARGET, TrainReinforceConfig, TrainTargetConfig
 from engine.metrics.negotiation.population import FRESH, LEGEND
@@ -65,6 +66,11 @@ def test_shards_change_no_row_and_known_pairs_are_not_played_again(tmp_path: Pat
     assert run(matrix(known=str(tmp_path / "part")), tmp_path / "joined", Silent()).metrics == whole.metrics
     with pytest.raises(RunError, match="the same dialogues"):
         run(matrix(known=str(tmp_path / "part"), dialogues=7), tmp_path / "other", Silent())
+
+
+def test_checkpoints_go_with_the_work_and_chat_models_do_not() -> None:
+    population = Population(matrix(), ("runs/t", "hf:model"), ("runs/a", "runs/t"))
+    assert population.checkpoints() == ("runs/t", "runs/a")
 
 
 def stage(path: Path, job: Job[Any, Any, Any], config: Any) -> str:
