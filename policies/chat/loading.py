@@ -52,7 +52,7 @@ def _found(name: str, settings: ChatModelSettings) -> ChatModel:
 
         return load_local(name, settings)
     if ".py:" in name or name in chat_models:
-        return load_own(name)
+        return load_own(name, settings.timeout_s)
     fix = f"one of {', '.join(CHAT_MODEL_KINDS)}"
     got = "an address that begins otherwise" if any(kind.rstrip(":") in name for kind in CHAT) else None
     raise ConfigError("no chat model is called so", where=name, got=got, fix=fix)
