@@ -29,7 +29,7 @@ def load_responder(name: str | Path, chat: ChatModelSettings = DEFAULT, *, answe
         ConfigError: the file of your own is missing, or its name stands for nothing that makes a responder.
     """
     if ".py:" in str(name):
-        return _own(str(name), answers)
+        return _own(str(name), chat, answers)
     if is_local(str(name)):
         from policies.hugging_face_responder import load_local_responder
 
@@ -42,7 +42,7 @@ def load_responder(name: str | Path, chat: ChatModelSettings = DEFAULT, *, answe
     return load_trained(name)
 
 
-def _own(name: str, answers: Path | None) -> Responder:
+def _own(name: str, chat: ChatModelSettings, answers: Path | None) -> Responder:
     from policies.chat.answers import kept_answers
     from policies.chat.own import OwnChatModel, answers_chats, made_chat_model
     from policies.chat.responder import ChatResponder
@@ -54,4 +54,4 @@ def _own(name: str, answers: Path | None) -> Responder:
     if not answers_chats(part):
         fix = "name a class with a method respond, or a chat model: a class with answer or reply, or a function of messages"
         raise ConfigError("this makes no response model", where=name, got=repr(named), fix=fix)
-    return ChatResponder(kept_answers(OwnChatModel(name, part), answers))
+    return ChatResponder(kept_answers(OwnChatModel(name, part, chat.timeout_s), answers))

@@ -33,7 +33,13 @@ ACTING = frozenset(
 )
 """RLlib's settings that the algorithm keeps to, beside those of callbacks."""
 _MADE = ("env", "env_config", "policies", "policy_mapping_fn", "policies_to_train", "_rl_module_spec")
-_PRIVATE = ("_train_batch_size_per_learner", "_env_to_module_connector", "_module_to_env_connector", "_learner_connector")
+UNREFUSED = frozenset(
+    {
+        *("_learner_class", "_validate_config", "_use_msgpack_checkpoints"),  # these act
+        *("_is_atari", "_is_online", "_is_frozen", "_per_module_overrides"),  # RLlib's own notes
+    }
+)
+"""RLlib's attributes beginning with "_" that may change: its methods write settings under other names than their arguments."""
 _WORLD = (
     "leave it out: the game itself plays dialogues side by side, and no environment is stepped. For another reward override "
     "DialogueReinforce.rewards; an environment of your own trains under PPO (docs/environments.md)"
@@ -52,6 +58,7 @@ _HOW = {
     "seed": "set dialogues(seed=...)",
     "train_batch_size": _BATCH,
     "_train_batch_size_per_learner": _BATCH,
+    "_model_config": "leave it out: networks are as the checkpoints of roster say; what they draw by, reinforce does",
     "evaluation_duration_unit": "set evaluation_duration to a number of dialogues",
     "evaluation_num_env_runners": "set num_env_runners: they play the dialogues of evaluations too",
 }
@@ -81,9 +88,9 @@ def require_acting(config: Any, made: Mapping[str, Any]) -> None:
         ConfigError: a setting differs from RLlib's default (or from what `dialogues()` made) and does nothing here.
     """
     plain, untouched = AlgorithmConfig(), type(config)(algo_class=config.algo_class)
-    names = [name for name in vars(plain) if not name.startswith(("_", "callbacks_")) and name not in (*ACTING, *_MADE)]
+    names = [name for name in vars(plain) if not name.startswith("callbacks_") and name not in (*ACTING, *UNREFUSED, *_MADE)]
     changed = [name for name, value in world_of(config).items() if value != made[name]]
-    changed += [name for name in [*names, *_PRIVATE] if getattr(config, name) != getattr(untouched, name)]
+    changed += [name for name in names if getattr(config, name) != getattr(untouched, name)]
     for name in changed:
         fix = _HOW.get(name, "leave it out")
         what = f"DialogueReinforce does not read the setting {name.strip('_')}"

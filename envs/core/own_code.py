@@ -9,11 +9,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from traceback import extract_tb
+from traceback import extract_tb, walk_tb
 from types import FrameType
 from typing import Any
 
-from envs.core.errors import ConfigError, ParleyError
+from envs.core.errors import ConfigError, ModelError, ParleyError
+
+START_LIMIT_S = 600.0
+"""Seconds that importing a file of a user's own may take, or making what it names."""
+MAX_HANGS = 3
+"""Calls in a row that may take too long, after which code is not called any more."""
 
 
 @contextmanager
@@ -24,13 +29,15 @@ def own_code(spec: str) -> Iterator[None]:
         spec: `path/file.py:Name`, or the name of what an installed package brings.
 
     Raises:
-        ConfigError: the code raised; the user's own traceback is its cause.
+        ConfigError: the code raised, or wanted to end the process; the user's own traceback is its cause.
     """
     try:
         yield
     except ParleyError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        if isinstance(error, SystemExit) and _is_terminated(error):
+            raise
         path = Path(spec.rpartition(":")[0] or spec)
         lines = [frame.lineno for frame in extract_tb(error.__traceback__) if Path(frame.filename).name == path.name]
         if isinstance(error, SyntaxError):
@@ -41,6 +48,12 @@ def own_code(spec: str) -> Iterator[None]:
             got=f"{type(error).__name__}: {error}",
             fix="mend it; --debug shows the traceback",
         ) from error
+
+
+def _is_terminated(end: SystemExit) -> bool:
+    """Whether the answer to SIGTERM ends the process, as in Ray's actors, and no code that runs in it."""
+    answer = getattr(signal.getsignal(signal.SIGTERM), "__code__", None)
+    return any(frame.f_code is answer for frame, _ in walk_tb(end.__traceback__))
 
 
 def takes_messages(part: object) -> bool:
@@ -79,6 +92,60 @@ def time_limit(seconds: float) -> Iterator[None]:
         if left:
             # An alarm that somebody else waits for.
             signal.setitimer(signal.ITIMER_REAL, max(left - (time.monotonic() - began), 1e-3))
+
+
+@contextmanager
+def own_start(spec: str) -> Iterator[None]:
+    """A block that imports a file of a user's own, or makes what it names: as `own_code`, and it may not take for ever.
+
+    Raises:
+        ConfigError: the code raised or took too long.
+    """
+    try:
+        with own_code(spec), time_limit(START_LIMIT_S):
+            yield
+    except OutOfTimeError:
+        what, fix = f"this took more than {START_LIMIT_S:g} s to start", "do what takes long when it is first asked"
+        raise ConfigError(what, where=spec, fix=fix) from None
+
+
+class TimedCalls:
+    """Calls of a user's own code, each with a time limit; where several in a row exceed it, it is not called any more.
+
+    Args:
+        spec: what the code was named by.
+        seconds: for a call.
+        fix: what gives it more of them.
+    """
+
+    def __init__(self, spec: str, seconds: float, fix: str) -> None:
+        self._spec, self._seconds, self._fix = spec, seconds, fix
+        self._num_hangs = 0
+
+    @contextmanager
+    def call(self, what: str, parts: int = 1, *, answers: bool = True) -> Iterator[None]:
+        """A block that calls it.
+
+        Args:
+            what: is called.
+            parts: of the call, each of which may take the seconds.
+            answers: whether a call that ends says that the next one will.
+
+        Raises:
+            ConfigError: the code raised.
+            ModelError: it took too long, or is not called any more.
+        """
+        if self._num_hangs == MAX_HANGS:
+            told = f"this is not asked any more: {MAX_HANGS} times in a row a call took more than {self._seconds:g} s"
+            raise ModelError(told, where=self._spec, fix=self._fix)
+        limit_s = self._seconds * max(1, parts)
+        try:
+            with own_code(self._spec), time_limit(limit_s):
+                yield
+        except OutOfTimeError:
+            self._num_hangs += 1
+            raise ModelError(f"{what} took more than {limit_s:g} s", where=self._spec, fix=self._fix) from None
+        self._num_hangs *= not answers
 
 
 def made_by(maker: Callable[..., Any], part: object) -> Any:

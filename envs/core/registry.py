@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from envs.core.errors import ConfigError
-from envs.core.own_code import own_code
+from envs.core.own_code import own_start
 from envs.core.trust import require_trust
 
 
@@ -108,7 +108,7 @@ def _load_file(name: str) -> Any:
         raise ConfigError("no such Python file", where=path, fix="name an existing file as path/file.py:Name")
     require_trust(name)
     module = importlib.util.module_from_spec(spec)
-    with own_code(name):
+    with own_start(name):
         spec.loader.exec_module(module)
     if not hasattr(module, attribute):
         raise ConfigError(f"the file defines no {attribute!r}", where=path, fix=f"define it{nearest(attribute, dir(module))}")

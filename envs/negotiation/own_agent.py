@@ -15,16 +15,14 @@ from typing import Any
 import numpy as np
 
 from envs.core.errors import ConfigError
-from envs.core.own_code import OutOfTimeError, own_code, time_limit
-from envs.core.play import AgentError, Session, Utterances, agent_errors
+from envs.core.own_code import TimedCalls, own_start
+from envs.core.play import Session, Utterances, agent_errors
 from envs.negotiation.game import SideView
 from envs.negotiation.vocabulary import Vocabulary
 
 EXAMPLE = "CONTRIBUTING.md shows an agent that runs"
 TIME_LIMIT_S = 60.0
 """Seconds that one call of an agent may take which says nothing else."""
-MAX_HANGS = 3
-"""Calls in a row that may take too long, after which an agent is not asked again."""
 
 
 class OwnAgent:
@@ -43,13 +41,12 @@ class OwnAgent:
         self.name = spec
         if not callable(maker):
             raise ConfigError("this makes no agent", where=spec, got=repr(maker), fix=f"name a class or a function; {EXAMPLE}")
-        with own_code(spec):
+        with own_start(spec):
             self._agent = called(maker, vocabulary)
         _require(self._agent, ("join",), "an agent", spec)
         own = getattr(self._agent, "vocabulary", None)
         self.vocabulary: Vocabulary = own if isinstance(own, Vocabulary) else vocabulary
-        self._limit_s = _seconds(self._agent, spec)
-        self._num_hangs = 0
+        self._calls = TimedCalls(spec, _seconds(self._agent, spec), "mend it, or give the agent an attribute time_limit_s")
 
     def join(self, view: SideView) -> Session:
         """Takes a seat on one side of a batch of dialogues.
@@ -65,18 +62,9 @@ class OwnAgent:
     @contextmanager
     def asked(self, what: str) -> Iterator[None]:
         """A block that runs code of the agent."""
-        if self._num_hangs == MAX_HANGS:
-            what = f"the agent is not asked any more: {MAX_HANGS} times in a row a call took more than {self._limit_s:g} s"
-            raise AgentError(what, where=self.name)
-        try:
-            with agent_errors(), own_code(self.name), time_limit(self._limit_s):
-                yield
-            # That it sits down says nothing of whether it answers.
-            self._num_hangs *= what == "join"
-        except OutOfTimeError:
-            self._num_hangs += 1
-            fix = "mend it, or give the agent an attribute time_limit_s"
-            raise AgentError(f"{what} took more than {self._limit_s:g} s", where=self.name, fix=fix) from None
+        # That it sits down says nothing of whether it answers.
+        with agent_errors(), self._calls.call(what, answers=what != "join"):
+            yield
 
 
 class _OwnSession:

@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from envs.core.errors import ConfigError, ModelError
-from envs.core.own_code import own_code
+from envs.core.own_code import TimedCalls, own_start
 from envs.core.registry import Registry
 from policies.chat.model import Access, Answer, Chat, ChatDecoding, ReplyScore
+from policies.chat.settings import DEFAULT
 from policies.chat.usage import ChatUsage
 
 chat_models = Registry("chat model", "parley.chat_models")
@@ -28,15 +29,17 @@ class OwnChatModel:
     Args:
         name: what it was named by.
         part: an object with `answer` or `reply`, or a function of messages.
+        timeout_s: seconds that an answer or a score may take; a call that is asked for several may take as many times more.
 
     Raises:
         ConfigError: it is none of them.
     """
 
-    def __init__(self, name: str, part: Any) -> None:
+    def __init__(self, name: str, part: Any, timeout_s: float = DEFAULT.timeout_s) -> None:
         self.name, self._part, self.usage = name, part, ChatUsage()
         self.access = Access.SCORES if callable(getattr(part, "score", None)) else Access.TEXT
         self._reply = getattr(part, "reply", part)
+        self._calls = TimedCalls(name, timeout_s, "mend it, or give it more seconds: --set chat.timeout_s=SECONDS")
         if not callable(getattr(part, "answer", self._reply)):
             fix = "name a class with a method answer(chats, *, decoding, seeds), or a function of messages that returns a text"
             raise ConfigError("this makes no chat model", where=name, got=repr(part), fix=fix)
@@ -45,14 +48,14 @@ class OwnChatModel:
         """Answers, see `ChatModel`.
 
         Raises:
-            ModelError: it did not give one text to each chat.
+            ModelError: it did not give one text to each chat, or took too long.
             ConfigError: its code raised.
         """
-        with own_code(self.name):
-            if hasattr(self._part, "answer"):
+        if hasattr(self._part, "answer"):
+            with self._calls.call("answer", len(chats)):
                 said = list(self._part.answer(chats, decoding=decoding, seeds=seeds))
-            else:
-                said = [self._reply([{"role": part.role, "content": part.content} for part in chat]) for chat in chats]
+        else:
+            said = [self._replied(chat) for chat in chats]
         if len(said) != len(chats):
             got, fix = f"{len(said)} of {len(chats)}", "return a list with one answer for each chat"
             raise ModelError("the model does not answer every chat", where=self.name, got=got, fix=fix)
@@ -65,21 +68,25 @@ class OwnChatModel:
 
     def score(self, chats: Sequence[Chat], replies: Sequence[str]) -> list[ReplyScore]:
         """How likely each reply is, see `ScoringChatModel`; of a model that has `score`."""
-        with own_code(self.name):
+        with self._calls.call("score", len(replies)):
             found = list(self._part.score(chats, replies))
         if len(found) != len(replies) or not all(isinstance(score, ReplyScore) for score in found):
             fix = "return one policies.chat.model.ReplyScore for each reply"
             raise ModelError("the model does not score every reply", where=self.name, got=repr(found)[:80], fix=fix)
         return found
 
+    def _replied(self, chat: Chat) -> Any:
+        with self._calls.call("reply"):
+            return self._reply([{"role": part.role, "content": part.content} for part in chat])
 
-def load_own(name: str) -> OwnChatModel:
-    """The chat model that a file of a user's own, or an installed package, makes.
+
+def load_own(name: str, timeout_s: float = DEFAULT.timeout_s) -> OwnChatModel:
+    """The chat model that a file of a user's own, or an installed package, makes; it has that long for an answer.
 
     Raises:
         ConfigError: no such file or name, it is not trusted, or it makes none.
     """
-    return OwnChatModel(name, made_chat_model(name, chat_models.get(name)))
+    return OwnChatModel(name, made_chat_model(name, chat_models.get(name)), timeout_s)
 
 
 def answers_chats(part: Any) -> bool:
@@ -90,5 +97,5 @@ def answers_chats(part: Any) -> bool:
 def made_chat_model(name: str, named: Any) -> Any:
     """An object of a class, what a function without arguments makes, or the part itself."""
     makes = inspect.isclass(named) or (inspect.isfunction(named) and not inspect.signature(named).parameters)
-    with own_code(name):
+    with own_start(name):
         return named() if makes else named

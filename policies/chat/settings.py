@@ -30,7 +30,7 @@ class ChatAsking(WeightSettings):
     """Chats that it reads at once. 1 gives answers that do not depend on their company to the last bit; more are padded at the
     left, and equal up to rounding. 0 takes as many as the memory holds."""
     timeout_s: PositiveFloat = 60.0
-    """Seconds that a server has for one answer."""
+    """Seconds that a server, or a model of your own, has for one answer."""
     max_attempts: PositiveInt = 6
     """Times that a server is asked the same at most, where it is busy, fails or cuts its answer."""
     first_wait_s: NonNegativeFloat = 0.5

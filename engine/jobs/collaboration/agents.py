@@ -9,7 +9,7 @@ from pathlib import Path
 from engine.jobs.checkpoints import require_checkpoint
 from engine.jobs.weights import checkpoint_folder
 from envs.core.errors import ConfigError
-from envs.core.own_code import made_by, own_code, takes_messages
+from envs.core.own_code import made_by, own_code, own_start, takes_messages
 from envs.core.play import agent_errors
 from envs.core.registry import Registry
 from envs.friends.compiled import FriendsCorpus
@@ -22,6 +22,7 @@ from policies.chat.answers import kept_answers
 from policies.chat.friend import ChatFriend
 from policies.chat.own import OwnChatModel
 from policies.chat.seat import ChatSeat, chat_model, require_address
+from policies.chat.settings import DEFAULT
 from policies.dynonet.settings import FriendsDecoding
 
 SCRIPTED = "scripted"
@@ -63,7 +64,7 @@ def make_friends_agent(
         require_address(spec)
         return ChatFriend(spec, partial(chat_model, spec, seat.on(device), answers=answers), temperature, seat.max_tokens)
     if ".py:" in spec:
-        own = OwnFriendsAgent(spec, corpus)
+        own = OwnFriendsAgent(spec, corpus, seat.timeout_s)
         if own.chat_model is None:
             return own
         return ChatFriend(spec, partial(kept_answers, own.chat_model, answers), temperature, seat.max_tokens)
@@ -99,6 +100,7 @@ class OwnFriendsAgent:
     Args:
         spec: `path/file.py:Name`; also what reports call it.
         corpus: whose names friends have.
+        timeout_s: for an answer, where it is a chat model.
 
     Attributes:
         chat_model: what was made, where it is a chat model, which does not join by itself.
@@ -107,16 +109,16 @@ class OwnFriendsAgent:
         ConfigError: the user's code raised, or made something that cannot play.
     """
 
-    def __init__(self, spec: str, corpus: FriendsCorpus) -> None:
+    def __init__(self, spec: str, corpus: FriendsCorpus, timeout_s: float = DEFAULT.timeout_s) -> None:
         self.name = spec
         maker = friends_agents.get(spec)
         if not callable(maker):
             raise ConfigError("this makes no bot", where=spec, got=repr(maker), fix="name a class or a function")
-        with own_code(spec):
+        with own_start(spec):
             self._agent = maker if takes_messages(maker) else made_by(maker, corpus)
         joins, *answers = (callable(getattr(self._agent, name, None)) for name in ("join", "answer", "reply"))
         is_chat_model = takes_messages(maker) or (any(answers) and not joins)
-        self.chat_model = OwnChatModel(spec, self._agent) if is_chat_model else None
+        self.chat_model = OwnChatModel(spec, self._agent, timeout_s) if is_chat_model else None
         if self.chat_model is None:
             self._require(self._agent, ("join",))
 

@@ -33,7 +33,15 @@ from engine.jobs.negotiation.language import PUBLISHED, corpus_words, require_wo
 from engine.jobs.repeated import RepeatedJob
 from engine.jobs.rounds import ROUNDS_MADE, rounds_of
 from engine.jobs.sharded import session
-from engine.metrics.negotiation.campaign import AFTER, BEFORE, ROUND_METRICS, exploitability_of, still_playing
+from engine.metrics.negotiation.campaign import (
+    AFTER,
+    BEFORE,
+    BEST_RESPONSE,
+    BY_THE_BEST,
+    ROUND_METRICS,
+    exploitability_of,
+    still_playing,
+)
 from engine.metrics.negotiation.dialogues import NEITHER
 from engine.metrics.repeats import crossed_difference
 from engine.metrics.rounds import Round, best_round
@@ -61,10 +69,6 @@ TARGETS = {BEFORE_TRAINING: ", before", AS_CONTROL: ", after plain play alone", 
 """The targets that are compared, by the ending of their metrics, and how these are told apart."""
 DROP, DROP_BEYOND_CONTROL = "exploitability_drop", "exploitability_drop_beyond_control"
 
-BEST_RESPONSE = "best_response"
-_BEST = Metric(
-    "exploitability by the best", "lower: target", "advantage of the best fresh adversary, in dialogues that did not choose it"
-)
 _COMPARED = {name: metric for name, metric in ROUND_METRICS.items() if name not in (BEFORE, AFTER)}
 _PAIRS = {
     name + ending: metric._replace(title=metric.title + told)
@@ -72,7 +76,7 @@ _PAIRS = {
     for ending, told in TARGETS.items()
 }
 LEGEND = _PAIRS | {
-    **{BEST_RESPONSE + ending: _BEST._replace(title=_BEST.title + told) for ending, told in TARGETS.items()},
+    **{BEST_RESPONSE + ending: BY_THE_BEST._replace(title=BY_THE_BEST.title + told) for ending, told in TARGETS.items()},
     DROP: Metric("exploitability lost", "higher: target", "before less after in the same dialogues, mean", main=True),
     DROP_BEYOND_CONTROL: Metric(
         "  more than by plain play alone", "higher: target", "the control's less the result's in the same dialogues, mean"

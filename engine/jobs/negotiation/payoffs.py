@@ -36,6 +36,7 @@ from envs.negotiation.game import Agent, require_game
 from envs.negotiation.scenario import Scenario
 from envs.negotiation.vocabulary import Vocabulary
 from envs.storage.places import display_path
+from policies.chat.addresses import is_chat_address
 from policies.chat.seat import ChatSeat
 
 _PAIR = (pa.field("target", pa.string()), pa.field("adversary", pa.string()), pa.field("number", pa.int64()))
@@ -112,6 +113,9 @@ class Population(Sharded[PairedDialogue]):
 
     def worker(self) -> PopulationWorker:
         return PopulationWorker(self)
+
+    def checkpoints(self) -> tuple[str, ...]:
+        return tuple(spec for spec in dict.fromkeys((*self.targets, *self.adversaries)) if not is_chat_address(spec))
 
     def shard_size(self, num_items: int, num_workers: int) -> int:
         return spread(num_items, num_workers, _MOST_SIDE_BY_SIDE)

@@ -20,9 +20,18 @@ from engine.jobs.negotiation.language import require_words
 from engine.jobs.negotiation.payoffs import PAYOFFS, Population, PopulationConfig, members
 from engine.jobs.sharded import RESUME_SAFE, work_off
 from engine.jobs.tables import TABLE_FILE
-from engine.metrics.negotiation.population import FRESH, LEGEND, Played, elo, matrix_table, payoff_estimates, ratings_table
+from engine.metrics.negotiation.population import (
+    BEST_FRESH,
+    FRESH,
+    LEGEND,
+    Played,
+    elo,
+    matrix_table,
+    payoff_estimates,
+    ratings_table,
+)
 from engine.metrics.repeats import crossed_mean
-from engine.metrics.statistics import Estimate
+from engine.metrics.statistics import Estimate, mean
 from engine.metrics.tables import TextTable
 from engine.negotiation.opponents import OpponentConfig
 from engine.store.layout import CONFIG, SUMMARY
@@ -140,10 +149,30 @@ class EvaluatePopulation(Job[PopulationConfig, Population, FoundPopulation]):
             folder = path / f"{FRESH}-{number}"
             reinforce.TRAIN_ADVERSARY.run(settings, folder, reporter)
             names.append(display_path(folder))
-        of_fresh = replace(config, campaign="", known="", num_fresh=0, targets=",".join(targets), adversaries=",".join(names))
-        matrix = self.run(of_fresh, path / f"{FRESH}-payoffs", reporter)
-        gains_GTA = Played.of(RunFolder.load(matrix.run).read_rows().to_pylist(), targets, names).gains_GTA
-        return {FRESH: crossed_mean(np.einsum("gta,t->ag", gains_GTA, shares_T))}
+        gained_AG = self._gained(path / f"{FRESH}-payoffs", population, names, shares_T, reporter)
+        best_G = gained_AG[0]
+        if len(names) > 1:
+            best = names[int(gained_AG.mean(axis=1).argmax())]
+            (best_G,) = self._gained(path / f"{FRESH}-best", population, [best], shares_T, reporter)
+        return {FRESH: crossed_mean(gained_AG), BEST_FRESH: mean(best_G)}
+
+    def _gained(
+        self, path: Path, population: Population, adversaries: Sequence[str], shares_T: np.ndarray, reporter: Reporter
+    ) -> np.ndarray:
+        """What adversaries gain from a mixture of the targets, (A, G), in dialogues that chose nothing."""
+        config, targets = population.config, population.targets
+        matrix = replace(
+            config,
+            campaign="",
+            known="",
+            num_fresh=0,
+            targets=",".join(targets),
+            adversaries=",".join(adversaries),
+            seed=derive_seed(config.seed, path.name),
+        )
+        result = self.run(matrix, path, reporter)
+        played = Played.of(RunFolder.load(result.run).read_rows().to_pylist(), targets, adversaries)
+        return np.einsum("gta,t->ag", played.gains_GTA, shares_T)
 
     def measure(self, run: RunFolder, found: FoundPopulation) -> Summary:
         """Mixtures, ratings and payoffs stand beside the metrics."""

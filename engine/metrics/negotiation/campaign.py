@@ -10,6 +10,11 @@ from engine.metrics.tables import TextTable, figure, with_interval
 
 EXPLOITABILITY, PLAIN_SCORE, PLAIN_AGREEMENT, PERPLEXITY = "exploitability", "plain_score", "plain_agreement", "perplexity"
 BEFORE, AFTER = "advantage_before", "advantage_after"
+BEST_RESPONSE = "best_response"
+BY_THE_BEST = Metric(
+    "exploitability by the best", "lower: target", "advantage of the best fresh adversary, in dialogues that did not choose it"
+)
+"""Of several fresh adversaries; of one alone it is what that one gains."""
 ROUND_METRICS = {
     BEFORE: Metric("adversary before", "lower: target", "advantage of the round's adversary over the target it was trained on"),
     AFTER: Metric("adversary after", "lower: target", "advantage of the same adversary over the target trained against it"),

@@ -23,7 +23,7 @@ from engine.metrics.tables import TextTable, with_interval
 from engine.negotiation.populations import META_STRATEGIES, Mixture
 from envs.core.seeds import stream
 
-VALUE, SINGLE, BEST_KNOWN, FRESH = "value", "best_single", "known", "fresh"
+VALUE, SINGLE, BEST_KNOWN, FRESH, BEST_FRESH = "value", "best_single", "known", "fresh", "best_fresh"
 LEGEND = {
     VALUE: Metric(
         "value of the game", "lower: target", "advantage when both sides play the equilibrium of the matrix", main=True
@@ -38,7 +38,15 @@ LEGEND = {
         for name in META_STRATEGIES
     },
     FRESH: Metric(
-        "exploitability of the mixture", "lower: target", "advantage of an adversary trained against the mixture", main=True
+        "exploitability of the mixture",
+        "lower: target",
+        "advantage of adversaries trained against the mixture, mean over them",
+        main=True,
+    ),
+    BEST_FRESH: Metric(
+        "exploitability of the mixture by the best",
+        "lower: target",
+        "advantage of the best of them, in dialogues that did not choose it",
     ),
 }
 """Metrics of a population; payoffs and ratings are told in tables."""

@@ -65,9 +65,29 @@ cluster.shutdown()
 print("survived")
 """
 )
+FILLS_A_MATRIX = (
+    BEGIN
+    + """
+from dataclasses import replace
+from engine.jobs.negotiation.population import EVALUATE_POPULATION, PopulationConfig
+from tests.engine.jobs.made_up import rows, save_negotiator
+targets = [str(save_negotiator(driver / f"target-{seed}", seed=seed)) for seed in (1, 2)]
+adversary = str(save_negotiator(driver / "adversary", seed=3))
+asked = PopulationConfig(targets=",".join(targets), adversaries=f"{adversary},scripted", dialogues=4, shard_size=2)
+EVALUATE_POPULATION.run(asked, driver / "here", Silent())
+EVALUATE_POPULATION.run(replace(asked, workers=2, address=cluster.address), driver / "there", Silent())
+found = rows(driver / "there")
+assert found == rows(driver / "here") and {row["status"] for row in found} == {"ok"}, found
+kept = [len([*(folder / name / "cache" / "carried").iterdir()]) for name in ("one", "another")]
+assert kept == [3, 3], kept
+cluster.shutdown()
+print("survived")
+"""
+)
+PLACES = {"train and selfplay": TRAINS_AND_PLAYS, "minmax": HARDENS, "population": FILLS_A_MATRIX}
 
 
 @pytest.mark.timeout(1300)
-@pytest.mark.parametrize("script", [TRAINS_AND_PLAYS, HARDENS], ids=["train and selfplay", "minmax"])
+@pytest.mark.parametrize("script", PLACES.values(), ids=PLACES)
 def test_machines_that_do_not_see_the_drivers_disk_give_the_same(script: str, tmp_path: Path) -> None:
     survives(script, tmp_path, timeout_s=1200)

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from engine.rllib import state
 from engine.rllib.algorithm import DialogueReinforce, DialogueReinforceConfig
 from engine.rllib.env import ADVERSARY, TARGET, NegotiationMultiAgentEnv
+from engine.rllib.stock import UNREFUSED, require_acting
 from envs.core.errors import ConfigError
 from tests.engine.rllib.trainings import SMALL, Built, Recording, World, equal_weights
 
@@ -30,6 +32,9 @@ REFUSED: list[tuple[str, Callable[[DialogueReinforceConfig], Any], str]] = [
     ("reward", lambda c: c.environment(env_config={"reward": "points"}), "DialogueReinforce.rewards"),
     ("policies", lambda c: c.multi_agent(policies=["mine"]), "roster"),
     ("module", lambda c: c.rl_module(rl_module_spec=RLModuleSpec()), "roster"),
+    ("networks", lambda c: c.rl_module(model_config={"fcnet_hiddens": [8]}), "checkpoints"),
+    ("scaler", lambda c: c.experimental(_torch_grad_scaler_class=print), "leave it out"),
+    ("schedulers", lambda c: c.experimental(_torch_lr_scheduler_classes=[print]), "leave it out"),
     ("unit", lambda c: c.evaluation(evaluation_duration_unit="timesteps"), "number of dialogues"),
     ("auto", lambda c: c.evaluation(evaluation_duration="auto"), "number of dialogues"),
     ("evaluators", lambda c: c.evaluation(evaluation_num_env_runners=2), "num_env_runners"),
@@ -87,6 +92,17 @@ def test_a_setting_that_would_do_nothing_is_refused(world: World, change: Callab
     change(settings)
     with pytest.raises(ConfigError, match=fix):
         settings.validate()
+
+
+def test_every_hidden_attribute_of_rllibs_settings_is_refused_or_known(world: World) -> None:
+    hidden = [name for name in vars(AlgorithmConfig()) if name.startswith("_") and name not in UNREFUSED]
+    assert set(vars(AlgorithmConfig())) >= UNREFUSED
+    assert {"_model_config", "_learner_connector", "_rl_module_spec"} <= set(hidden)
+    for name in hidden:
+        settings = world.settings()
+        settings.__dict__[name] = "something else"
+        with pytest.raises(ConfigError, match=rf"does not read the setting {name.strip('_')}"):
+            require_acting(settings, settings.made)
 
 
 def test_a_configuration_without_a_learner_is_refused() -> None:

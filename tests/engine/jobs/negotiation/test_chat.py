@@ -74,6 +74,15 @@ def test_a_model_that_raises_loses_the_dialogues_it_raised_in(tmp_path: Path) ->
     assert all("out of order" in row["error"] and "talker.py:5" in row["error"] for row in failed)
 
 
+def test_a_model_that_hangs_loses_its_dialogues_and_is_given_up(tmp_path: Path) -> None:
+    asked = match(talker(tmp_path, "[0 for _ in iter(int, 1)]"), chat=ChatSeat(timeout_s=0.02), dialogues=5)
+    SELFPLAY.run(asked, tmp_path / "run", Silent())
+    told = [row["error"] for row in rows(tmp_path / "run")]
+    assert "answer took more than 0.02 s" in told[0]
+    assert "chat.timeout_s" in told[0]
+    assert "not asked any more" in told[-1]
+
+
 def test_a_run_that_was_broken_off_asks_nothing_twice(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     asked = match(talker(tmp_path, f"__import__('os').path.exists({str(gone)!r})"))

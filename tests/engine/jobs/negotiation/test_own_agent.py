@@ -11,6 +11,7 @@ from engine.jobs.job import Silent
 from engine.jobs.negotiation.agents import make_agent, require_negotiator
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
 from engine.perturb.catalogue import strategies
+from envs.core import own_code
 from envs.core.errors import CheckpointError, ConfigError
 from envs.negotiation.agents import agents
 from envs.negotiation.scripted.wording import bargainer_vocabulary
@@ -159,6 +160,7 @@ class Talker:
 """
 FAULTS = {
     "raises": ("if self.view.contexts[row, 1] == {value}: raise RuntimeError('lost')", "RuntimeError: lost"),
+    "exits": ("if self.view.contexts[row, 1] == {value}: raise SystemExit(3)", "SystemExit: 3"),
     "hangs": ("while self.view.contexts[row, 1] == {value}: time.sleep(0.01)", "speak took more than 0.3 s"),
 }
 
@@ -190,6 +192,13 @@ def test_an_agent_loses_the_dialogues_that_it_fails_in_and_no_others(tmp_path: P
             assert told in after["error"]
         else:
             assert after == before
+
+
+def test_an_agent_whose_making_never_ends_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_code, "START_LIMIT_S", 0.05)
+    spec = saved(tmp_path, "import time\nclass Mine:\n    def __init__(self): time.sleep(60)")
+    with pytest.raises(ConfigError, match=r"more than 0\.05 s to start"):
+        make_agent(spec, bargainer_vocabulary())
 
 
 def test_an_agent_that_always_hangs_is_not_asked_for_ever(tmp_path: Path) -> None:

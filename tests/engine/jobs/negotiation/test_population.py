@@ -11,9 +11,10 @@ from engine.jobs.job import Job, Silent
 from engine.jobs.negotiation.campaign import MinMaxConfig
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
 from engine.jobs.negotiation.minmax import MINMAX
+from engine.jobs.negotiation.payoffs import Population
 from engine.jobs.negotiation.population import AGENTS, EVALUATE_POPULATION, SHARES, PopulationConfig, members
 from engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY, TRAIN_TARGET, TrainReinforceConfig, TrainTargetConfig
-from engine.metrics.negotiation.population import FRESH, LEGEND
+from engine.metrics.negotiation.population import BEST_FRESH, FRESH, LEGEND
 from engine.negotiation.settings import ReinforceConfig
 from engine.report.chapters import CHAPTERS
 from engine.report.collect import collect_run
@@ -42,7 +43,7 @@ def played(path: Path, target: str, adversary: str) -> list[list[Any]]:
 def test_agents_of_a_list_play_each_other_on_both_sides(tmp_path: Path) -> None:
     result = run(matrix(), tmp_path / "run", Silent())
     assert len(rows(tmp_path / "run")) == 2 * 2 * 6
-    assert set(result.metrics) == set(LEGEND) - {FRESH}
+    assert set(result.metrics) == set(LEGEND) - {FRESH, BEST_FRESH}
     text = (tmp_path / "run" / "table.md").read_text()
     assert "| adversary | scripted | scripted-tough |" in text
     assert "| target | Elo | uniform | prioritised | nash |" in text
@@ -65,6 +66,11 @@ def test_shards_change_no_row_and_known_pairs_are_not_played_again(tmp_path: Pat
     assert run(matrix(known=str(tmp_path / "part")), tmp_path / "joined", Silent()).metrics == whole.metrics
     with pytest.raises(RunError, match="the same dialogues"):
         run(matrix(known=str(tmp_path / "part"), dialogues=7), tmp_path / "other", Silent())
+
+
+def test_checkpoints_go_with_the_work_and_chat_models_do_not() -> None:
+    population = Population(matrix(), ("runs/t", "hf:model"), ("runs/a", "runs/t"))
+    assert population.checkpoints() == ("runs/t", "runs/a")
 
 
 def stage(path: Path, job: Job[Any, Any, Any], config: Any) -> str:
@@ -123,7 +129,15 @@ def test_fresh_adversaries_learn_from_the_mixture_and_play_it(
     assert asked[0].opponents.weights == pytest.approx(summary[SHARES]["nash"]["targets"], abs=1e-6)
     assert summary[AGENTS] == {"targets": [str(target), str(speaker)], "adversaries": [str(target), str(speaker)]}
     assert result.metrics[FRESH].n == 6
-    assert len(rows(tmp_path / "run" / "fresh-payoffs")) == 2 * 2 * 6
+    met = rows(tmp_path / "run" / "fresh-payoffs")
+    assert len(met) == 2 * 2 * 6
+    again = rows(tmp_path / "run" / "fresh-best")
+    assert len(again) == 2 * 6, "one adversary"
+    dealt = [{(row["seed"], *row["counts"]) for row in part} for part in (rows(tmp_path / "run"), met, again)]
+    assert len(set.union(*dealt)) == sum(map(len, dealt)), "each chose nothing of what follows"
+    shares = dict(zip((str(target), str(speaker)), summary[SHARES]["nash"]["targets"], strict=True))
+    gained = sum(shares[row["target"]] * (row["points_adversary"] - row["points_target"]) for row in again) / 6
+    assert result.metrics[BEST_FRESH].value == pytest.approx(gained)
     with pytest.raises(CheckpointError, match="no weights"):
         run(matrix(num_fresh=1), tmp_path / "scripted", Silent())
 

@@ -1,0 +1,70 @@
+"""Code of a user's own: what it raises, that it may not end the process, and how long it may take."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from envs.core import own_code
+from envs.core.errors import ConfigError, ModelError
+from envs.core.own_code import MAX_HANGS, TimedCalls, own_start
+from envs.core.registry import Registry
+
+
+def test_an_exit_of_the_code_is_an_error_of_its_file() -> None:
+    with pytest.raises(ConfigError, match="SystemExit: 3"), own_code.own_code("mine.py:Mine"):
+        sys.exit(3)
+
+
+def terminate() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(5)
+
+
+def test_an_exit_of_the_process_passes() -> None:
+    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))
+    try:
+        with pytest.raises(SystemExit), own_code.own_code("mine.py:Mine"):
+            terminate()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def forever() -> None:
+    while True:
+        time.sleep(0.01)
+
+
+def test_what_never_starts_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_code, "START_LIMIT_S", 0.05)
+    with pytest.raises(ConfigError, match=r"more than 0\.05 s to start"), own_start("mine.py:Mine"):
+        forever()
+    (tmp_path / "mine.py").write_text("import time\nwhile True: time.sleep(0.01)\n")
+    with pytest.raises(ConfigError, match=r"more than 0\.05 s to start"):
+        Registry("part", "parley.none").get(f"{tmp_path}/mine.py:Mine")
+
+
+def test_calls_that_hang_one_after_another_are_the_last() -> None:
+    calls = TimedCalls("mine.py:Mine", 0.02, "mend it")
+
+    def ask(work: Callable[[], None] = forever, parts: int = 1, *, answers: bool = True) -> None:
+        with calls.call("reply", parts, answers=answers):
+            work()
+
+    for _ in range(MAX_HANGS - 1):
+        with pytest.raises(ModelError, match=r"reply took more than 0\.02 s"):
+            ask()
+    ask(lambda: time.sleep(0.03), parts=20)
+    for hang in range(MAX_HANGS):
+        with pytest.raises(ModelError, match="reply took more than"):
+            ask()
+        if hang < MAX_HANGS - 1:
+            ask(lambda: None, answers=False)
+    with pytest.raises(ModelError, match="not asked any more"):
+        ask(lambda: None)
