@@ -43,7 +43,7 @@ from envs.core.config import from_dict
 from envs.core.errors import ConfigError
 from envs.pairs.compiled import PairSplit, load_pairs
 from envs.pairs.stop_words import is_content
-from envs.replies.pairs import pairs_in_words
+from envs.replies.pairs import PairsInWords, pairs_in_words
 from envs.storage.copies import CHECKPOINT
 from envs.storage.places import display_path
 from policies.decoders import DecoderSettings
@@ -60,13 +60,13 @@ GENERATOR, DISCRIMINATOR, BEST = "generator", "discriminator", "best"
 """Folders of a run: of the stages that train what is not named, and of the best generator so far."""
 
 
-def recorded_pairs(config: MinMaxRepliesConfig, generator: Seq2Seq) -> dict[str, PairSplit]:
-    """The splits of the corpus in the words of a generator."""
+def recorded_pairs(config: MinMaxRepliesConfig, generator: Seq2Seq) -> PairsInWords:
+    """The splits of the corpus in the words of a generator, and what is left out of them."""
     corpus = load_pairs(config.corpus, config.data_root, every_word=True).first(config.limit)
     sizes = generator.sizes
     lengths = {"min_reply": config.min_reply, "max_reply": config.max_words or sizes.max_reply - 1}
     pairs = pairs_in_words(corpus, generator.vocabulary, turns=sizes.turns, **lengths)
-    require_splits(corpus.name, pairs)
+    require_splits(corpus.name, pairs.splits)
     return pairs
 
 
@@ -77,7 +77,7 @@ def training_world(config: MinMaxRepliesConfig, generator: str) -> ReplyWorld:
     from policies.seq2seq.checkpoints import load_seq2seq
 
     model = load_seq2seq(Path(generator))
-    pairs, words = recorded_pairs(config, model)["train"], model.vocabulary
+    pairs, words = recorded_pairs(config, model).splits["train"], model.vocabulary
     replies = (pairs.utterances[reply] for reply in pairs.pairs[:, 1].tolist())
     stops = [place for place, word in enumerate(words.words) if not is_content(word)]
     weights = ResponseWeights.of(replies, len(words), stops)
@@ -94,6 +94,7 @@ class Contest:
         discriminator: folder of its checkpoint.
         model: the generator as it begins.
         pairs: by split, in its words.
+        note: what is left out of them, in sentences.
     """
 
     config: MinMaxRepliesConfig
@@ -101,6 +102,7 @@ class Contest:
     discriminator: str
     model: Seq2Seq
     pairs: Mapping[str, PairSplit]
+    note: str
 
 
 def _updates(config: Mapping[str, Any]) -> int | None:
@@ -169,6 +171,8 @@ class MinMaxReplies(Composite[MinMaxRepliesConfig, MinMaxRepliesConfig, Summary]
         named = config.discriminator or display_path(path / DISCRIMINATOR)
         discriminator = require_checkpoint(named, "--discriminator", "parley train discriminator")
         contest = _contest(config, str(generator), str(discriminator))
+        if contest.note:
+            reporter.say(contest.note)
         with threads(config.threads), session(config.env_runners + 1, config.address) as here:
             runners = fitting_runners(config.env_runners, {"CPU": 0, "GPU": 0}, here, reporter) if config.env_runners else 0
             training = _ReplyTraining(contest, run, reporter)
@@ -179,7 +183,7 @@ class MinMaxReplies(Composite[MinMaxRepliesConfig, MinMaxRepliesConfig, Summary]
         steps = f"{learning.rounds:,} rounds of {', '.join(learning.cycle)}, {learning.examples_per_step} examples a step"
         return Summary(
             f"{config.start or 'a small generator'} against a discriminator, {config.method}",
-            f"{steps}, on {config.corpus}, reward {config.reward}, seed {config.seed}.",
+            " ".join(filter(None, [f"{steps}, on {config.corpus}, reward {config.reward}, seed {config.seed}.", contest.note])),
             kept,
         )
 
@@ -210,7 +214,7 @@ def _contest(config: MinMaxRepliesConfig, generator: str, discriminator: str) ->
         if config.method == "regs-partial":
             require_prefixes(Path(discriminator))
         limit(config.rewards, model, load_discriminator(Path(discriminator)))
-    return Contest(config, generator, discriminator, model, recorded_pairs(config, model))
+    return Contest(config, generator, discriminator, model, *recorded_pairs(config, model))
 
 
 class _ReplyTraining:

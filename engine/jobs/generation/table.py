@@ -145,7 +145,8 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
             DecoderSettings.parse(text)
         config = replace(config, sizes=load_seq2seq(starts[0]).sizes) if starts else config
         lengths = {"min_reply": config.min_reply, "max_reply": _longest(config)}
-        asked = examples(load_pairs(config.corpus, config.data_root, every_word=True), "test", config.sizes.turns, **lengths)
+        corpus = load_pairs(config.corpus, config.data_root, every_word=True)
+        asked = examples(corpus, "test", config.sizes.turns, **lengths, unseen=True)
         num, folds = len({each.context for each in asked}), AdversarialConfig().folds
         if num < PER_FOLD * folds:
             what, fix = "too few different contexts in the test split for judges", f"{PER_FOLD * folds} are needed"
