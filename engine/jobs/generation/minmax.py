@@ -12,7 +12,7 @@ Choices:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,7 +46,7 @@ from envs.pairs.stop_words import is_content
 from envs.replies.pairs import PairsInWords, pairs_in_words
 from envs.storage.copies import CHECKPOINT
 from envs.storage.places import display_path
-from policies.decoders import DecoderSettings
+from policies.decoders import DecoderSettings, lacks_backward, with_backward
 
 if TYPE_CHECKING:
     from engine.metrics.generation.adversarial import JudgedScores
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 ITERATION, CHECK, ALARM = "iteration", "check", "alarm"
 """Kinds of events: an update, a measurement on the validation split, and something that went wrong."""
-GENERATOR, DISCRIMINATOR, BEST = "generator", "discriminator", "best"
+GENERATOR, BACKWARD, DISCRIMINATOR, BEST = "generator", "backward", "discriminator", "best"
 """Folders of a run: of the stages that train what is not named, and of the best generator so far."""
 
 
@@ -126,28 +126,38 @@ class MinMaxReplies(Composite[MinMaxRepliesConfig, MinMaxRepliesConfig, Summary]
     steps = Steps(ITERATION, "updates", _updates)
 
     def prepare(self, config: MinMaxRepliesConfig, path: Path, reporter: Reporter) -> MinMaxRepliesConfig:
-        """Checks what is named; the rest is trained."""
+        """Checks what is named; the rest is trained, a backward model in the sizes of the generator."""
+        from policies.seq2seq.checkpoints import load_seq2seq
+
         if config.discriminator and not config.start:
             what = "a discriminator needs the generator whose replies it was fitted to"
             raise ConfigError(what, where="--discriminator", got="no --start", fix="name the generator with --start RUN")
-        DecoderSettings.parse(config.decoder)
+        for text in (config.decoder, with_backward(config.discriminator_decoder, config.backward or BACKWARD)):
+            DecoderSettings.parse(text)
+        if config.backward:
+            require_checkpoint(config.backward, "--backward", "parley train seq2seq --backward")
         if config.start:
             start = str(require_word_model(config.start, "--start", "parley train seq2seq"))
             named = config.discriminator
             if named:
                 named = str(require_checkpoint(named, "--discriminator", "parley train discriminator"))
             _contest(config, start, named)
+            return replace(config, sizes=load_seq2seq(Path(start)).sizes)
         return config
 
     def stages(self, config: MinMaxRepliesConfig, path: Path) -> Mapping[str, Stage]:
         """What is trained first."""
         planned: dict[str, Stage] = {}
         known: dict[str, Any] = {name: getattr(config, name) for name in ("corpus", "limit", "data_root", "seed", "threads")}
+        fitted = known | {"sizes": config.sizes, "fit": config.fit, "min_reply": config.min_reply, "max_reply": config.longest}
         if not config.start:
-            planned[GENERATOR] = TRAIN_SEQ2SEQ, TrainSeq2SeqConfig(sizes=config.sizes, fit=config.fit, **known)
+            planned[GENERATOR] = TRAIN_SEQ2SEQ, TrainSeq2SeqConfig(**fitted)
         if not config.discriminator:
+            if lacks_backward(config.discriminator_decoder) and not config.backward:
+                planned[BACKWARD] = TRAIN_SEQ2SEQ, TrainSeq2SeqConfig(backward=True, **fitted)
             told = TrainDiscriminatorConfig(
                 generator=config.start or display_path(path / GENERATOR),
+                decoder=with_backward(config.discriminator_decoder, config.backward or display_path(path / BACKWARD)),
                 prefixes=config.method == "regs-partial",
                 min_reply=config.min_reply,
                 sizes=config.discriminator_sizes,
@@ -188,7 +198,7 @@ class MinMaxReplies(Composite[MinMaxRepliesConfig, MinMaxRepliesConfig, Summary]
         )
 
     def models(self, config: MinMaxRepliesConfig) -> Mapping[str, str]:
-        named = {"start": config.start, "discriminator": config.discriminator}
+        named = {"start": config.start, "discriminator": config.discriminator, "backward": config.backward}
         return named | DecoderSettings.parse(config.decoder).models
 
 

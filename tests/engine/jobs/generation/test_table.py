@@ -70,6 +70,20 @@ def test_every_row_is_runs_of_its_own(corpus: str) -> None:
     assert (shuffled.discriminator, shuffled.reward, shuffled.method) == ("run/discriminator-2", "shuffled", "regs-mc")
 
 
+def test_the_backward_model_finds_what_discriminators_learn_from(corpus: str) -> None:
+    config = asked(corpus, rows="regs-mc", discriminator_decoder="mmi")
+    stages = EVALUATE_GENERATION.stages(config, Path("run"))
+    assert list(stages)[:4] == ["start", "backward", "judge-lm", "discriminator-1"]
+    assert stages["discriminator-1"][1].decoder == "mmi:backward=run/backward"
+    assert stages["regs-mc-1"][1].discriminator_decoder == "beam:7", "its discriminator is there"
+    for name in ("start", "backward"):
+        assert (stages[name][1].min_reply, stages[name][1].max_reply) == (4, 8)
+    assert EVALUATE_GENERATION.presets["li2017"]().discriminator_decoder == "mmi"
+    assert "backward" not in EVALUATE_GENERATION.stages(replace(config, rows="greedy"), Path("run"))
+    named = EVALUATE_GENERATION.stages(replace(config, backward="b"), Path("run"))
+    assert named["discriminator-1"][1].decoder == "mmi:backward=b"
+
+
 def test_controls_take_as_many_generator_steps(corpus: str) -> None:
     config = asked(corpus, learning=ReplyLearning(rounds=7, discriminator_steps=5))
     cycles = {row: config.training(row, 1)["learning"].cycle for row in ("regs-mc", "forced", "constant", "length", "frozen")}
