@@ -133,6 +133,17 @@ class DecoderSettings(Configuration):
         return {option: name for option in ("backward", "lm") if (name := getattr(self, option))}
 
 
+def lacks_backward(text: str) -> bool:
+    """Whether a decoder re-ranks by a backward model that it does not name: `mmi`, `mmi:20`."""
+    return text.replace(":", ",").split(",")[0] == "mmi" and "backward=" not in text
+
+
+def with_backward(text: str, backward: str) -> str:
+    """A decoder with the backward model that it lacks; one that lacks none is what it was."""
+    joint = "," if ":" in text or "," in text else ":"
+    return f"{text}{joint}backward={backward}" if lacks_backward(text) else text
+
+
 GREEDY = DecoderSettings()
 MAKERS = {"backward": "parley train seq2seq --backward", "lm": "parley train lm"}
 """The commands that make the models which decoders name, by option."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import overload
 
 import numpy as np
@@ -100,8 +101,36 @@ def with_replies(split: PairSplit, least: int, most: int | None = None) -> PairS
     return replace(split, pairs=split.pairs[_fits(split, least, most)])
 
 
+def in_train(corpus: PairCorpus, split: str, turns: int) -> np.ndarray:
+    """Whether the context of each pair (P,) of a split is one of the training split, word for word; never of that split itself.
+
+    Args:
+        corpus: opened with every word, for in others contexts that differ in rare words are one.
+        split: "train", "val" or "test".
+        turns: the most turns of a context, at least 1.
+    """
+    if split == "train":
+        return np.zeros(len(corpus.splits[split]), dtype=bool)
+    known, asked = (_each(contexts(corpus.splits[name], turns, len(corpus.vocabulary))) for name in ("train", split))
+    seen = frozenset(known)
+    return np.fromiter((context in seen for context in asked), dtype=bool)
+
+
+def left_out(num_seen: int, num_pairs: int, split: str) -> str:
+    """The sentence about pairs whose contexts stand in the training split; empty where there are none."""
+    what = f"{num_seen:,} of {num_pairs:,} {split} pairs"
+    return f"{what} are left out, for their contexts stand in the training split." if num_seen else ""
+
+
 def examples(
-    corpus: PairCorpus, split: str, turns: int, min_turns: int = 1, min_reply: int = 0, max_reply: int | None = None
+    corpus: PairCorpus,
+    split: str,
+    turns: int,
+    min_turns: int = 1,
+    min_reply: int = 0,
+    max_reply: int | None = None,
+    *,
+    unseen: bool = False,
 ) -> Sequence[Example]:
     """The replies of a split and their contexts, as text.
 
@@ -112,6 +141,7 @@ def examples(
         min_turns: replies that follow fewer turns are left out.
         min_reply: replies of fewer words are left out.
         max_reply: replies of more words are left out; None for none.
+        unseen: replies to contexts that stand in the training split are left out.
 
     Returns:
         One example per pair, in the order of the corpus, made when it is asked for; its key is the pair's number, whatever
@@ -119,8 +149,15 @@ def examples(
     """
     found = corpus.splits[split]
     chains_PK = chains(found, turns)
-    rows = np.flatnonzero(((chains_PK != NOBODY).sum(1) >= min_turns) & _fits(found, min_reply, max_reply))
+    kept = ((chains_PK != NOBODY).sum(1) >= min_turns) & _fits(found, min_reply, max_reply)
+    rows = np.flatnonzero(kept & ~in_train(corpus, split, turns) if unseen else kept)
     return _Examples(corpus, split, chains_PK, rows)
+
+
+def _each(rows: Ragged) -> Iterator[bytes]:
+    """The ids of each row."""
+    offsets = rows.offsets.tolist()
+    return (rows.values[start:end].tobytes() for start, end in pairwise(offsets))
 
 
 def _fits(split: PairSplit, least: int, most: int | None) -> np.ndarray:

@@ -7,7 +7,7 @@ three files of replies to the same 768 sources, its splits put together, because
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -26,6 +26,8 @@ _WORD = re.compile(r"\S+")
 _SPLITS = ("train", "dev", "test")
 _UNKNOWNS = frozenset({"unknown", "<unk>", "[unk]", "<unknown>", "_unk_", "unk"})
 """How systems write a word that they do not know, lower-cased; "unknown" and "unk" only in capitals."""
+CLOSED_FROM, FEWEST_UNKNOWN = 0.002, 3
+"""Share of `<unk>` in the words of a file, and how many there are at least, from which on its vocabulary is closed."""
 
 
 class RepliedPair(NamedTuple):
@@ -95,24 +97,29 @@ def read_sample_replies(root: Path, side: str) -> list[RepliedPair]:
     return [pair for name in names for pair in _read(folder / name, read_lines(folder / name), pairs)]
 
 
-def closed_vocabularies(files: Mapping[str, Sequence[RepliedPair]]) -> dict[str, list[RepliedPair]]:
-    """The files with words unknown to one of them unknown to all, so that `<unk>` does not tell who wrote.
+def unknown_share(pairs: Sequence[RepliedPair]) -> float:
+    """Share of `<unk>` in the words of a file, sources and replies."""
+    num_words, num_unknown = _counted(pairs)
+    return num_unknown / max(1, num_words)
 
-    A file that writes `<unk>` has a closed vocabulary, which is taken to be the words that stand in it. In a file that never
-    writes `<unk>`, a word that is not in the vocabulary of each file that does becomes `<unk>`. Where all files write it, or
-    none, nothing is changed.
+
+def is_closed(pairs: Sequence[RepliedPair]) -> bool:
+    """Whether a file is of a closed vocabulary and writes `<unk>` for what is not in it; one by chance is no sign of that."""
+    return unknown_share(pairs) >= CLOSED_FROM and _counted(pairs)[1] >= FEWEST_UNKNOWN
+
+
+def in_one_vocabulary(
+    one: Sequence[RepliedPair], other: Sequence[RepliedPair]
+) -> tuple[Sequence[RepliedPair], Sequence[RepliedPair]]:
+    """Two files with words unknown to one of them unknown to both, so that `<unk>` does not tell who wrote.
+
+    A closed vocabulary is taken to be the words that stand in its file. Where one file has one, words of the other that are not
+    in it become `<unk>`. Where both have one, or none, nothing is changed.
     """
-    held = {
-        name: {word for pair in pairs for said in (*pair.context, pair.reply) for word in said} for name, pairs in files.items()
-    }
-    closed = [words for words in held.values() if UNKNOWN in words]
-    if not closed:
-        return {name: list(pairs) for name, pairs in files.items()}
-    known = frozenset.intersection(*map(frozenset, closed))
-    return {
-        name: list(pairs) if UNKNOWN in held[name] else [_within(pair, known) for pair in pairs]
-        for name, pairs in files.items()
-    }
+    closed = is_closed(one), is_closed(other)
+    if closed == (False, True):
+        return _all_within(one, other), other
+    return (one, _all_within(other, one)) if closed == (True, False) else (one, other)
 
 
 def _with_unknowns(line: str) -> str:
@@ -132,6 +139,18 @@ def _as_written(line: str) -> tuple[list[list[str]], list[list[str]]]:
         if not all(side):
             raise broken_rule(f"the {name} has no word", line)
     return context, replies
+
+
+def _counted(pairs: Sequence[RepliedPair]) -> tuple[int, int]:
+    """Words, and how many of them are `<unk>`."""
+    said = [words for pair in pairs for words in (*pair.context, pair.reply)]
+    return sum(map(len, said)), sum(words.count(UNKNOWN) for words in said)
+
+
+def _all_within(pairs: Sequence[RepliedPair], closed: Sequence[RepliedPair]) -> list[RepliedPair]:
+    """Pairs in the words that stand in a file."""
+    known = frozenset(word for pair in closed for words in (*pair.context, pair.reply) for word in words)
+    return [_within(pair, known) for pair in pairs]
 
 
 def _within(pair: RepliedPair, known: frozenset[str]) -> RepliedPair:

@@ -50,7 +50,8 @@ class AdversarialConfig(ShardedConfig):
     most: PositiveInt = 10
     """Replies of a source and file that are judged, the seed's choice."""
     normalise: bool = True
-    """Words of all files are cut and lower-cased alike, and unknown to all if unknown to one file that writes <unk>."""
+    """Words of all files are cut and lower-cased alike; of two files that are compared, words that do not stand in one that
+    writes <unk> (more often than by chance) become <unk> in the other."""
     forward: str = ""
     """Response model whose log p(reply | source) the judge svm-neural reads."""
     backward: str = ""

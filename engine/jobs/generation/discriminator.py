@@ -96,9 +96,11 @@ class TrainDiscriminator(FitJob[TrainDiscriminatorConfig]):
         negatives = Negatives(generator, decoder, config.seed, reporter, origin, others)
         lengths = {"min_reply": config.min_reply, "max_reply": sizes.max_reply - 1}
         pairs = pairs_in_words(corpus, words, turns=sizes.turns, **lengths)
-        require_splits(corpus.name, pairs)
+        require_splits(corpus.name, pairs.splits)
+        if pairs.note:
+            reporter.say(pairs.note)
         model = Discriminator(words, config.sizes).to(config.device)
-        told = _Told(config, model, pairs, negatives)
+        told = _Told(config, model, pairs.splits, negatives)
         about = {"generator": config.generator, "decoder": config.decoder, PREFIXES: config.prefixes}
         return Fitting(
             config=config,
@@ -109,7 +111,7 @@ class TrainDiscriminator(FitJob[TrainDiscriminatorConfig]):
             save=DISCRIMINATOR.save,
             provenance={"role": "supervised", "vocabulary": len(words), **about},
             what=f"discriminator, {config.sizes.kind}",
-            words=f"{len(words):,} words, {len(pairs['train']):,} training contexts",
+            words=f"{len(words):,} words, {len(pairs.splits['train']):,} training contexts",
             measure=told.measure,
             finish=told.finish,
         )

@@ -12,7 +12,7 @@ Choices:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,10 +43,10 @@ from envs.core.config import from_dict
 from envs.core.errors import ConfigError
 from envs.pairs.compiled import PairSplit, load_pairs
 from envs.pairs.stop_words import is_content
-from envs.replies.pairs import pairs_in_words
+from envs.replies.pairs import PairsInWords, pairs_in_words
 from envs.storage.copies import CHECKPOINT
 from envs.storage.places import display_path
-from policies.decoders import DecoderSettings
+from policies.decoders import DecoderSettings, lacks_backward, with_backward
 
 if TYPE_CHECKING:
     from engine.metrics.generation.adversarial import JudgedScores
@@ -56,17 +56,17 @@ if TYPE_CHECKING:
 
 ITERATION, CHECK, ALARM = "iteration", "check", "alarm"
 """Kinds of events: an update, a measurement on the validation split, and something that went wrong."""
-GENERATOR, DISCRIMINATOR, BEST = "generator", "discriminator", "best"
+GENERATOR, BACKWARD, DISCRIMINATOR, BEST = "generator", "backward", "discriminator", "best"
 """Folders of a run: of the stages that train what is not named, and of the best generator so far."""
 
 
-def recorded_pairs(config: MinMaxRepliesConfig, generator: Seq2Seq) -> dict[str, PairSplit]:
-    """The splits of the corpus in the words of a generator."""
+def recorded_pairs(config: MinMaxRepliesConfig, generator: Seq2Seq) -> PairsInWords:
+    """The splits of the corpus in the words of a generator, and what is left out of them."""
     corpus = load_pairs(config.corpus, config.data_root, every_word=True).first(config.limit)
     sizes = generator.sizes
     lengths = {"min_reply": config.min_reply, "max_reply": config.max_words or sizes.max_reply - 1}
     pairs = pairs_in_words(corpus, generator.vocabulary, turns=sizes.turns, **lengths)
-    require_splits(corpus.name, pairs)
+    require_splits(corpus.name, pairs.splits)
     return pairs
 
 
@@ -77,7 +77,7 @@ def training_world(config: MinMaxRepliesConfig, generator: str) -> ReplyWorld:
     from policies.seq2seq.checkpoints import load_seq2seq
 
     model = load_seq2seq(Path(generator))
-    pairs, words = recorded_pairs(config, model)["train"], model.vocabulary
+    pairs, words = recorded_pairs(config, model).splits["train"], model.vocabulary
     replies = (pairs.utterances[reply] for reply in pairs.pairs[:, 1].tolist())
     stops = [place for place, word in enumerate(words.words) if not is_content(word)]
     weights = ResponseWeights.of(replies, len(words), stops)
@@ -94,6 +94,7 @@ class Contest:
         discriminator: folder of its checkpoint.
         model: the generator as it begins.
         pairs: by split, in its words.
+        note: what is left out of them, in sentences.
     """
 
     config: MinMaxRepliesConfig
@@ -101,6 +102,7 @@ class Contest:
     discriminator: str
     model: Seq2Seq
     pairs: Mapping[str, PairSplit]
+    note: str
 
 
 def _updates(config: Mapping[str, Any]) -> int | None:
@@ -124,28 +126,38 @@ class MinMaxReplies(Composite[MinMaxRepliesConfig, MinMaxRepliesConfig, Summary]
     steps = Steps(ITERATION, "updates", _updates)
 
     def prepare(self, config: MinMaxRepliesConfig, path: Path, reporter: Reporter) -> MinMaxRepliesConfig:
-        """Checks what is named; the rest is trained."""
+        """Checks what is named; the rest is trained, a backward model in the sizes of the generator."""
+        from policies.seq2seq.checkpoints import load_seq2seq
+
         if config.discriminator and not config.start:
             what = "a discriminator needs the generator whose replies it was fitted to"
             raise ConfigError(what, where="--discriminator", got="no --start", fix="name the generator with --start RUN")
-        DecoderSettings.parse(config.decoder)
+        for text in (config.decoder, with_backward(config.discriminator_decoder, config.backward or BACKWARD)):
+            DecoderSettings.parse(text)
+        if config.backward:
+            require_checkpoint(config.backward, "--backward", "parley train seq2seq --backward")
         if config.start:
             start = str(require_word_model(config.start, "--start", "parley train seq2seq"))
             named = config.discriminator
             if named:
                 named = str(require_checkpoint(named, "--discriminator", "parley train discriminator"))
             _contest(config, start, named)
+            return replace(config, sizes=load_seq2seq(Path(start)).sizes)
         return config
 
     def stages(self, config: MinMaxRepliesConfig, path: Path) -> Mapping[str, Stage]:
         """What is trained first."""
         planned: dict[str, Stage] = {}
         known: dict[str, Any] = {name: getattr(config, name) for name in ("corpus", "limit", "data_root", "seed", "threads")}
+        fitted = known | {"sizes": config.sizes, "fit": config.fit, "min_reply": config.min_reply, "max_reply": config.longest}
         if not config.start:
-            planned[GENERATOR] = TRAIN_SEQ2SEQ, TrainSeq2SeqConfig(sizes=config.sizes, fit=config.fit, **known)
+            planned[GENERATOR] = TRAIN_SEQ2SEQ, TrainSeq2SeqConfig(**fitted)
         if not config.discriminator:
+            if lacks_backward(config.discriminator_decoder) and not config.backward:
+                planned[BACKWARD] = TRAIN_SEQ2SEQ, TrainSeq2SeqConfig(backward=True, **fitted)
             told = TrainDiscriminatorConfig(
                 generator=config.start or display_path(path / GENERATOR),
+                decoder=with_backward(config.discriminator_decoder, config.backward or display_path(path / BACKWARD)),
                 prefixes=config.method == "regs-partial",
                 min_reply=config.min_reply,
                 sizes=config.discriminator_sizes,
@@ -169,6 +181,8 @@ class MinMaxReplies(Composite[MinMaxRepliesConfig, MinMaxRepliesConfig, Summary]
         named = config.discriminator or display_path(path / DISCRIMINATOR)
         discriminator = require_checkpoint(named, "--discriminator", "parley train discriminator")
         contest = _contest(config, str(generator), str(discriminator))
+        if contest.note:
+            reporter.say(contest.note)
         with threads(config.threads), session(config.env_runners + 1, config.address) as here:
             runners = fitting_runners(config.env_runners, {"CPU": 0, "GPU": 0}, here, reporter) if config.env_runners else 0
             training = _ReplyTraining(contest, run, reporter)
@@ -179,12 +193,12 @@ class MinMaxReplies(Composite[MinMaxRepliesConfig, MinMaxRepliesConfig, Summary]
         steps = f"{learning.rounds:,} rounds of {', '.join(learning.cycle)}, {learning.examples_per_step} examples a step"
         return Summary(
             f"{config.start or 'a small generator'} against a discriminator, {config.method}",
-            f"{steps}, on {config.corpus}, reward {config.reward}, seed {config.seed}.",
+            " ".join(filter(None, [f"{steps}, on {config.corpus}, reward {config.reward}, seed {config.seed}.", contest.note])),
             kept,
         )
 
     def models(self, config: MinMaxRepliesConfig) -> Mapping[str, str]:
-        named = {"start": config.start, "discriminator": config.discriminator}
+        named = {"start": config.start, "discriminator": config.discriminator, "backward": config.backward}
         return named | DecoderSettings.parse(config.decoder).models
 
 
@@ -210,7 +224,7 @@ def _contest(config: MinMaxRepliesConfig, generator: str, discriminator: str) ->
         if config.method == "regs-partial":
             require_prefixes(Path(discriminator))
         limit(config.rewards, model, load_discriminator(Path(discriminator)))
-    return Contest(config, generator, discriminator, model, recorded_pairs(config, model))
+    return Contest(config, generator, discriminator, model, *recorded_pairs(config, model))
 
 
 class _ReplyTraining:

@@ -53,6 +53,11 @@ class ReplyTrainingConfig(RewardSettings):
     """Validation and test contexts that are answered in a measurement, the first ones of the split."""
     decoder: str = "greedy"
     """How they are answered."""
+    discriminator_decoder: str = "beam:7"
+    """How half of the replies are found that a discriminator is trained on first; the other half is sampled. Published: mmi,
+    which re-ranks by --backward."""
+    backward: str = ""
+    """Run of train seq2seq --backward, by which mmi re-ranks; when empty and needed one is trained first."""
     keep: Literal["best", "last"] = "best"
     """Which generator is stored: the best on the validation split, the start among them, or the last."""
     save_every: PositiveInt = 10
@@ -77,6 +82,11 @@ class ReplyTrainingConfig(RewardSettings):
     """Of a discriminator that is trained first."""
     discriminator_fit: FitConfig = field(default_factory=discriminator_fit)
     """The recipe of that discriminator."""
+
+    @property
+    def longest(self) -> int:
+        """Words of a recorded reply at most, where the generator has these sizes."""
+        return self.max_words or self.sizes.max_reply - 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,5 +132,6 @@ def li2017() -> MinMaxRepliesConfig:
     """A thousand rounds of five discriminator steps on Ubuntu, 64 examples a step; name --start and --discriminator."""
     return MinMaxRepliesConfig(
         corpus="ubuntu_irc",
+        discriminator_decoder="mmi",
         sizes=Seq2SeqSizes(embed=200, hidden=300, attention="general", max_source=60, max_reply=21, turns=2),
     )

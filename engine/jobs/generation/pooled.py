@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,10 +27,11 @@ from engine.metrics.generation.scenarios import (
     matched,
     next_utterances,
     random_replies,
+    source_name,
 )
 from envs.core.errors import DataError
 from envs.data.root import data_root
-from envs.pairs.replied import SAMPLE, RepliedPair, closed_vocabularies, read_replied, read_sample_replies
+from envs.pairs.replied import SAMPLE, RepliedPair, in_one_vocabulary, read_replied, read_sample_replies, unknown_share
 from envs.pairs.tokens import UNKNOWN
 from envs.storage.copies import fetched_file
 
@@ -54,6 +55,26 @@ class Pooled:
     notes: Sequence[str]
 
 
+@dataclass(frozen=True)
+class Sides:
+    """Two files that are compared, as judges read them.
+
+    Args:
+        human: pairs of the human file.
+        machine: of the other one.
+        note: what became `<unk>`, or is on both sides, in a sentence; may be empty.
+    """
+
+    human: BySource
+    machine: BySource
+    note: str = ""
+
+    @property
+    def shared(self) -> set[str]:
+        """Sources that both answer."""
+        return self.human.keys() & self.machine.keys()
+
+
 def pooled(config: AdversarialConfig) -> Pooled:
     """Reads all files and makes the scenarios.
 
@@ -61,27 +82,46 @@ def pooled(config: AdversarialConfig) -> Pooled:
         DataError: a file cannot be read, a line is broken, a file is named twice, or too few sources are shared.
     """
     files, systems = _files(config)
-    notes = []
-    if config.normalise:
-        whole = closed_vocabularies(files)
-        notes += [_unknown_note(name, len(files[name])) for name in files if whole[name] != list(files[name])]
-        files = whole
-    sources = {name: by_source(pairs, config.seed, config.most) for name, pairs in files.items()}
-    human = sources[_HUMAN]
+    human = by_source(files[_HUMAN], config.seed, config.most)
+    sides = {name: _sides(config, files, name) for name in files if name != _HUMAN}
+    notes = [note for name in sides if (note := sides[name].note)]
     for name, pairs in files.items():
-        if (num_left := len(pairs) - sum(map(len, sources[name].values()))) > 0:
+        judged = sides[name].machine if name in sides else human
+        if (num_left := len(pairs) - sum(map(len, judged.values()))) > 0:
             notes.append(f"{name}: {num_left:,} replies left out, more than {config.most} of one source.")
-    answered = human.keys() & {source for system in systems for source in sources[system]}
+    answered = {source for system in systems for source in sides[system].shared}
     folds = assign_folds(answered, config.folds, config.seed)
     for system in systems:
-        _require_enough(config, system, human, sources[system], folds)
-        lone = len(human.keys() ^ sources[system].keys())
+        _require_enough(config, system, sides[system].shared, folds)
+        lone = len(sides[system].human.keys() ^ sides[system].machine.keys())
         if lone:
             notes.append(f"{system}: {lone:,} sources left out, which one side alone answers.")
-    made, told = _scenarios(config, sources, systems, folds, next_utterances(files[_HUMAN]))
+    made, told = _scenarios(config, human, sides, systems, folds, next_utterances(files[_HUMAN]))
     kept = {name: each for name, each in made.items() if each.least(config.folds) >= _FEWEST}
     notes += [f"{name} is left out: a fold has too few pairs of it." for name in made if name not in kept]
     return Pooled(kept, systems, [*notes, *told])
+
+
+def _sides(config: AdversarialConfig, files: Mapping[str, Sequence[RepliedPair]], name: str) -> Sides:
+    """The human file and another one, in the words of the one whose vocabulary is closed, whatever further files are like."""
+    human, other = files[_HUMAN], files[name]
+    read = in_one_vocabulary(human, other) if config.normalise else (human, other)
+    names: dict[str, str] = {}
+    for pair, same in zip(human, read[0], strict=True):
+        # Sources that differ in unknown words alone become one, which is called as one of them is.
+        written, known = source_name(pair), source_name(same)
+        names[known] = min(written, names.get(known, written))
+    found = [by_source(pairs, config.seed, config.most, names) for pairs in read]
+    shares = [unknown_share(pairs) for pairs in (human, other)]
+    note = ""
+    if read[0] is not human or read[1] is not other:
+        mapped = _HUMAN if read[0] is not human else name
+        beside = name if mapped == _HUMAN else _HUMAN
+        share = shares[beside != _HUMAN]
+        note = f"{mapped} beside {beside}: words that do not stand there became {UNKNOWN}, as {share:.2%} of its words are."
+    elif config.normalise and all(shares):
+        note = f"{name}: both sides write {UNKNOWN}, {shares[0]:.2%} of the words of human and {shares[1]:.2%} of {name}."
+    return Sides(*found, note)
 
 
 def _files(config: AdversarialConfig) -> tuple[dict[str, list[RepliedPair]], list[str]]:
@@ -110,22 +150,23 @@ def _read(name: str, config: AdversarialConfig) -> list[RepliedPair]:
 
 def _scenarios(
     config: AdversarialConfig,
-    sources: Mapping[str, BySource],
+    human: BySource,
+    sides: Mapping[str, Sides],
     systems: Sequence[str],
     folds: Mapping[str, int],
     followed: Sequence[RepliedPair],
 ) -> tuple[dict[str, JudgedScenario], list[str]]:
-    human, seed, notes = sources[_HUMAN], config.seed, []
+    seed, notes = config.seed, []
     found = [halves(HUMAN_HUMAN, human, folds, seed)]
     found.append(against(HUMAN_RANDOM, human, random_replies(human, human, folds, seed), folds))
-    after = sources.get(_NEXT) or by_source(followed, seed, config.most)
-    following = against(HUMAN_NEXT, human, after, folds, most=1)
+    after = sides.get(_NEXT) or Sides(human, by_source(followed, seed, config.most))
+    following = against(HUMAN_NEXT, after.human, after.machine, folds, most=1)
     if following.pairs:
         found.append(following)
     else:
         notes.append(f"{HUMAN_NEXT} is left out: no utterance is known that followed a human reply (--next-utterances).")
     for system in systems:
-        machine = sources[system]
+        human, machine = sides[system].human, sides[system].machine
         main = against(f"{ADVERSUC}.{system}", human, machine, folds)
         shortened, length = cut(f"{CUT}.{system}", main)
         notes.append(f"{CUT}.{system}: all replies cut to {length:,} words.")
@@ -140,10 +181,7 @@ def _scenarios(
     return {each.name: each for each in found}, notes
 
 
-def _require_enough(
-    config: AdversarialConfig, system: str, human: BySource, machine: BySource, folds: Mapping[str, int]
-) -> None:
-    shared = human.keys() & machine.keys()
+def _require_enough(config: AdversarialConfig, system: str, shared: Collection[str], folds: Mapping[str, int]) -> None:
     counts = [sum(folds[source] == fold for source in shared) for fold in range(config.folds)]
     if min(counts) >= PER_FOLD:
         return
@@ -154,7 +192,3 @@ def _require_enough(
         fix=f"every fold needs {PER_FOLD}: give {PER_FOLD * config.folds:,} shared sources at least, or fewer folds; "
         "sources are compared with all turns before them",
     )
-
-
-def _unknown_note(name: str, num_pairs: int) -> str:
-    return f"{name}: words unknown to a file that writes {UNKNOWN} became {UNKNOWN} ({num_pairs:,} pairs read)."

@@ -63,7 +63,7 @@ from envs.pairs.replied import read_replied
 from envs.pairs.turns import EOT
 from envs.storage.copies import fetched_model
 from envs.storage.places import display_path
-from policies.decoders import DecoderSettings
+from policies.decoders import DecoderSettings, lacks_backward, with_backward
 from policies.seq2seq.settings import LanguageModelSizes
 
 if TYPE_CHECKING:
@@ -141,11 +141,12 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
         ):
             if name:
                 require_checkpoint(name, option, maker)
-        for text in (config.decoder, config.discriminator_decoder):
+        for text in (config.decoder, with_backward(config.discriminator_decoder, config.backward or BACKWARD)):
             DecoderSettings.parse(text)
         config = replace(config, sizes=load_seq2seq(starts[0]).sizes) if starts else config
-        lengths = {"min_reply": config.min_reply, "max_reply": _longest(config)}
-        asked = examples(load_pairs(config.corpus, config.data_root, every_word=True), "test", config.sizes.turns, **lengths)
+        lengths = {"min_reply": config.min_reply, "max_reply": config.longest}
+        corpus = load_pairs(config.corpus, config.data_root, every_word=True)
+        asked = examples(corpus, "test", config.sizes.turns, **lengths, unseen=True)
         num, folds = len({each.context for each in asked}), AdversarialConfig().folds
         if num < PER_FOLD * folds:
             what, fix = "too few different contexts in the test split for judges", f"{PER_FOLD * folds} are needed"
@@ -221,26 +222,28 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
         """What is trained before the rows."""
         known: dict[str, Any] = {name: getattr(config, name) for name in ("corpus", "limit", "data_root", "seed", "threads")}
         fitted: dict[str, Any] = known | {"vocabulary": config.vocabulary, "fit": config.fit}
-        lengths: dict[str, Any] = {"min_reply": config.min_reply, "max_reply": config.sizes.max_reply - 1}
+        lengths: dict[str, Any] = {"min_reply": config.min_reply, "max_reply": config.longest}
         sizes = LanguageModelSizes(embed=config.sizes.embed, hidden=config.sizes.hidden, max_length=config.sizes.max_reply)
         again = fitted | {"seed": derive_seed(config.seed, JUDGE_LM)}
         planned: dict[str, Stage] = {}
         if not config.starts:
-            planned[START] = TRAIN_SEQ2SEQ, TrainSeq2SeqConfig(sizes=config.sizes, **fitted)
-        if "mmi" in config.row_names and not config.backward:
+            planned[START] = TRAIN_SEQ2SEQ, TrainSeq2SeqConfig(sizes=config.sizes, **fitted, **lengths)
+        methods = {str(config.training(row, 1)["method"]) == PARTIAL for row in config.row_names if row in TRAINED}
+        asked_back = "mmi" in config.row_names or (methods and lacks_backward(config.discriminator_decoder))
+        if asked_back and not config.backward:
             planned[BACKWARD] = TRAIN_SEQ2SEQ, TrainSeq2SeqConfig(sizes=config.sizes, backward=True, **fitted, **lengths)
         if "mmi-antilm" in config.row_names and not config.lm:
             planned[LM] = TRAIN_LM, TrainLMConfig(sizes=sizes, **fitted)
         if not config.judge_lm:
             planned[JUDGE_LM] = TRAIN_LM, TrainLMConfig(sizes=sizes, **again)
-        methods = {str(config.training(row, 1)["method"]) == PARTIAL for row in config.row_names if row in TRAINED}
+        backward = config.backward or display_path(path / BACKWARD)
         for number, start in enumerate(_starts(config, path), start=1):
             for prefixes in sorted(methods):
                 own, other = f"{DISCRIMINATOR}-{number}", f"{BEGINNINGS}-{number}"
                 own, other = (other, own) if prefixes else (own, other)
                 told = TrainDiscriminatorConfig(
                     generator=start,
-                    decoder=config.discriminator_decoder,
+                    decoder=with_backward(config.discriminator_decoder, backward),
                     # Both learn from the same replies, and the one that comes first decodes them.
                     replies=display_path(path / other),
                     prefixes=prefixes,
@@ -275,7 +278,7 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
             corpus=config.corpus,
             limit=config.contexts,
             min_reply=config.min_reply,
-            max_reply=_longest(config),
+            max_reply=config.longest,
             **how | {"seed": config.seed + system.number - 1} if system.decoder == "sample" else how,
         )
         files: dict[str, Any] = {side: display_path(path / system.replies / name) for side, name in FILES.items()}
@@ -341,11 +344,6 @@ def in_order(rows: Collection[str]) -> list[str]:
     decoded = [row for row in DECODED if row in rows]
     temperatures = sorted((row for row in rows if row.startswith(AT)), key=lambda row: float(row.removeprefix(AT)))
     return [*decoded, *temperatures, *(f"{row}{ending}" for row in TRAINED if row in rows for ending in ("", SAMPLED))]
-
-
-def _longest(config: TrainedTableConfig) -> int:
-    """Words of a recorded reply at most."""
-    return config.max_words or config.sizes.max_reply - 1
 
 
 def _starts(config: TrainedTableConfig, path: Path) -> tuple[str, ...]:

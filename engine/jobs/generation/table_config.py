@@ -35,8 +35,6 @@ class TrainedTableConfig(ReplyTrainingConfig):
     """Test contexts that are answered in each row, the seed's choice; 0 for all."""
     judges: str = "svm-unigram"
     """Judges separated by commas, as in parley evaluate adversarial; the tables show the first one."""
-    backward: str = ""
-    """Run of train seq2seq --backward for the row mmi; when empty one is trained first."""
     lm: str = ""
     """Language model (parley train lm) of the row mmi-antilm; when empty one is trained first."""
     judge_lm: str = ""
@@ -44,8 +42,6 @@ class TrainedTableConfig(ReplyTrainingConfig):
     vocabulary: int | None = None
     """Entries of the vocabulary of generators and language models that are trained first; the corpus' own number when not
     given."""
-    discriminator_decoder: str = "beam:7"
-    """How half of the replies are found that discriminators learn from; the other half is sampled."""
     published: Literal["none", "li2017"] = "none"
     """Figures to show beside the measured ones."""
     workers: NonNegativeInt = 0
@@ -91,6 +87,8 @@ class TrainedTableConfig(ReplyTrainingConfig):
             number: of the training, from 1.
         """
         known = shared(self, ReplyTrainingConfig) | {"seed": self.seed + number - 1}
+        # Its discriminator is there.
+        known = {name: value for name, value in known.items() if name not in ("discriminator_decoder", "backward")}
         learning = self.learning
         if row == "forced":
             steps = learning.generator_steps + learning.teacher_steps * (self.teacher_forcing != "none")

@@ -2,6 +2,7 @@
 
 Two files of lines `turn TAB ... TAB source TAB reply` come of it: `replies.tsv` holds the model's replies and `human.tsv` the
 recorded ones, to the same contexts in the same order, a line for each. A reply without a word is no line, and is counted.
+Validation and test contexts that stand in the training split, too, are left out: a model may know their replies by heart.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from envs.core.ranges import NumItemsOrAll, PositiveInt
 from envs.core.seeds import derive_seed
 from envs.data.root import data_root, root_words
 from envs.pairs.compiled import load_pairs
-from envs.pairs.contexts import examples
+from envs.pairs.contexts import examples, left_out
 from envs.pairs.turns import EOT, Example, Turns, context_words, format_turns, parse_turns
 from envs.storage.copies import fetched_model
 from envs.storage.places import display_path
@@ -75,7 +76,7 @@ class ReplyConfig(ShardedConfig):
     corpus: str = ""
     """Corpus whose contexts are replied to; the one that the model was fitted to when empty."""
     split: Literal["test", "val", "train"] = "test"
-    """Split of the corpus."""
+    """Split of the corpus; contexts of val and test that stand in train, too, are left out."""
     limit: NumItemsOrAll = 0
     """At most so many contexts, the seed's choice of them; 0 for all."""
     min_reply: PositiveInt = 1
@@ -175,11 +176,13 @@ class AskedContexts:
         replying: the model and how it replies.
         corpus: whose contexts they are.
         examples: in the order of the corpus.
+        note: how many are left out because the training split has their contexts; empty where there are none.
     """
 
     replying: Replying
     corpus: str
     examples: Sequence[Example]
+    note: str
 
 
 def full() -> ReplyConfig:
@@ -225,12 +228,16 @@ class ReplyJob(Job[ReplyConfig, AskedContexts, AskedContexts]):
             raise ConfigError(what, where=config.model, fix="name one with --corpus")
         turns = config.turns or int(getattr(responder, "turns", OWN_TURNS))
         recorded = load_pairs(corpus, config.data_root, every_word=True)
-        found = examples(recorded, config.split, turns, min_reply=config.min_reply, max_reply=config.max_reply)
+        lengths = {"min_reply": config.min_reply, "max_reply": config.max_reply}
+        fitting, found = (examples(recorded, config.split, turns, **lengths, unseen=unseen) for unseen in (False, True))
+        note = left_out(len(fitting) - len(found), len(fitting), config.split)
         if not len(found):
-            got = f"{len(recorded.splits[config.split]):,} pairs"
+            got = f"{len(recorded.splits[config.split]):,} pairs. {note}".rstrip(". ")
             fix = "name another --split or --corpus, or change --min-reply and --max-reply"
             raise DataError(f"the {config.split} split has no reply of such a length", where=corpus, got=got, fix=fix)
-        return AskedContexts(Replying(config, name, decoder), corpus, drawn(found, config.limit, config.seed, corpus))
+        if note:
+            reporter.say(note)
+        return AskedContexts(Replying(config, name, decoder), corpus, drawn(found, config.limit, config.seed, corpus), note)
 
     def work(self, run: RunFolder, prepared: AskedContexts, reporter: Reporter) -> AskedContexts:
         items = {example.key: example for example in prepared.examples}
@@ -244,9 +251,10 @@ class ReplyJob(Job[ReplyConfig, AskedContexts, AskedContexts]):
         for file, column in ((MACHINE_FILE, "reply"), (HUMAN_FILE, "truth")):
             _write(run.path / file, rows, column)
         config = found.replying.config
+        what = f"{len(rows):,} {config.split} contexts, replies by {config.decoder}, seed {config.seed}."
         return Summary(
             f"replies of {config.model} on {found.corpus}",
-            f"{len(rows):,} {config.split} contexts, replies by {config.decoder}, seed {config.seed}.",
+            " ".join(filter(None, [what, found.note])),
             reply_metrics([row["reply"].split() for row in rows], [row["truth"].split() for row in rows]),
             {NUM_CONTEXTS: len(found.examples)},
         )

@@ -76,11 +76,19 @@ def dialogue() -> TrainSeq2SeqConfig:
     return TrainSeq2SeqConfig(corpus="ubuntu_irc", vocabulary=10_000, sizes=sizes, fit=settings.fast())
 
 
+def replies() -> TrainSeq2SeqConfig:
+    """A generator for parley minmax replies and evaluate generation: small, two turns of context, replies of 5 to 20 words."""
+    sizes = Seq2SeqSizes(embed=200, hidden=300, attention="general", max_source=60, max_reply=21, turns=2)
+    lengths = {"min_reply": 5, "max_reply": 20}
+    return TrainSeq2SeqConfig(corpus="ubuntu_irc", vocabulary=10_000, sizes=sizes, fit=settings.fast(), **lengths)
+
+
 def li2017() -> TrainSeq2SeqConfig:
-    """The generator of Li et al. 2017 by the released recipe, on Ubuntu: two layers of 512, input feeding, 25,000 words."""
+    """The generator of Li et al. 2017 by the released recipe, on Ubuntu: two layers of 512, 25,000 words, replies of 5-20."""
     sizes = Seq2SeqSizes(embed=512, hidden=512, attention="dot", input_feeding=True, layers=2, dropout=0.2)
-    sizes = replace(sizes, max_source=50, max_reply=50, turns=2)
-    return TrainSeq2SeqConfig(corpus="ubuntu_irc", vocabulary=25_000, min_reply=5, sizes=sizes, fit=settings.li2017())
+    sizes = replace(sizes, max_source=50, max_reply=21, turns=2)
+    lengths = {"min_reply": 5, "max_reply": 20}
+    return TrainSeq2SeqConfig(corpus="ubuntu_irc", vocabulary=25_000, sizes=sizes, fit=settings.li2017(), **lengths)
 
 
 def small_lm() -> TrainLMConfig:
@@ -157,7 +165,15 @@ class TrainSeq2Seq(FitJob[TrainSeq2SeqConfig]):
     words = ("train", "seq2seq")
     run_name = "seq2seq"
     config = TrainSeq2SeqConfig
-    presets = {"small": small, "he2018": he2018, "li2017": li2017, "demo": demo, "characters": characters, "dialogue": dialogue}
+    presets = {
+        "small": small,
+        "he2018": he2018,
+        "li2017": li2017,
+        "replies": replies,
+        "demo": demo,
+        "characters": characters,
+        "dialogue": dialogue,
+    }
     legend = PREDICTION | TEXT | READING
 
     def prepare(self, config: TrainSeq2SeqConfig, path: Path, reporter: Reporter) -> Fitting:

@@ -20,6 +20,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -80,11 +81,21 @@ def source_name(pair: RepliedPair) -> str:
     return f"{stable_hash(*map(' '.join, pair.context)):016x}"
 
 
-def by_source(pairs: Iterable[RepliedPair], seed: int, most: int) -> dict[str, list[RepliedPair]]:
-    """Pairs by source, at most so many of each, chosen by their hashes."""
+def by_source(
+    pairs: Iterable[RepliedPair], seed: int, most: int, names: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, list[RepliedPair]]:
+    """Pairs by source, at most so many of each, chosen by their hashes.
+
+    Args:
+        pairs: of a file.
+        seed: of the choice.
+        most: pairs of a source.
+        names: what sources are called, where that is not the name of their words as they stand here.
+    """
     found: dict[str, list[RepliedPair]] = defaultdict(list)
     for pair in pairs:
-        found[source_name(pair)].append(pair)
+        name = source_name(pair)
+        found[names.get(name, name)].append(pair)
     return {source: sorted(found[source], key=lambda pair: _rank(seed, pair))[:most] for source in sorted(found)}
 
 

@@ -8,7 +8,15 @@ import pytest
 
 from envs.core.errors import DataError
 from envs.data.root import data_root
-from envs.pairs.replied import RepliedPair, closed_vocabularies, parse_replied, read_replied, read_sample_replies
+from envs.pairs.replied import (
+    RepliedPair,
+    in_one_vocabulary,
+    is_closed,
+    parse_replied,
+    read_replied,
+    read_sample_replies,
+    unknown_share,
+)
 
 
 def written(folder: Path, *lines: str | bytes) -> Path:
@@ -64,15 +72,24 @@ def test_a_reply_of_two_thousand_words_is_read(tmp_path: Path) -> None:
     assert len(pair.reply) == 2000
 
 
-def test_words_unknown_to_one_file_are_unknown_to_all() -> None:
+def test_words_unknown_to_a_closed_vocabulary_are_unknown_to_both() -> None:
     human = [RepliedPair((("who", "knows", "zoe"),), ("zoe", "knows")), RepliedPair((("a",),), ("b",))]
-    machine = [RepliedPair((("who", "knows", "<unk>"),), ("<unk>", "a"))]
-    found = closed_vocabularies({"human": human, "machine": machine})
-    assert found["machine"] == machine
-    assert found["human"] == [RepliedPair((("who", "knows", "<unk>"),), ("<unk>", "knows")), RepliedPair((("a",),), ("<unk>",))]
-    both = {"human": [*human, RepliedPair((("c",),), ("<unk>",))], "machine": machine}
-    assert closed_vocabularies(both) == both, "both write it: it tells nothing of who wrote"
-    assert closed_vocabularies({"one": human, "other": human[:1]}) == {"one": human, "other": human[:1]}
+    machine = [RepliedPair((("who", "knows", "<unk>"),), ("<unk>", "<unk>", "a"))]
+    mapped = [RepliedPair((("who", "knows", "<unk>"),), ("<unk>", "knows")), RepliedPair((("a",),), ("<unk>",))]
+    assert in_one_vocabulary(human, machine) == (mapped, machine)
+    assert in_one_vocabulary(machine, human) == (machine, mapped)
+    both = [*human, RepliedPair((("c",),), ("<unk>",) * 3)]
+    assert in_one_vocabulary(both, machine) == (both, machine), "both are closed: nothing tells which words each knows"
+    assert in_one_vocabulary(human, human[:1]) == (human, human[:1])
+
+
+def test_a_file_is_closed_by_its_share_of_unknown_words_and_not_by_one() -> None:
+    plain = [RepliedPair((("a", "b", "c"),), ("d", "e"))] * 100
+    stray = [*plain[1:], RepliedPair((("a", "b", "c"),), ("d", "<unk>"))]
+    closed = [*plain[3:], *[stray[-1]] * 3]
+    assert (unknown_share(plain), unknown_share(stray), unknown_share(closed)) == (0, 0.002, 0.006)
+    assert [is_closed(pairs) for pairs in (plain, stray, closed)] == [False, False, True]
+    assert not is_closed([*closed, *plain * 10]), "three among thousands"
 
 
 @pytest.mark.data

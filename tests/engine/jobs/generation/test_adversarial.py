@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -13,6 +14,7 @@ from engine.cli.flags import parse_job
 from engine.cli.verbs import find_verb
 from engine.jobs.generation.adversarial import EVALUATE_ADVERSARIAL, NOTES, VERDICTS
 from engine.jobs.generation.adversarial_config import AdversarialConfig, labels_of
+from engine.jobs.generation.pooled import pooled
 from engine.jobs.job import Silent
 from engine.metrics.generation.adversarial import JudgedRows, adversarial_metrics
 from engine.runtime.session import RaySession
@@ -132,6 +134,52 @@ def test_how_files_are_spelled_decides_nothing_unless_it_shall(tmp_path: Path) -
     written(tmp_path / "loud.tsv", raw)
     spelled = run(replace(config, normalise=False), tmp_path / "raw", Silent()).metrics["adversuc.svm-unigram.loud"]
     assert spelled.value < 0.05
+
+
+def test_a_stray_unknown_word_of_people_decides_nothing(tmp_path: Path) -> None:
+    """People know rare words; the system's are written UNK, and what is otherwise said is alike."""
+    people = [f"{line} name{number}" for number, line in enumerate(replies("people", 150))]
+    machine = written(tmp_path / "closed.tsv", [f"{line} UNK" for line in replies("plain", 150)])
+    config = asked(tmp_path, machine=str(machine))
+    found = {}
+    for kind, lines in (("clean", people), ("stray", [*people[:-1], f"{people[-1]} UNK"])):
+        written(tmp_path / "people.tsv", lines)
+        notes = Notes()
+        found[kind] = run(config, tmp_path / kind, notes).metrics["adversuc.svm-unigram.closed"]
+        assert any(note.startswith("human beside closed: words that do not stand there became <unk>") for note in notes.said)
+    assert 0.4 < found["clean"].value < 0.6
+    assert found["stray"].value == pytest.approx(found["clean"].value, abs=0.03)
+
+
+def test_each_system_meets_people_in_its_own_vocabulary(tmp_path: Path) -> None:
+    """A small vocabulary takes no words from the people that a larger one is compared with; sources are the same ones."""
+    people = [f"{line} name{number % 7}" for number, line in enumerate(replies("people"))]
+    small = written(tmp_path / "small.tsv", [line.replace("topic", "UNK topic") + " UNK" for line in replies("plain")])
+    large = written(tmp_path / "large.tsv", [f"{line} name{number % 7}" for number, line in enumerate(replies("large"))])
+    config = asked(tmp_path, machine=f"{small},{large}")
+    written(tmp_path / "people.tsv", [line.replace("topic", "zoe topic") for line in people])
+    written(large, [line.replace("topic", "zoe topic") for line in large.read_text().splitlines()])
+    found = pooled(config)
+    said = {
+        name: {word for each in found.scenarios[f"adversuc.{name}"].pairs if each.label for word in each.pair.reply}
+        for name in ("small", "large")
+    }
+    assert "<unk>" in said["small"]
+    assert "<unk>" not in said["large"]
+    assert {f"name{number}" for number in range(7)} <= said["large"]
+    assert not {f"name{number}" for number in range(7)} & said["small"]
+    (one, other) = ({each.source for each in found.scenarios[f"adversuc.{name}"].pairs} for name in ("small", "large"))
+    assert one == other, "so that systems are compared on the same sources"
+    assert all("small" in note for note in found.notes if "<unk>" in note)
+
+
+def test_where_both_write_unknown_words_their_shares_are_told(tmp_path: Path) -> None:
+    machine = written(tmp_path / "closed.tsv", [f"{line} UNK" for line in replies("plain")])
+    config = asked(tmp_path, machine=str(machine))
+    written(tmp_path / "people.tsv", [f"{line} UNK UNK" for line in replies("people")])
+    (note,) = [note for note in pooled(config).notes if "<unk>" in note]
+    assert re.fullmatch(r"closed: both sides write <unk>, 1\d\.\d\d% of the words of human and \d\.\d\d% of closed\.", note)
+    assert not [note for note in pooled(replace(config, normalise=False)).notes if "<unk>" in note]
 
 
 def test_one_source_a_thousand_times_weighs_no_more_than_ten(tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ def test_what_another_run_decoded_is_taken(tmp_path: Path, corpus: str, generato
 
 def test_a_corpus_is_read_in_the_words_of_the_generator(corpus: str, generator: Path) -> None:
     every, words = load_pairs(corpus, every_word=True), load_seq2seq(generator).vocabulary
-    found = pairs_in_words(every, words, turns=2, min_reply=6, max_reply=7)["val"]
+    found = pairs_in_words(every, words, turns=2, min_reply=6, max_reply=7).splits["val"]
     split = every.splits["val"]
     wanted = [row for row, (_, reply) in enumerate(split.pairs) if 6 <= len(split.utterances[reply]) <= 7]
     assert len(found) == len(wanted) > 0
@@ -121,7 +121,7 @@ def test_a_corpus_is_read_in_the_words_of_the_generator(corpus: str, generator: 
         before = every.vocabulary.decode(split.utterances[own[0]])
         assert words.decode(found.utterances[source]) == before
         assert words.decode(found.utterances[reply]) == every.vocabulary.decode(split.utterances[own[1]])
-    both = pairs_in_words(every, words, turns=2, min_reply=5, max_reply=5)["val"]
+    both = pairs_in_words(every, words, turns=2, min_reply=5, max_reply=5).splits["val"]
     assert "<eot>" in words.decode(both.utterances[int(both.pairs[0, 0])])
 
 

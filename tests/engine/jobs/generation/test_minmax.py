@@ -134,6 +134,30 @@ def test_what_is_not_named_is_trained_and_what_goes_wrong_ends_it(tmp_path: Path
     assert [event["phase"] for event in events(tmp_path / "run", ITERATION)] == ["discriminator", "generator", "discriminator"]
 
 
+def test_what_is_trained_first_learns_from_replies_of_the_lengths_that_are_asked_for(corpus: str) -> None:
+    config = asked(corpus, sizes=Seq2SeqSizes(embed=8, hidden=8, turns=2, max_reply=9))
+    stages = MINMAX_REPLIES.stages(config, Path("run"))
+    assert list(stages) == ["generator", "discriminator"]
+    assert (stages["generator"][1].min_reply, stages["generator"][1].max_reply) == (4, 8)
+    assert stages["discriminator"][1].decoder == "beam:7"
+    shorter = MINMAX_REPLIES.stages(replace(config, max_words=6), Path("run"))
+    assert (shorter["generator"][1].max_reply, shorter["discriminator"][1].min_reply) == (6, 4)
+
+
+def test_a_discriminator_that_is_trained_first_learns_from_mmi(corpus: str) -> None:
+    published = MINMAX_REPLIES.presets["li2017"]()
+    stages = MINMAX_REPLIES.stages(published, Path("run"))
+    assert list(stages) == ["generator", "backward", "discriminator"]
+    told, back = stages["discriminator"][1], stages["backward"][1]
+    assert told.decoder == "mmi:backward=run/backward"
+    assert back.backward
+    assert (back.min_reply, back.max_reply, back.sizes) == (5, 20, published.sizes)
+    named = MINMAX_REPLIES.stages(replace(published, backward="b", start="s", discriminator_decoder="mmi:20"), Path("run"))
+    assert list(named) == ["discriminator"]
+    assert named["discriminator"][1].decoder == "mmi:20,backward=b"
+    assert not MINMAX_REPLIES.stages(replace(published, start="s", discriminator="d"), Path("run"))
+
+
 def test_alarms_come_once_for_each_streak() -> None:
     watcher = Watcher(Watch(patience=2))
     fine, high, low = ({"discriminator_accuracy": value} for value in (0.7, 0.99, 0.5))
@@ -154,6 +178,9 @@ def test_mistakes_are_named(tmp_path: Path, corpus: str, generator: Path, discri
         MINMAX_REPLIES.run(replace(config, start=""), tmp_path / "run", Silent())
     with pytest.raises(CheckpointError, match="--start"):
         MINMAX_REPLIES.run(replace(config, start=str(tmp_path / "nothing")), tmp_path / "run", Silent())
-    with pytest.raises(ConfigError, match="no decoder is called"):
-        MINMAX_REPLIES.run(replace(config, decoder="gready"), tmp_path / "run", Silent())
+    for changes in ({"decoder": "gready"}, {"discriminator_decoder": "nmi"}):
+        with pytest.raises(ConfigError, match="no decoder is called"):
+            MINMAX_REPLIES.run(replace(config, **changes), tmp_path / "run", Silent())
+    with pytest.raises(CheckpointError, match="--backward"):
+        MINMAX_REPLIES.run(replace(config, backward=str(tmp_path / "nothing")), tmp_path / "run", Silent())
     assert not (tmp_path / "run").exists()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -44,10 +43,12 @@ def asked(corpus: str, **changes: Any) -> TrainedTableConfig:
 
 @pytest.fixture(scope="module")
 def longer(tmp_path_factory: pytest.TempPathFactory, corpus: str) -> str:
-    """The corpus with its training split as the test split too, which has sources enough for every fold."""
+    """The corpus with a test split that has sources enough for every fold, and half as many more that stand in train."""
     folder = tmp_path_factory.mktemp("longer")
-    for split, part in (("train", "train"), ("val", "val"), ("test", "train")):
-        shutil.copy(Path(corpus) / f"{part}.tsv", folder / f"{split}.tsv")
+    train, val = ((Path(corpus) / f"{split}.tsv").read_text() for split in ("train", "val"))
+    seen = "".join(train.splitlines(keepends=True)[:40])
+    for split, text in (("train", train), ("val", val), ("test", f"{train.replace('my ', 'the ')}{seen}")):
+        (folder / f"{split}.tsv").write_text(text)
     return str(folder)
 
 
@@ -67,6 +68,20 @@ def test_every_row_is_runs_of_its_own(corpus: str) -> None:
     partial, shuffled = stages["regs-partial-2"][1], stages["shuffled-2"][1]
     assert (partial.start, partial.discriminator, partial.seed) == ("b", "run/beginnings-2", 2)
     assert (shuffled.discriminator, shuffled.reward, shuffled.method) == ("run/discriminator-2", "shuffled", "regs-mc")
+
+
+def test_the_backward_model_finds_what_discriminators_learn_from(corpus: str) -> None:
+    config = asked(corpus, rows="regs-mc", discriminator_decoder="mmi")
+    stages = EVALUATE_GENERATION.stages(config, Path("run"))
+    assert list(stages)[:4] == ["start", "backward", "judge-lm", "discriminator-1"]
+    assert stages["discriminator-1"][1].decoder == "mmi:backward=run/backward"
+    assert stages["regs-mc-1"][1].discriminator_decoder == "beam:7", "its discriminator is there"
+    for name in ("start", "backward"):
+        assert (stages[name][1].min_reply, stages[name][1].max_reply) == (4, 8)
+    assert EVALUATE_GENERATION.presets["li2017"]().discriminator_decoder == "mmi"
+    assert "backward" not in EVALUATE_GENERATION.stages(replace(config, rows="greedy"), Path("run"))
+    named = EVALUATE_GENERATION.stages(replace(config, backward="b"), Path("run"))
+    assert named["discriminator-1"][1].decoder == "mmi:backward=b"
 
 
 def test_controls_take_as_many_generator_steps(corpus: str) -> None:

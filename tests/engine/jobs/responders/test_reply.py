@@ -11,17 +11,18 @@ import torch
 from engine.jobs.job import Silent
 from engine.jobs.responders.reply import HUMAN_FILE, MACHINE_FILE, REPLY, ReplyConfig, tabbed_line
 from engine.metrics.replies import REPLIES, distinct, reply_metrics
+from engine.store.layout import SUMMARY
 from envs.core.errors import CheckpointError, ConfigError, DataError
 from envs.pairs.compiled import load_pairs
 from envs.pairs.contexts import examples, with_eot
 from envs.pairs.replied import RepliedPair, parse_replied
-from envs.pairs.turns import format_turns, turn_words
+from envs.pairs.turns import format_turns, parse_turns, turn_words
 from policies.decoders import DecoderSettings
 from policies.responders import load_responder
 from policies.seq2seq.checkpoints import save_model
 from policies.seq2seq.model import Seq2Seq
 from policies.seq2seq.settings import Seq2SeqSizes
-from tests.engine.jobs.made_up import rows
+from tests.engine.jobs.made_up import Notes, rows
 
 OWN = """
 class Silence:
@@ -55,7 +56,7 @@ def lines(run: Path, name: str) -> list[list[str]]:
 def test_the_files_are_the_models_and_the_recorded_replies_to_the_same_contexts(tmp_path: Path, asked: ReplyConfig) -> None:
     asked = replace(asked, limit=0, min_reply=5, max_reply=9)
     result = REPLY.run(asked, tmp_path / "run", Silent())
-    recorded = examples(load_pairs("helpdesk", every_word=True), "test", 2, min_reply=5, max_reply=9)
+    recorded = examples(load_pairs("helpdesk", every_word=True), "test", 2, min_reply=5, max_reply=9, unseen=True)
     assert 0 < len(recorded) < len(examples(load_pairs("helpdesk", every_word=True), "test", 2))
     assert all(5 <= len([word for word in turn_words(each.reply) if word != "<eou>"]) <= 9 for each in recorded)
     columns = [[format_turns((turn,)) for turn in each.context] for each in recorded]
@@ -90,6 +91,17 @@ def test_what_says_nothing_is_counted_and_no_line(tmp_path: Path) -> None:
     assert result.metrics["empty_share"].value == silent / 20
     assert len(lines(tmp_path / "run", MACHINE_FILE)) == 20 - silent
     assert len(lines(tmp_path / "run", HUMAN_FILE)) == 20
+
+
+def test_contexts_that_stand_in_train_are_left_out_and_counted(tmp_path: Path, asked: ReplyConfig) -> None:
+    notes = Notes()
+    REPLY.run(replace(asked, limit=0, turns=1), tmp_path / "run", notes)
+    sources = {each.context for each in examples(load_pairs("helpdesk", every_word=True), "train", 1)}
+    replied = [parse_turns(row["context"]) for row in rows(tmp_path / "run")]
+    assert not sources & set(replied)
+    told = f"{260 - len(replied)} of 260 test pairs are left out, for their contexts stand in the training split."
+    assert told in notes.said
+    assert told in (tmp_path / "run" / SUMMARY).read_text()
 
 
 def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, asked: ReplyConfig) -> None:

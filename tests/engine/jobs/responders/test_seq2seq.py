@@ -9,8 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from engine.jobs.generation.minmax import MINMAX_REPLIES
 from engine.jobs.job import Silent
 from engine.jobs.responders import seq2seq
+from engine.jobs.responders.reply import REPLY
 from engine.jobs.responders.seq2seq import TRAIN_LM, TRAIN_SEQ2SEQ, TrainLMConfig, TrainSeq2SeqConfig
 from engine.jobs.triggers.config import TriggerConfig
 from engine.jobs.triggers.models import open_models
@@ -266,12 +268,20 @@ def test_the_preset_of_dialogues_reads_two_turns() -> None:
 
 def test_the_preset_of_li2017_is_the_released_generator() -> None:
     config = seq2seq.li2017()
-    found = (config.sizes.embed, config.sizes.hidden, config.sizes.layers, config.sizes.turns, config.min_reply)
-    assert found == (512, 512, 2, 2, 5)
+    found = (config.sizes.embed, config.sizes.hidden, config.sizes.layers, config.sizes.turns)
+    assert found == (512, 512, 2, 2)
     assert (config.sizes.attention, config.sizes.input_feeding, config.vocabulary) == ("dot", True, 25_000)
     # As released, but that gradients are divided by words and not by replies, which have about ten.
     assert config.fit.learning_rate * config.fit.clip == 5.0
     assert (config.fit.full_epochs, config.fit.max_epochs, config.fit.batch_size) == (6, 8, 128)
+
+
+@pytest.mark.parametrize("preset", ["li2017", "replies"])
+def test_generators_of_adversarial_training_learn_from_the_replies_that_it_is_judged_by(preset: str) -> None:
+    config, trained, asked = TRAIN_SEQ2SEQ.presets[preset](), MINMAX_REPLIES.presets["li2017"](), REPLY.presets["li2017"]()
+    assert (config.min_reply, config.max_reply) == (trained.min_reply, trained.longest) == (asked.min_reply, asked.max_reply)
+    assert config.sizes.max_reply - 1 == config.max_reply, "it says no more either"
+    assert (config.corpus, config.sizes.turns) == (trained.corpus, trained.sizes.turns)
 
 
 @pytest.mark.slow
