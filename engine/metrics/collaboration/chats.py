@@ -51,9 +51,9 @@ PERPLEXITY = "fluency_ppl"
 LIES, LIE_RATE, LIES_ASKED, LIES_SCORED = "lies", "lie_rate", "lies_asked", "lies_scored"
 LIE_REPAIRS, LIES_UNREAD, LIES_CUT = "lie_repairs", "lies_unread", "lies_cut"
 AGAIN, AGAIN_NORMAL = "asks_again", "asks_again_otherwise"
-PERPLEXITY, KNOWN_PERPLEXITY, UNKNOWN = "recorded_ppl", "recorded_known_ppl", "recorded_unknown"
+RECORDED_PERPLEXITY, KNOWN_PERPLEXITY, UNKNOWN = "recorded_ppl", "recorded_known_ppl", "recorded_unknown"
 ENTITY_PERPLEXITY, ITEM_PERPLEXITY, LINKED = "recorded_entity_ppl", "recorded_item_ppl", "recorded_linked"
-RECORDED = (PERPLEXITY, KNOWN_PERPLEXITY, ENTITY_PERPLEXITY, ITEM_PERPLEXITY, UNKNOWN, LINKED)
+RECORDED = (RECORDED_PERPLEXITY, KNOWN_PERPLEXITY, ENTITY_PERPLEXITY, ITEM_PERPLEXITY, UNKNOWN, LINKED)
 """What is measured on recorded chats."""
 ALLOWED = (1, 2, 3)
 """Selections of a side that may be allowed."""
