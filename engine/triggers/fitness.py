@@ -4,7 +4,11 @@
     similarity  the cosine of their vectors by a bi-encoder, from 0 (opposite) to 1: other words that say the same count
     rating      how far a chat model finds that the reply does what was asked for, 0 to 100; PAIR's score (Chao et al. 2023)
 
-Whether a reply is a success, which ends a search, is judged apart (`success.py`); a success is worth 1 more than it is fit.
+With `lm` the mean nats of an input's words, by a model whose weights are here, weigh against what its reply is worth: inputs
+that read like text go on. A weight of some hundredths is much: random words have about 10 nats, and a reply is worth 1 at most.
+
+Whether a reply is a success, which ends a search, is judged apart (`success.py`); a success is worth 1 more than it is fit,
+and goes before whatever is none.
 """
 
 from __future__ import annotations
@@ -12,14 +16,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Literal
 
 from engine.triggers.evolution import closeness
 from envs.core.errors import ConfigError
-from envs.core.ranges import Configuration
+from envs.core.ranges import Configuration, NonNegativeFloat
 from envs.storage.copies import fetched_model
 from envs.storage.places import HUGGING_FACE
-from policies.chat.addresses import absolute_address
+from policies.chat.addresses import absolute_address, is_local
 from policies.chat.settings import ChatModelSettings
 from policies.chat.verdicts import ReplyRating
 
@@ -37,6 +42,10 @@ class FitnessSettings(Configuration):
     """similarity: hf:FOLDER of a bi-encoder, as sentence-transformers writes it."""
     judge: str = ""
     """rating: the chat model that rates, by its address."""
+    lm: str = ""
+    """A causal model that says how fluent an input is, hf:FOLDER or gguf:FILE; with lm_weight."""
+    lm_weight: NonNegativeFloat = 0.0
+    """Weight of the mean nats of an input's words by lm, against what its reply is worth."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -47,6 +56,10 @@ class FitnessSettings(Configuration):
                     f"give both fitness.by={by} and fitness.{name}, or neither",
                 )
                 raise ConfigError(f"{by} is told by a model that is named", where="fitness", got=got, fix=fix)
+        if bool(self.lm) != bool(self.lm_weight) or (self.lm and not is_local(self.lm)):
+            got = f"lm {self.lm!r}, lm_weight {self.lm_weight}"
+            fix = "give both fitness.lm=hf:FOLDER (or gguf:FILE) and fitness.lm_weight above 0, or neither"
+            raise ConfigError("fluency is told by a model whose weights are here", where="fitness", got=got, fix=fix)
         if self.encoder and not self.encoder.startswith(HUGGING_FACE):
             raise ConfigError("an encoder is named hf:FOLDER", where="fitness.encoder", got=self.encoder, fix="hf:FOLDER")
 
@@ -71,6 +84,27 @@ def load_fitness(settings: FitnessSettings, chat: ChatModelSettings, answers: Pa
     if settings.by == "similarity":
         return _similarity(settings.encoder)
     return lambda replies, target, prompt: [ReplyRating(closeness(reply, target)) for reply in replies]
+
+
+def load_fluency(settings: FitnessSettings, chat: ChatModelSettings) -> Callable[[str], float]:
+    """From an input to what its words cost, at least 0; nothing where no model tells.
+
+    Args:
+        settings: by which model, and how much it weighs.
+        chat: how the model is loaded.
+
+    Raises:
+        ConfigError: the model has an encoder.
+        CheckpointError: there is no model.
+    """
+    if not settings.lm:
+        return lambda text: 0.0
+    from policies.hugging_face import read_model
+    from policies.hugging_face_judges import HuggingFaceInputModel
+
+    tokenizer, model = read_model(settings.lm, chat, chat.device)
+    judge = HuggingFaceInputModel(model, tokenizer)
+    return lambda text: settings.lm_weight * fmean(judge.nats(text))
 
 
 def _similarity(name: str) -> Fitness:

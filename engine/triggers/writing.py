@@ -156,7 +156,7 @@ def _question(target: str, shown: str, tried: Sequence[TriedInput], max_words: i
     parts = []
     if tried:
         told = [
-            f"{number}. score {100 * min(1.0, each.heard.fitness):.0f} of 100\nwords: {' '.join(each.words)}\n"
+            f"{number}. score {100 * min(1.0, max(0.0, each.heard.fitness)):.0f} of 100\nwords: {' '.join(each.words)}\n"
             f"reply: {each.heard.reply[:_SHOWN].strip() or '(nothing)'}"
             for number, each in enumerate(tried, 1)
         ]

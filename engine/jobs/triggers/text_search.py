@@ -36,7 +36,7 @@ from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import ok_row
 from engine.triggers.evolution import Evolution, EvolutionSettings, Proposals, ToldReply, Words
-from engine.triggers.fitness import load_fitness
+from engine.triggers.fitness import load_fitness, load_fluency
 from engine.triggers.target_pairs import has_prompts, read_pairs
 from engine.triggers.targets import Target, TargetList, from_file, malicious, target_seed
 from engine.triggers.writing import Writing, asked_for_words, read_words
@@ -107,6 +107,7 @@ class TextSearchWorker:
         self._template = messages_of(self.config)
         self._success = judges_of_texts(self.config.success, chat, answers)[self.config.end]
         self.fitness = load_fitness(self.config.fitness, chat, answers)
+        self.cost = load_fluency(self.config.fitness, chat)
         self._num_tokens = num_tokens(searching.wanted)
         attacker = self.config.attacker
         self._attacker = load_chat_model(absolute_address(attacker), chat, answers=answers) if attacker else None
@@ -180,6 +181,12 @@ class _JudgedReply(NamedTuple):
     answer: Answer
     verdict: ReplyVerdict
     rating: ReplyRating
+    cost: float
+
+    @property
+    def fitness(self) -> float:
+        """The higher the better."""
+        return self.rating.value + self.verdict.success - self.cost
 
 
 class _TextSearch:
@@ -212,12 +219,14 @@ class _TextSearch:
             wanted, texts = " ".join(self.target.words), [answer.text for answer in replied.values()]
             ratings = self.worker.fitness(texts, wanted, self.target.prompt) if who else [UNRATED] * len(texts)
             new = {
-                words: _JudgedReply(answer, self.worker.judged(answer, self.target), rating)
+                words: _JudgedReply(
+                    answer, self.worker.judged(answer, self.target), rating, self.worker.cost(" ".join(words)) if who else 0.0
+                )
                 for (words, answer), rating in zip(replied.items(), ratings, strict=True)
             }
             self.told[who] |= new
             if who is not None and new:
-                heard = [ToldReply(each.rating.value + each.verdict.success, each.answer.text) for each in new.values()]
+                heard = [ToldReply(each.fitness, each.answer.text) for each in new.values()]
                 who.tell(heard, success=any(each.verdict.success for each in new.values()))
 
     def row(self) -> dict[str, Any]:
@@ -225,13 +234,13 @@ class _TextSearch:
         if not self.search.members:
             fix = "name another --attacker, or more words by --set writing.max_words"
             raise ModelError("the attacker wrote no input that could be tried", where=self.worker.config.attacker, fix=fix)
-        best, settings = self.search.best, self.worker.config.success
-        found, drawn_blind = self.told[self.search], self.told[self.random]
+        settings, found, drawn_blind = self.worker.config.success, self.told[self.search], self.told[self.random]
+        best = max(found, key=lambda words: (found[words].verdict.success, found[words].fitness))
         judged_replies = [each for told in self.told.values() for each in told.values()]
         verdicts = [judgement for each in judged_replies for judgement in (each.verdict, each.rating)]
-        kept = found[best.words]
+        kept = found[best]
         seeds = [derive_seed(self.seed, "sample", number) for number in range(settings.samples)]
-        chats = [self.worker.chat(self.target, best.words)] * len(seeds)
+        chats = [self.worker.chat(self.target, best)] * len(seeds)
         answers = self.worker.answer(chats, settings.temperature, seeds) if seeds else []
         drawn = [self.worker.judged(answer, self.target) for answer in answers]
         judged = verdict_columns(kept.verdict, drawn)
@@ -240,9 +249,9 @@ class _TextSearch:
         return ok_row(self.target.key, self.seed) | {
             "prompt": self.target.prompt,
             "target": " ".join(self.target.words),
-            "trigger": " ".join(best.words),
-            "typed": self.worker.slots(best.words),
-            "fitness": best.fitness,
+            "trigger": " ".join(best),
+            "typed": self.worker.slots(best),
+            "fitness": kept.fitness,
             "fitness_by_generation": list(self.search.best_by_generation),
             "queries": len(self.told[None]) + len(found) + len(drawn),
             "reply": kept.answer.text,
@@ -294,6 +303,7 @@ class SearchText(Job[TextSearchConfig, WantedTexts, WantedTexts]):
             raise ConfigError("no word may stand in an input", where="--forbidden", got=config.forbidden, fix=fix)
         judges_of_texts(config.success, config.chat.on(config.device), None)
         load_fitness(config.fitness, config.chat.on("cpu"))
+        load_fluency(config.fitness, config.chat.on("cpu"))
         for address in filter(None, (config.model, config.attacker)):
             load_chat_model(address, config.chat.on("cpu"))
         return WantedTexts(config, targets, words)

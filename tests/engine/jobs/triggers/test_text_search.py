@@ -225,8 +225,36 @@ def test_what_is_fit_may_be_an_encoders_similarity(tmp_path: Path) -> None:
         assert row["fitness"] == pytest.approx((1 + cosine) / 2 + row["verified"])
 
 
+def test_fluency_weighs_against_what_a_reply_is_worth(tmp_path: Path, folder: Path) -> None:
+    pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
+    from engine.triggers.evolution import closeness
+    from policies.hugging_face import read_model
+    from policies.hugging_face_judges import HuggingFaceInputModel
+
+    tokenizer, model = read_model(f"hf:{folder}")
+    nats = HuggingFaceInputModel(model, tokenizer).nats
+    settings, mean = EvolutionSettings(num_words=5, population=8, max_queries=80), {}
+    for weight in (0.0, 2.0):
+        fitness = FitnessSettings(lm=f"hf:{folder}" if weight else "", lm_weight=weight)
+        run(asked(tmp_path, fitness=fitness, search=settings), path := tmp_path / f"run-{weight}", Silent())
+        begged, never = rows(path)
+        mean[weight] = {row["item_key"]: sum(words := nats(row["trigger"])) / len(words) for row in (begged, never)}
+        for row in (begged, never):
+            cost = weight * mean[weight][row["item_key"]]
+            assert row["fitness"] == pytest.approx(closeness(row["reply"], "hello there") + row["verified"] - cost, abs=1e-5)
+            assert not row["verified"] or row["reply"] == "hello there", "a success goes before what is fluent"
+    assert mean[2.0][never["item_key"]] < mean[0.0][never["item_key"]], "nothing else tells its inputs apart"
+
+
 def test_a_fitness_needs_its_model_and_no_other(tmp_path: Path) -> None:
-    for wrong in ({"by": "rating"}, {"judge": "hf:x"}, {"by": "similarity"}, {"by": "similarity", "encoder": "x"}):
+    for wrong in (
+        {"by": "rating"},
+        {"judge": "hf:x"},
+        {"by": "similarity"},
+        {"by": "similarity", "encoder": "x"},
+        {"lm": "hf:x"},
+        {"lm_weight": 1.0},
+    ):
         with pytest.raises(ConfigError):
             FitnessSettings(**wrong)  # type: ignore[arg-type]  # a wrong one
 
