@@ -30,6 +30,7 @@ pytest.importorskip("peft", reason="the extra lora is not installed")
 from tests.engine.jobs.made_up import rows
 from tests.engine.jobs.responders.hardened.made_up import asked, write_search
 from tests.policies.small_gpt2 import EOS, WORDS, read_gpt2
+
 LINES = {"random": "random", "gcg[search.num_replaced=2]": "gcg-search.num_replaced=2", "evolution": "evolution"}
 """Of a table of methods, and their folders."""
 
