@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.jobs.apart import rows_apart
 from engine.jobs.job import ATTACK, Job, Reporter, Result, Summary
-from engine.jobs.sharded import RESUME_SAFE, Sharded, Tally, spread, work_off
+from engine.jobs.sharded import RESUME_SAFE, Sharded, Tally, work_off
 from engine.jobs.tables import TABLE_FILE
 from engine.jobs.triggers.config import MAL
 from engine.jobs.triggers.input_words import WORDS, input_words, save_words
@@ -26,12 +26,14 @@ from engine.jobs.triggers.targets import FILE, as_written, kept_targets, limited
 from engine.jobs.triggers.text_config import TextSearchConfig, WantedTexts
 from engine.jobs.triggers.text_prompts import messages_of, num_tokens, text_composition
 from engine.jobs.triggers.verification import judges_of_texts, verdict_columns
+from engine.jobs.triggers.worker import MOST_PARTS
 from engine.metrics.rows import finished
 from engine.metrics.tables import TextTable
 from engine.metrics.triggers.hits import VERIFIED, unread_failure
 from engine.metrics.triggers.text import TEXT_METRICS, text_metrics, text_table
 from engine.runtime.record import Counts, Rows
 from engine.runtime.sharding import Shard
+from engine.runtime.worker import TurnResult, TurnWorker, UnderWay
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import ok_row
@@ -53,7 +55,7 @@ if TYPE_CHECKING:
 UNRATED = ReplyRating(0.0)
 """Of the reply to no input, which nothing goes on from."""
 _TARGETS = 8
-"""Of a shard at most: what they ask for is asked at once."""
+"""Of a worker at a time: what they ask for is asked at once."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,10 @@ class SearchingTexts(Sharded[Target]):
         return TextSearchWorker(self)
 
     def shard_size(self, num_items: int, num_workers: int) -> int:
-        return spread(num_items, num_workers, _TARGETS)
+        return -(-num_items // MOST_PARTS)
+
+    def room(self, shard_size: int) -> int:
+        return max(1, _TARGETS // shard_size)
 
     def digest(self, rows: Rows) -> Counts:
         """Targets, replies that were asked for, and targets that the model says."""
@@ -91,8 +96,8 @@ class SearchingTexts(Sharded[Target]):
         return f"said: {tally.total['said']:,}, queries: {tally.total['queries']:,}"
 
 
-class TextSearchWorker:
-    """Holds the model, and searches for the targets of a shard side by side.
+class TextSearchWorker(TurnWorker[Target, Rows]):
+    """Holds the model, and searches for the targets of several shards side by side.
 
     Args:
         searching: what is searched for.
@@ -111,19 +116,23 @@ class TextSearchWorker:
         self._num_tokens = num_tokens(searching.wanted)
         attacker = self.config.attacker
         self._attacker = load_chat_model(absolute_address(attacker), chat, answers=answers) if attacker else None
+        self.drop()
 
-    def run(self, shard: Shard[Target]) -> list[dict[str, Any]]:
-        """One row per target."""
-        return rows_apart(self._searched, shard, self.searching.seed)
+    def drop(self) -> None:
+        self._held: dict[str, Shard[_TextSearch]] = {}
 
-    def _searched(self, shard: Shard[Target]) -> list[dict[str, Any]]:
-        searches = [_TextSearch(self, target) for target in shard.items]
-        while going := [search for search in searches if not search.finished]:
-            asked = [search.ask() for search in going]
-            answers = iter(self.answer([chat for chats in asked for chat in chats]))
-            for search, chats in zip(going, asked, strict=True):
-                search.tell([next(answers) for _ in chats])
-        return [search.row() for search in searches]
+    def turn(self, joining: Sequence[Shard[Target]], seconds: float) -> TurnResult[Rows]:
+        """Asks what all searches ask for next, and tells them."""
+        for shard in joining:
+            self._held[shard.name] = Shard(shard.name, shard.keys, tuple(_TextSearch(self, target) for target in shard.items))
+        going = [search for shard in self._held.values() for search in shard.items if not search.finished]
+        asked = [search.ask() for search in going]
+        answers = iter(self.answer([chat for chats in asked for chat in chats]))
+        for search, chats in zip(going, asked, strict=True):
+            search.tell([next(answers) for _ in chats])
+        ended = [name for name, shard in self._held.items() if all(search.finished for search in shard.items)]
+        rows = {name: rows_apart(_rows, self._held.pop(name), self.searching.seed) for name in ended}
+        return TurnResult(rows, {name: _stands(shard.items) for name, shard in self._held.items()})
 
     def answer(self, chats: Sequence[Chat], temperature: float = 0.0, seeds: Sequence[int] = ()) -> list[Answer]:
         """What the model answers."""
@@ -205,6 +214,11 @@ class _TextSearch:
         """Whether nothing more is asked."""
         return self.search.finished and self.random.finished
 
+    @property
+    def num_told(self) -> int:
+        """Replies that it was told of."""
+        return sum(map(len, self.told.values()))
+
     def ask(self) -> list[Chat]:
         """What is asked next."""
         first: list[tuple[Proposals | None, list[Words]]] = [] if self.told[None] else [(None, [()])]
@@ -263,6 +277,17 @@ class _TextSearch:
             "attacker_answers": self.search.num_answers if isinstance(self.search, Writing) else 0,
             **judged,
         }
+
+
+def _rows(shard: Shard[_TextSearch]) -> list[dict[str, Any]]:
+    return [search.row() for search in shard.items]
+
+
+def _stands(searches: Sequence[_TextSearch]) -> UnderWay:
+    """How far searches are: their queries of those that search and random inputs may ask for."""
+    told = [search.num_told for search in searches]
+    most = 1 + 2 * searches[0].search.max_queries
+    return UnderWay(sum(told) / most, Counter(queries=sum(told)))
 
 
 def evolution() -> TextSearchConfig:

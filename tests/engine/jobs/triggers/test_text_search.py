@@ -24,7 +24,7 @@ from engine.triggers.targets import Target, TargetList
 from engine.triggers.writing import WritingSettings
 from envs.core.errors import ConfigError
 from policies.seq2seq.checkpoints import save_model
-from tests.engine.jobs.made_up import kill_when, rows, start_parley
+from tests.engine.jobs.made_up import Listening, kill_when, rows, start_parley
 from tests.policies.seq2seq.made_up import seq2seq
 
 run = SEARCH_TEXT.run
@@ -309,6 +309,16 @@ def test_a_killed_search_asks_nothing_twice_and_comes_to_the_same_rows(tmp_path:
     run(config, tmp_path / "whole", Silent())
     assert rows(tmp_path / "run") == rows(tmp_path / "whole")
     assert after - before == num_asked(tmp_path) - after - known
+
+
+def test_queries_are_told_as_they_are_asked(tmp_path: Path) -> None:
+    heard = Listening()
+    run(asked(tmp_path, search=EvolutionSettings(num_words=5, population=8, max_queries=20)), tmp_path / "run", heard)
+    told = [int(note.rpartition(" ")[2]) for note in heard.said if "queries: " in note]
+    assert told[:3] == [0, 17, 34], "of each target no input, and the first eight of what evolves and of what is drawn"
+    assert told == sorted(told)
+    assert told[-1] == sum(row["queries"] + row["random_queries"] for row in rows(tmp_path / "run"))
+    assert 0 < heard.steps[1] < 2
 
 
 def test_a_target_that_fails_costs_no_other(tmp_path: Path) -> None:
