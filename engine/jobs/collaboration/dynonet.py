@@ -146,7 +146,7 @@ class TrainDynoNet(FitJob[TrainDynoNetConfig]):
         reporter.say(f"reading {sum(map(len, chats.values())):,} chats of {corpus.name} as both sides see them")
         # The other chats are not needed again, and take more memory than their sides.
         tested, num_chats = chats["test"], len(chats["train"])
-        # There, because a chat model that lies is asked a lot, and its answers are kept in the run.
+        # A chat model that lies is asked once there is a run, which keeps its answers.
         asks = any(map(is_chat_liar, strategy_list(config.against or NONE, NONE)))
         splits: dict[str, SideExamples] = {}
 

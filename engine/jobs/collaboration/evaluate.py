@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 from engine.jobs.checkpoints import absolute_name
 from engine.jobs.collaboration.agents import MAKER, corpus_of, friends_agents
-from engine.jobs.collaboration.channels import RANDOM_LIES, liars_of, located_strategy, tells_lies
+from engine.jobs.collaboration.channels import LIAR, RANDOM_LIES, liars_of, located_strategy, tells_lies
 from engine.jobs.collaboration.config import BLIND, MIXED, SCRIPTED, SELECTORS, CollaborationConfig, Condition
 from engine.jobs.collaboration.judge import require_heard_judge
 from engine.jobs.collaboration.recorded import readings, recorded_metrics, recorded_models
@@ -145,12 +145,12 @@ class EvaluateCollaboration(Job[CollaborationConfig, PlayedChats, PlayedChats]):
         """The page; then random lies as often as a chat model told its own, on the same scenarios."""
         commands = super().next_commands(config, path)
         metrics = RunFolder.load(path).metrics()
-        beside = path.with_name(f"{path.name}-{RANDOM_LIES}")
         for liar in config.chat_liars:
             told = metrics.get(of(LIE_RATE, MODEL, liar))
             if told is not None and told.value > 0:
                 lies = replace(config.lies, rate=float(f"{told.value:.3g}"))
                 asked = replace(config, strategies=RANDOM_LIES, lies=lies, controls=False, trained="")
+                beside = path.with_name(f"{path.name}-as-{liar.removeprefix(LIAR)}")
                 commands = (*commands, command_line(self.words, self.presets, asked, beside))
         return commands
 
