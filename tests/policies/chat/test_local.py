@@ -115,6 +115,7 @@ def test_memory_that_runs_out_halves_the_batch_for_good() -> None:
     assert sizes == [1, 4, 2, 2, 1, 2, 2]
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_a_saved_model_is_found_by_its_address(tmp_path: Path) -> None:
     model = load_chat_model(f"hf:{saved(tmp_path)}")
     assert model.access is Access.GRADIENTS

@@ -58,6 +58,7 @@ def test_a_hardened_model_no_longer_says_the_targets_and_is_a_model_again(
     assert weights_digests({"model": str(run)}) == weights_digests({"model": str(run / "checkpoint")})
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_a_model_in_bfloat16_is_measured_in_float32_and_stored_as_it_was(
     tmp_path: Path, folder: Path, search: Path, corpus: Path
 ) -> None:
