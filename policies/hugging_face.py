@@ -12,7 +12,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from envs.core.errors import CheckpointError, ConfigError
+from safetensors import SafetensorError
+
+from envs.core.errors import CheckpointError, ConfigError, ParleyError
 from envs.core.extras import how_to_install
 from envs.storage.copies import fetched_file, fetched_model
 from envs.storage.places import HUGGING_FACE
@@ -24,6 +26,7 @@ from policies.hugging_face_seq2seq import HuggingFaceSeq2Seq
 from policies.hugging_face_tokens import ANY, InputRules, require_finite
 from policies.hugging_face_tokens import longest_input as longest_input
 from policies.hugging_face_victims import HuggingFaceCausal
+from policies.kept_weights import in_precision
 from policies.stored import model_inside
 
 EXTRA = "hugging-face"
@@ -96,6 +99,7 @@ def read_placed(name: str | Path, kind: Callable[[Any], str], weights: WeightSet
     Raises:
         ConfigError: a package is missing, or there is no such device.
         CheckpointError: there is no model that it can read, not all of its weights, or some are no finite numbers.
+        StorageError: the cache has no room for weights that are stored in another precision.
     """
     import torch
 
@@ -103,7 +107,10 @@ def read_placed(name: str | Path, kind: Callable[[Any], str], weights: WeightSet
     if weights.device_map:
         require_package("accelerate", str(name))
         options["device_map"] = weights.device_map
-    tokenizer, model = read_pretrained(folder_of(name), kind, **options)
+    folder = folder_of(name)
+    if device == "cpu" and not weights.device_map and weights.dtype != "auto":
+        folder = _mapped(folder, kind, weights.dtype, options)
+    tokenizer, model = read_pretrained(folder, kind, **options)
     # What errors call the model, whose tokenizer is all that some who raise them know of it.
     tokenizer.name_or_path = str(name)
     require_finite(model, name)
@@ -208,6 +215,14 @@ def _require_no_pickles(folder: Path) -> None:
         )
 
 
+def _mapped(folder: Path, kind: Callable[[Any], str], dtype: str, options: dict[str, Any]) -> Path:
+    """The same model with its weights in the precision that they are read in, so that processes share one copy of them."""
+    config = read_config(folder)
+    with _readable(folder), without_progress_bars():
+        found = kind(config)
+        return in_precision(model_inside(folder), dtype, found, lambda: read_pretrained(folder, kind, **options)[1])
+
+
 def _moved(model: Any, device: str, name: str | Path) -> Any:
     try:
         return model.to(device)
@@ -263,7 +278,9 @@ def _readable(folder: Path, fix: str = "save model and tokenizer there with save
     """Turns what transformers raises over a folder or a file into an error that says what to do."""
     try:
         yield
-    except (OSError, ValueError, KeyError, IndexError, struct.error) as error:
+    except ParleyError:
+        raise
+    except (OSError, ValueError, KeyError, IndexError, struct.error, SafetensorError) as error:
         if "trust_remote_code" in str(error):
             known = "take a model of a kind that transformers itself knows"
             raise CheckpointError("the folder wants code of its own to be run, and none is", where=folder, fix=known) from None

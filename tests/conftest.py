@@ -6,6 +6,7 @@ import gc
 import importlib.util
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -51,6 +52,14 @@ def _published_data(request: pytest.FixtureRequest) -> None:
     """Lets tests of the mark `data` find the published corpora."""
     if request.node.get_closest_marker("data"):
         request.getfixturevalue("monkeypatch").setenv("PARLEY_DATA", PUBLISHED)
+
+
+@pytest.fixture
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache folder of the test's own, for one whose weights are kept there."""
+    folder = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("PARLEY_CACHE", str(folder))
+    return folder
 
 
 def _has_cuda() -> bool:

@@ -29,5 +29,6 @@ def load_local(name: str, settings: ChatModelSettings) -> LocalChatModel:
 def _causal(config: Any) -> str:
     if config.is_encoder_decoder:
         fix = "name a causal model, such as Llama, Qwen or GPT-2"
-        raise CheckpointError("a model with an encoder answers no messages", got=f"model_type {config.model_type}", fix=fix)
+        got = f"model_type {config.model_type}"
+        raise CheckpointError("a model with an encoder answers no messages", where=config.name_or_path, got=got, fix=fix)
     return "AutoModelForCausalLM"

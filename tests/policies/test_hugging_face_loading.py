@@ -47,6 +47,7 @@ def test_a_saved_model_is_loaded_as_it_was(name: str, tmp_path: Path) -> None:
 
 
 @every_model
+@pytest.mark.usefixtures("own_cache")
 def test_a_model_is_read_in_float32_whatever_its_file_is_in_or_as_it_is_asked_for(name: str, tmp_path: Path) -> None:
     victim = MODELS[name]()
     words_BN, replies_BT = drawn(victim, 3), victim.target("you are a fool")[None].expand(3, -1)

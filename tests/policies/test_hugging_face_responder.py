@@ -108,6 +108,7 @@ def test_a_causal_folder_is_a_chat_model_as_any_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["gpt2", "t5"])
+@pytest.mark.usefixtures("own_cache")
 def test_settings_say_in_which_precision_it_is_loaded(tmp_path: Path, name: str) -> None:
     victim = MODELS[name]()
     victim.model.save_pretrained(tmp_path)

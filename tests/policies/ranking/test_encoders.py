@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -28,6 +27,7 @@ from policies.rankers import load_ranker
 from policies.ranking.encoders import BiEncoder, CrossEncoder
 from policies.ranking.hugging_face import load_hugging_face_ranker
 from tests.policies.ranking.folders import WORDS, bert, bi_encoder, cross_encoder, tokenizer
+from tests.real_models import minilm
 
 CONTEXT: Context = (("is", "it", "on"), ("a", "black", "screen"))
 REPLIES: list[Utterance] = [("it", "is", "on"), ("not", "now"), (), ("off",)]
@@ -292,13 +292,9 @@ def test_pieces_of_words_are_no_words_of_a_vocabulary() -> None:
     assert ranker.vocabulary() == ("run", "runs", "walk")
 
 
-REAL = "PARLEY_BI_ENCODER"
-
-
 @pytest.mark.slow
-@pytest.mark.skipif(REAL not in os.environ, reason=f"set {REAL} to a folder of a real bi-encoder with mean pooling and cosine")
 def test_a_real_bi_encoder_ranks_as_the_plain_recipe_does() -> None:
-    folder = Path(os.environ[REAL])
+    folder = minilm()
     read, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
     texts = ["my screen stays black\nis the cable in ?", "yes, the cable is in", "i had pasta for lunch", "try another screen"]
     with torch.no_grad():

