@@ -70,14 +70,14 @@ class PlayedConfig(ShardedConfig):
     judge: str = ""
     """Whose perplexity measures fluency: a checkpoint, or a chat model that gives likelihoods (hf:, gguf:); when empty the
     target (or else its partner), before any reinforcement."""
+    temperature: NonNegativeFloat = 0.5
+    """Of the models' word distributions; 0 takes the likeliest word."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OneMatchConfig(PlayedConfig):
     """A match, or an attack that is one."""
 
-    temperature: NonNegativeFloat = 0.5
-    """Of the models' word distributions; 0 takes the likeliest word."""
     defence: DefenceConfig = field(default_factory=DefenceConfig)
     """What stands around the target."""
 
