@@ -28,7 +28,7 @@ TRAINING = "training"
 """What the folder of a training is called, before its number."""
 _ALONE = {"trainers": 0, "workers": 0, "address": ""}
 """Settings of a training that is made beside others, in one process."""
-_ACTORS = ("env_runners", "num_learner_actors", "learner_gpus")
+_ACTORS = ("env_runners", "num_learner_actors", "learner_gpus", "gpus_per_worker")
 """Settings that ask for actors or devices of a training's own, with which it is not made beside others."""
 
 

@@ -32,7 +32,8 @@ class ReinforceConfig(Configuration):
     gamma: PositiveShare = 0.95
     """Discount per own word, counted back from the last."""
     scaling: Literal["none", "deviation", "sign"] = "none"
-    """What is kept of a reward less the baseline: all of it (papers), per running deviation, or its sign alone."""
+    """What is kept of a reward less the baseline, the mean of the whole training so far: all of it (papers), per running
+    deviation, or its sign alone."""
     optimiser: Literal["adam", "sgd"] = "adam"
     """Adam, or SGD with Nesterov momentum 0.1 (released code)."""
     learning_rate: PositiveFloat = 5e-4

@@ -152,9 +152,9 @@ class ExactRunner(EnvRunner, Checkpointable):
         self.module = self.config.get_multi_rl_module_spec(spaces=self.get_spaces(), inference_only=True).build()
         # GPUs are reserved for actors; this process has the driver's. What Ray gives out and torch cannot use is no device.
         has_gpu = bool(self.worker_index) and torch.cuda.is_available()
-        device = get_device(self.config, self.config.num_gpus_per_env_runner if has_gpu else 0)
+        self.device = get_device(self.config, self.config.num_gpus_per_env_runner if has_gpu else 0)
         for module in self.module.values():
-            module.to(device)
+            module.to(self.device)
 
     def take(self, names: Collection[str]) -> None:
         """Called with the names of modules that have new weights."""

@@ -105,7 +105,9 @@ class DialogueEnvRunner(ExactRunner):
             words = self.module[self.config.roster.role].net.vocabulary
             roster = self.config.roster
             self._agents[name] = (
-                make_agent(named, words, seat=roster.chat, answers=roster.answers) if named else self.module[name].agent(name)
+                make_agent(named, words, device=str(self.device), seat=roster.chat, answers=roster.answers)
+                if named
+                else self.module[name].agent(name)
             )
         return self._agents[name]
 

@@ -26,12 +26,11 @@ from engine.jobs.job import Reporter, Result
 from engine.jobs.negotiation import exploitability, reinforce
 from engine.jobs.negotiation.agents import is_weightless
 from engine.jobs.negotiation.attack import ATTACK_RL, AttackConfig
-from engine.jobs.negotiation.exploitability import EVALUATE_EXPLOITABILITY, ExploitabilityConfig
+from engine.jobs.negotiation.exploitability import EVALUATE_EXPLOITABILITY, ExploitabilityConfig, MeasuringConfig
 from engine.jobs.negotiation.judge import judge_of
 from engine.jobs.negotiation.language import validation_perplexity
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
 from engine.jobs.negotiation.oracles import Mixed, mixed
-from engine.jobs.negotiation.training import LearningConfig
 from engine.jobs.repeated import RepeatedConfig, nth_name
 from engine.jobs.rounds import StopRule, make_rounds
 from engine.metrics.negotiation.campaign import (
@@ -79,7 +78,7 @@ _WIDTHS = (5, 20, 20, 20, 20, 15, 10)
 
 
 @dataclass(frozen=True, kw_only=True)
-class MinMaxConfig(LearningConfig, RepeatedConfig):
+class MinMaxConfig(MeasuringConfig, RepeatedConfig):
     """Who is hardened, how long, and how it is measured."""
 
     target: str = "runs/rl"
@@ -118,8 +117,6 @@ class MinMaxConfig(LearningConfig, RepeatedConfig):
     """Perplexity, as a multiple of that at the start of a phase, from which the phase counts as diverged; 0 for no limit."""
     retries: NonNegativeInt = 3
     """Times that a phase is done again, each time at half the rate, before the campaign gives up."""
-    workers: NonNegativeInt = 0
-    """Ray actors that play the measured dialogues; 0 plays in this process."""
     trainers: NonNegativeInt = 0
     """Ray actors on this machine that train: campaigns if there are several --seeds, else fresh adversaries, and beside the
     rounds the control; 0 trains in this process."""
@@ -315,10 +312,9 @@ class Campaign:
             judge=self._judge,
             seeds=count,
             dialogues=config.dialogues,
-            workers=config.workers,
             trainers=config.trainers,
             reinforce=rule,
-            **config.learning() | {"seed": seed},
+            **config.learning() | config.playing() | {"address": config.address, "seed": seed},
         )
         return EVALUATE_EXPLOITABILITY, settings
 
@@ -380,9 +376,7 @@ class Campaign:
         return ATTACK_RL, AttackConfig(speaker=speaker, target=target, **self._match(self._seed))
 
     def _match(self, seed: int) -> dict[str, Any]:
-        names = ("dialogues", "workers", "data_root", "chat")
-        address = self._config.address if self._config.workers else ""
-        return {name: getattr(self._config, name) for name in names} | {"address": address, "judge": self._judge, "seed": seed}
+        return self._config.playing() | {"dialogues": self._config.dialogues, "judge": self._judge, "seed": seed}
 
     def _perplexity(self, target: str) -> Estimate:
         if target == self._config.target:

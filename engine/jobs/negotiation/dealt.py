@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,11 @@ def game_of(scenarios: str) -> str:
     if scenarios.startswith(RANDOM_OF):
         return scenarios.removeprefix(RANDOM_OF)
     return str(corpora.get(scenarios).game) if scenarios in corpora or ".py:" in scenarios else DEAL_OR_NO_DEAL
+
+
+def num_distinct(scenarios: Mapping[str, Scenario]) -> str:
+    """How many different scenarios there are, in words; intervals take dialogues as independent, those on the same one, too."""
+    return f"{len(set(scenarios.values())):,} different"
 
 
 def match_scenarios(config: MatchConfig, game: str) -> dict[str, Scenario]:

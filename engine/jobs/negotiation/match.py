@@ -22,7 +22,7 @@ from typing import Any, ClassVar, TypeVar
 
 from engine.jobs.job import Job, Reporter, Summary
 from engine.jobs.negotiation.agents import make_agent, require_judge, vocabulary_of, words_of
-from engine.jobs.negotiation.dealt import RANDOM, game_of, match_scenarios
+from engine.jobs.negotiation.dealt import RANDOM, game_of, match_scenarios, num_distinct
 from engine.jobs.negotiation.defended import defend, defended_row
 from engine.jobs.negotiation.fluency import load_judge
 from engine.jobs.negotiation.judge import NOBODY_JUDGES, judge_of, who_judges
@@ -70,14 +70,14 @@ class PlayedConfig(ShardedConfig):
     judge: str = ""
     """Whose perplexity measures fluency: a checkpoint, or a chat model that gives likelihoods (hf:, gguf:); when empty the
     target (or else its partner), before any reinforcement."""
+    temperature: NonNegativeFloat = 0.5
+    """Of the models' word distributions; 0 takes the likeliest word."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OneMatchConfig(PlayedConfig):
     """A match, or an attack that is one."""
 
-    temperature: NonNegativeFloat = 0.5
-    """Of the models' word distributions; 0 takes the likeliest word."""
     defence: DefenceConfig = field(default_factory=DefenceConfig)
     """What stands around the target."""
 
@@ -333,7 +333,8 @@ class MatchJob(Job[OneMatchConfigT, Roster, Roster]):
     def measure(self, run: RunFolder, found: Roster) -> Summary:
         match = found.config
         chooses = "; the target alone chooses" if match.complementary else ""
-        description = f"{match.dialogues} dialogues on {match.scenarios} scenarios, seed {match.seed}{chooses}"
+        distinct = num_distinct(match_scenarios(match, found.game))
+        description = f"{match.dialogues} dialogues on {match.scenarios} scenarios ({distinct}), seed {match.seed}{chooses}"
         return Summary(self.title(match), f"{description}; {who_judges(match.judge)}.", self.metrics(run))
 
     def models(self, config: OneMatchConfigT) -> dict[str, str]:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from engine.jobs import sharded
 from engine.jobs.job import Reporter, Summary
 from engine.jobs.negotiation import exploitability, reinforce, training
 from engine.jobs.negotiation.agents import (
@@ -200,7 +201,7 @@ class MinMax(RepeatedJob[MinMaxConfig, MinMaxConfig, Summary]):
     presets = {"cheng2019": latest, "population": population, "psro": psro, "demo": demo}
     legend = LEGEND
     files = (CHECKPOINT, SUMMARY)
-    resume_safe = (*training.RESUME_SAFE, "workers", "trainers", "retries")
+    resume_safe = (*training.RESUME_SAFE, *sharded.RESUME_SAFE, "retries")
     steps = ROUNDS_MADE
 
     def prepare(self, config: MinMaxConfig, path: Path, reporter: Reporter) -> MinMaxConfig:
@@ -209,6 +210,7 @@ class MinMax(RepeatedJob[MinMaxConfig, MinMaxConfig, Summary]):
             measured = shlex.join(["parley", "evaluate", "exploitability", "--target", config.target, "--speaker", "RUN"])
             what, fix = "a target without weights cannot be hardened", f"{measured} tells how exploitable it is as it stands"
             raise CheckpointError(what, where=config.target, fix=fix)
+        config.require_device()
         words = require_learner(config.target, "--target", config.judge)
         for option in ("adversary", "partner"):
             if spec := getattr(config, option):

@@ -64,10 +64,7 @@ def mixed(
         known=",".join(map(display_path, known)),
         dialogues=config.dialogues,
         seed=seed,
-        workers=config.workers,
-        address=config.address if config.workers else "",
-        data_root=config.data_root,
-        chat=config.chat,
+        **config.playing(),
     )
     result = EVALUATE_POPULATION.run(settings, path, reporter)
     found = RunFolder.load(result.run).summary() or {}

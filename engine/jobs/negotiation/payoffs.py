@@ -76,6 +76,10 @@ class PopulationConfig(ShardedConfig):
     """The target alone chooses and the adversary is given the complement (the attacks' rule)."""
     chat: ChatSeat = field(default_factory=ChatSeat)
     """How chat models take part."""
+    learner_gpus: NonNegativeFloat = 0.0
+    """GPUs, or a fraction of one, that a fresh adversary's learner computes with."""
+    runner_gpus: NonNegativeFloat = 0.0
+    """GPUs, or a fraction of one, that each worker plays on while a fresh adversary learns."""
     reinforce: ReinforceConfig = field(default_factory=lambda: reinforce.cheng2019().reinforce)
     """The learning rule of fresh adversaries."""
 

@@ -143,6 +143,8 @@ class EvaluatePopulation(Job[PopulationConfig, Population, FoundPopulation]):
                 seed=derive_seed(config.seed, FRESH, number),
                 env_runners=config.workers,
                 address=config.address,
+                learner_gpus=config.learner_gpus,
+                runner_gpus=config.runner_gpus,
                 chat=config.chat,
                 reinforce=config.reinforce,
             )

@@ -249,6 +249,8 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
             seed=config.seed,
             env_runners=0 if config.trainers else config.workers,
             address="" if config.trainers else config.address,
+            learner_gpus=config.learner_gpus,
+            runner_gpus=config.runner_gpus,
             chat=config.chat,
             reinforce=config.reinforce,
         )

@@ -16,7 +16,7 @@ from engine.metrics.negotiation.attack_table import ROWS, TABLE_2, TACTIC, TRIGG
 from engine.negotiation.settings import ReinforceConfig, SearchConfig, TacticSettings
 from engine.triggers.settings import SearchSettings
 from envs.core.errors import ConfigError
-from envs.core.ranges import NumItems, PositiveShare
+from envs.core.ranges import NonNegativeFloat, NumItems, PositiveShare
 from envs.core.registry import nearest
 
 BLACK_BOX = ("none", "rl", "transfer")
@@ -63,6 +63,10 @@ class TableConfig(PlayedConfig, RepeatedConfig):
     """How tactics are written."""
     development: NumItems = 20
     """Dialogues in which each tactic is tried, beside those of the row."""
+    learner_gpus: NonNegativeFloat = 0.0
+    """GPUs, or a fraction of one, that an adversary's learner computes with."""
+    runner_gpus: NonNegativeFloat = 0.0
+    """GPUs, or a fraction of one, that each worker plays on while an adversary learns."""
     reinforce: ReinforceConfig = field(default_factory=lambda: reinforce.cheng2019().reinforce)
     """The adversary's learning rule."""
 

@@ -74,6 +74,11 @@ class LearningConfig(Configuration):
     chat: ChatSeat = field(default_factory=ChatSeat)
     """How chat models take part that are met."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        where = "0 where no env runner plays (--env-runners; of attack table and evaluate population: --workers, no --trainers)"
+        check(self, "runner_gpus", self.env_runners > 0 or not self.runner_gpus, where)
+
     def learning(self) -> dict[str, Any]:
         """These settings by name, for the jobs that a job is made of."""
         return shared(self, LearningConfig)
@@ -296,7 +301,10 @@ class _Training:
             config.env_runners, _learner(config), self._session, self._reporter, wait_s, config.runner_gpus
         )
         rule = config.reinforce
-        with built(_settings(replace(config, env_runners=num_runners), self._roster, self._vocabulary)) as algorithm:
+        gpus = config.runner_gpus if num_runners else 0.0
+        with built(
+            _settings(replace(config, env_runners=num_runners, runner_gpus=gpus), self._roster, self._vocabulary)
+        ) as algorithm:
             try:
                 note = partial(self._note, algorithm)
                 make_updates(algorithm, self._folder, rule.updates, config.save_every, self._reporter, note)

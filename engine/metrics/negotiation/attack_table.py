@@ -83,7 +83,8 @@ _NOTE = (
     "the end constraint, the target must end. Points: adversary : target. PAR: ties count. Fluency: perplexity under "
     "the judge of the attack sentences, in rows without a search of all that the adversary says; unusual: attack sentences "
     f"with a special token or one that the judge finds less likely than 1 in {1 / UNUSUAL_PROBABILITY:,.0f}. Seconds: of one "
-    "worker, per dialogue. Brackets: 95 % intervals."
+    "worker, per dialogue. Who begins: a coin decides, but in rows at a fixed turn (reactive, preemptive) "
+    "the side whose turn the attack's then is. Brackets: 95 % intervals."
 )
 _NOTE_PUBLISHED = (
     " Published: Cheng et al. 2019, on 2,000 scenarios that are not known; where an attack searches, forced figures; without "

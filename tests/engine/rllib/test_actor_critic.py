@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,9 +22,11 @@ from engine.runtime.session import RaySession
 from envs.core.errors import ConfigError
 from envs.negotiation.env import NegotiationEnv
 from envs.negotiation.game import SPEAK, Rules
+from envs.negotiation.scripted.wording import bargainer_vocabulary
 from envs.negotiation.vocabulary import PAD_ID
 from policies.negotiator.checkpoints import load_model
 from policies.negotiator.speaker import load_agent
+from tests.engine.jobs.made_up import save_negotiator
 from tests.engine.rllib.trainings import World
 
 SHORT = Rules(max_turns=6, max_words=8, max_tokens=64)
@@ -112,6 +116,22 @@ def test_stock_ppo_trains_one_side_of_the_two(world: World, ray_session: RaySess
             after = moved[agent].unwrapped().net.state_dict()
             assert any(not value.equal(after[name]) for name, value in before.items()) == (agent == ADVERSARY)
         assert moved[ADVERSARY].unwrapped().critic.bias.abs() > 0
+    finally:
+        algorithm.stop()
+
+
+@pytest.mark.ray
+def test_the_example_of_the_documentation_trains(tmp_path: Path, ray_session: RaySession) -> None:
+    guide = (Path(__file__).parents[3] / "docs" / "environments.md").read_text()
+    (code,) = re.findall(r"```python\n(config = \(\n    PPOConfig.*?)```", guide, re.DOTALL)
+    folder = save_negotiator(tmp_path / "target", vocabulary=bargainer_vocabulary())
+    names: dict[str, Any] = {part.__name__: part for part in (PPOConfig, RLModuleSpec, ActorCriticNegotiator)}
+    exec(code.replace("runs/demo/target", str(folder)), names)
+    config = names["config"].env_runners(num_env_runners=0)
+    config.training(train_batch_size_per_learner=20, minibatch_size=20, num_epochs=1)
+    algorithm = config.build_algo()
+    try:
+        assert algorithm.train()["env_runners"]["num_episodes"] > 0
     finally:
         algorithm.stop()
 

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import torch
 
 from engine.jobs import placement
 from engine.jobs.placement import fitting_runners
+from engine.negotiation.opponents import Opponent
+from engine.rllib.env import ADVERSARY
+from engine.rllib.runner import DialogueEnvRunner
 from engine.runtime.session import RaySession
 from envs.core.errors import ClusterError
+from policies.chat.seat import ChatSeat
 from tests.engine.jobs.made_up import Notes
 from tests.engine.runtime.apart import survives
 
@@ -26,12 +33,23 @@ folder = Path(sys.argv[1])
 # A GPU that Ray gives out and torch does not find: what plays on it plays on the CPU.
 ray.init("local", num_cpus=3, num_gpus=1, include_dashboard=False)
 world = World(folder)
-asked = replace(config(world), runner_gpus=0.5)
 TRAIN_ADVERSARY.run(config(world), folder / "whole", Silent())
-TRAIN_ADVERSARY.run(replace(asked, env_runners=2), folder / "shared", Silent())
+TRAIN_ADVERSARY.run(replace(config(world), env_runners=2, runner_gpus=0.5), folder / "shared", Silent())
 assert_equal_results(folder / "shared", folder / "whole")
 print("survived")
 """
+
+
+def test_an_agent_of_another_kind_computes_where_the_runner_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[dict[str, Any]] = []
+    monkeypatch.setattr("engine.rllib.runner.make_agent", lambda *named, **how: made.append(how))
+    runner: Any = object.__new__(DialogueEnvRunner)
+    met = (Opponent(name="them", agent="hf:model", reward="advantage", complementary=True),)
+    runner.config = SimpleNamespace(roster=SimpleNamespace(role=ADVERSARY, met=met, chat=ChatSeat(), answers=None))
+    runner.module = {ADVERSARY: SimpleNamespace(net=SimpleNamespace(vocabulary=None))}
+    runner.device, runner._agents = torch.device("cuda:0"), {}
+    runner._agent("them")
+    assert made[0]["device"] == "cuda:0"
 
 
 def test_runners_are_as_many_as_shares_of_gpus_beside_the_learners(monkeypatch: pytest.MonkeyPatch) -> None:

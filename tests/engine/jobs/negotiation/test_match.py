@@ -61,6 +61,9 @@ def test_scenarios_of_a_file_and_of_a_corpus_come_in_turn(tmp_path: Path) -> Non
     file = tmp_path / "scenarios.txt"
     file.write_text("1 1 2 3 3 1\n1 4 2 0 3 2\n1 4 2 0 3 2\n1 1 2 3 3 1\n")
     run(replace(SCRIPTED, dialogues=5, scenarios=str(file)), tmp_path / "file", Silent())
+    summary = RunFolder.load(tmp_path / "file").summary()
+    assert summary is not None
+    assert "scenarios.txt scenarios (2 different)" in summary["description"]
     values = [row["values_adversary"] for row in rows(tmp_path / "file")]
     assert values == [[1, 3, 1], [4, 0, 2], [1, 3, 1], [4, 0, 2], [1, 3, 1]]
 

@@ -201,6 +201,20 @@ def test_an_agent_whose_making_never_ends_is_an_error(tmp_path: Path, monkeypatc
         make_agent(spec, bargainer_vocabulary())
 
 
+@pytest.mark.parametrize("words", ["", "perchance the balls , milord ?"], ids=["says nothing", "talks for ever"])
+def test_an_agent_that_never_ends_meets_the_limits_of_the_game(tmp_path: Path, words: str) -> None:
+    text = TALKER.replace("        {what}\n", "").replace(
+        'return "Perchance the balls, milord?" if len(turns) < 3 else "<selection>"', f"return {words!r}"
+    )
+    spec = saved(tmp_path, text).replace(":Mine", ":Talker")
+    result = SELFPLAY.run(MatchConfig(adversary=spec, target=spec, dialogues=4, max_turns=6), tmp_path / "run", Silent())
+    assert result.failure == ""
+    played = rows(tmp_path / "run")
+    assert {row["status"] for row in played} == {"ok"}
+    assert all(row["forced"] for row in played)
+    assert {tuple(turn["words"] for turn in row["turns"]) for row in played} == {(words,) * 6 + ("<selection>",)}
+
+
 def test_an_agent_that_always_hangs_is_not_asked_for_ever(tmp_path: Path) -> None:
     spec = talker(tmp_path, "time.sleep(60)")
     SELFPLAY.run(match(spec), tmp_path / "run", Silent())

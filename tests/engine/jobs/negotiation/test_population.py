@@ -119,10 +119,11 @@ def test_fresh_adversaries_learn_from_the_mixture_and_play_it(
 
     monkeypatch.setattr(TRAIN_ADVERSARY, "run", train)
     rule = ReinforceConfig(supervised_weight=0)
-    config = matrix(targets=f"{target},{speaker}", num_fresh=2, reinforce=rule)
+    config = matrix(targets=f"{target},{speaker}", num_fresh=2, reinforce=rule, learner_gpus=0.5)
     result = run(config, tmp_path / "run", Silent())
     assert [one.target for one in asked] == [f"{target},{speaker}"] * 2
     assert asked[0].seed != asked[1].seed
+    assert asked[0].learner_gpus == 0.5
     summary = RunFolder.load(tmp_path / "run").summary()
     assert summary is not None
     assert asked[0].opponents.sampling == "weighted"

@@ -180,6 +180,16 @@ def test_a_corpus_that_cannot_guard_the_adversary_leaves_no_folder(tmp_path: Pat
     assert not (tmp_path / "run").exists()
 
 
+def test_rows_take_the_temperature_and_trainings_the_gpus(tmp_path: Path, target: Path) -> None:
+    asked = table(target, rows="none,rl,reactive", temperature=0.1, workers=1, runner_gpus=0.25, learner_gpus=0.5, seeds=2)
+    planned = {name: config for name, (_, config) in stages(asked, tmp_path).items()}
+    trained = [planned.pop(name) for name in (ADVERSARY, f"{ADVERSARY}-2")]
+    assert [(one.runner_gpus, one.learner_gpus) for one in trained] == [(0.25, 0.5)] * 2
+    assert {config.temperature for config in planned.values()} == {0.1}
+    with pytest.raises(ConfigError, match="runner_gpus"):
+        stages(dataclasses.replace(asked, workers=0), tmp_path)
+
+
 def test_nobody_is_trained_who_is_not_needed(tmp_path: Path, target: Path) -> None:
     for changes in ({"rows": "none,reactive,ra-pa-ta"}, {"adversary": "runs/adversary"}, {"rows": "transfer"}):
         assert ADVERSARY not in stages(table(target, **changes), tmp_path)
