@@ -27,6 +27,7 @@ from engine.metrics.generation.scenarios import (
     matched,
     next_utterances,
     random_replies,
+    said_elsewhere,
     source_name,
 )
 from envs.core.errors import DataError
@@ -36,6 +37,8 @@ from envs.pairs.tokens import UNKNOWN
 from envs.storage.copies import fetched_file
 
 _HUMAN, _NEXT = "human", "next"
+_LARGELY = 0.5
+"""Share of a system's replies that people gave to other sources, from which on that is told."""
 _FEWEST = 2
 """Pairs of a side that each fold of a scenario needs."""
 
@@ -96,6 +99,9 @@ def pooled(config: AdversarialConfig) -> Pooled:
         lone = len(sides[system].human.keys() ^ sides[system].machine.keys())
         if lone:
             notes.append(f"{system}: {lone:,} sources left out, which one side alone answers.")
+        if (share := said_elsewhere(sides[system].human, sides[system].machine)) >= _LARGELY:
+            what = f"{system}: {share:.0%} of its replies are those of people to other sources"
+            notes.append(f"{what}; do not read its AdverSuc, {HUMAN_RANDOM} asks the same and no fit sees a judged reply.")
     made, told = _scenarios(config, human, sides, systems, folds, next_utterances(files[_HUMAN]))
     kept = {name: each for name, each in made.items() if each.least(config.folds) >= _FEWEST}
     notes += [f"{name} is left out: a fold has too few pairs of it." for name in made if name not in kept]
