@@ -217,6 +217,14 @@ def test_where_both_write_unknown_words_their_shares_are_told(tmp_path: Path) ->
     assert not [note for note in pooled(replace(config, normalise=False)).notes if "<unk>" in note]
 
 
+def test_replies_as_long_as_the_longest_are_told_where_there_are_many(tmp_path: Path) -> None:
+    longer = [f"{line} {'on ' * (20 - len(line.split()))}" for line in replies("long", 15)]
+    config = asked(tmp_path, machine=str(written(tmp_path / "cut.tsv", longer + replies("plain")[15:])))
+    written(tmp_path / "people.tsv", [*replies("people")[1:], f"{replies('people')[0]} {'and ' * 30}"])
+    told = [note for note in pooled(config).notes if "as the longest one" in note]
+    assert told == ["cut: 25% of the replies have 16 words, as the longest one."]
+
+
 def test_one_source_a_thousand_times_weighs_no_more_than_ten(tmp_path: Path) -> None:
     many = [f"hello\treply {number}" for number in range(1000)]
     config = asked(tmp_path, machine=str(written(tmp_path / "many.tsv", [*many, *replies("plain")])))
