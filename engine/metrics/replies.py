@@ -19,16 +19,20 @@ REPLIES = {
     "commonest_share": Metric("commonest reply", "lower: better", "contexts that get the most frequent reply", "share"),
     "unknown_share": Metric("replies with <unk>", "lower: better", "share of contexts", "share"),
     "empty_share": Metric("replies without a word", "lower: better", "share of contexts; no line of the file", "share"),
+    "limit_share": Metric("replies as long as may be", NEAR, "share of contexts; the model's limit cut most of them", "share"),
 }
 """Figures of `reply_metrics`."""
 
 
-def reply_metrics(replies: Sequence[Sequence[str]], recorded: Sequence[Sequence[str]]) -> Mapping[str, Estimate]:
+def reply_metrics(
+    replies: Sequence[Sequence[str]], recorded: Sequence[Sequence[str]], limit: int | None = None
+) -> Mapping[str, Estimate]:
     """Figures of replies and of the recorded ones to the same contexts.
 
     Args:
         replies: words of each.
         recorded: words of each, as many.
+        limit: words that the model can say at most; None where it has no limit in words.
     """
     num, times = len(replies), Counter(map(tuple, replies))
     found = {"reply_words": mean([len(words) for words in replies]), "recorded_words": mean([len(words) for words in recorded])}
@@ -40,6 +44,8 @@ def reply_metrics(replies: Sequence[Sequence[str]], recorded: Sequence[Sequence[
         "unknown_share": sum(UNK in words for words in replies),
         "empty_share": sum(not words for words in replies),
     }
+    if limit is not None:
+        shares["limit_share"] = sum(len(words) >= limit for words in replies)
     return found | {name: rate(hits, num) for name, hits in shares.items()}
 
 

@@ -2,7 +2,8 @@
 
 Judges are fitted to tell the replies of people from those of systems. Each is cross-fitted in folds that no source crosses, so
 that every pair is judged by one that never saw its source; a shard is a few fits, and a row is one judge in one fold of one
-scenario. Beside the judges that are named stand controls that know length, the first word and the like alone.
+scenario; the texts of its pairs stand in a file beside. Beside the judges that are named stand controls that know length, the
+first word and the like alone.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from engine.jobs.generation.adversarial_config import AdversarialConfig, absolute, labels_of
 from engine.jobs.generation.adversarial_worker import JUDGED, JudgedFold, Judging
+from engine.jobs.generation.judged_pairs import PAIRS_FILE, write_pairs
 from engine.jobs.generation.pooled import Pooled, pooled
 from engine.jobs.job import Job, Reporter, Result, Silent, Summary
 from engine.jobs.sharded import RESUME_SAFE, work_off
@@ -64,7 +66,7 @@ class EvaluateAdversarial(Job[AdversarialConfig, PreparedJudging, PreparedJudgin
     presets = {"li2017": sample}
     repeatable = ("machine",)
     schema = JUDGED
-    files = (TABLE_FILE, SUMMARY, "rows")
+    files = (TABLE_FILE, SUMMARY, PAIRS_FILE, "rows")
     num_rows_entry = NUM_FITS
     resume_safe = RESUME_SAFE
 
@@ -95,6 +97,7 @@ class EvaluateAdversarial(Job[AdversarialConfig, PreparedJudging, PreparedJudgin
 
     def measure(self, run: RunFolder, found: PreparedJudging) -> Summary:
         config, systems = found.config, found.pooled.systems
+        write_pairs(run.path / PAIRS_FILE, found.pooled.scenarios.values())
         asked = asked_of(config, systems)
         metrics = adversarial_metrics(JudgedRows(run.read_rows().to_pylist()), asked.all_judges, systems, config.folds)
         said = verdicts(metrics, asked)

@@ -367,7 +367,10 @@ class _ReplyTraining:
             fitness = evaluate(model, PairExamples(contest.pairs["val"], model.sizes))
             found[f"{NATS}{suffix}"] = ratio_of_sums(fitness.nll_sums, fitness.num_targets)
             words = [list(map(model.vocabulary.decode, replies)) for replies in (said, self._held["test"].recorded)]
-            found |= {f"{name}{suffix}": figure for name, figure in reply_metrics(words[0], words[1]).items()}
+            found |= {
+                f"{name}{suffix}": figure
+                for name, figure in reply_metrics(words[0], words[1], model.sizes.max_reply - 1).items()
+            }
         sources = sorted(judged[""].by_source)
         after, before = ([judged[suffix].by_source[source] for source in sources] for suffix in ("", BEFORE))
         found[GAIN] = paired_difference(after, before)

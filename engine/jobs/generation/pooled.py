@@ -27,6 +27,7 @@ from engine.metrics.generation.scenarios import (
     matched,
     next_utterances,
     random_replies,
+    said_elsewhere,
     source_name,
 )
 from envs.core.errors import DataError
@@ -36,6 +37,10 @@ from envs.pairs.tokens import UNKNOWN
 from envs.storage.copies import fetched_file
 
 _HUMAN, _NEXT = "human", "next"
+_OFTEN = 0.02
+"""Share of the replies of a file that are as long as its longest one, from which on that is told."""
+_LARGELY = 0.5
+"""Share of a system's replies that people gave to other sources, from which on that is told."""
 _FEWEST = 2
 """Pairs of a side that each fold of a scenario needs."""
 
@@ -89,6 +94,7 @@ def pooled(config: AdversarialConfig) -> Pooled:
         judged = sides[name].machine if name in sides else human
         if (num_left := len(pairs) - sum(map(len, judged.values()))) > 0:
             notes.append(f"{name}: {num_left:,} replies left out, more than {config.most} of one source.")
+    notes += [note for name, pairs in files.items() if name != _NEXT and (note := _longest_note(name, pairs))]
     answered = {source for system in systems for source in sides[system].shared}
     folds = assign_folds(answered, config.folds, config.seed)
     for system in systems:
@@ -96,10 +102,20 @@ def pooled(config: AdversarialConfig) -> Pooled:
         lone = len(sides[system].human.keys() ^ sides[system].machine.keys())
         if lone:
             notes.append(f"{system}: {lone:,} sources left out, which one side alone answers.")
+        if (share := said_elsewhere(sides[system].human, sides[system].machine)) >= _LARGELY:
+            what = f"{system}: {share:.0%} of its replies are those of people to other sources"
+            notes.append(f"{what}; do not read its AdverSuc, {HUMAN_RANDOM} asks the same and no fit sees a judged reply.")
     made, told = _scenarios(config, human, sides, systems, folds, next_utterances(files[_HUMAN]))
     kept = {name: each for name, each in made.items() if each.least(config.folds) >= _FEWEST}
     notes += [f"{name} is left out: a fold has too few pairs of it." for name in made if name not in kept]
     return Pooled(kept, systems, [*notes, *told])
+
+
+def _longest_note(name: str, pairs: Sequence[RepliedPair]) -> str:
+    """The sentence about replies that are as long as the longest one of a file: a limit may have cut them."""
+    lengths = [len(pair.reply) for pair in pairs]
+    share = lengths.count(max(lengths)) / len(lengths)
+    return f"{name}: {share:.0%} of the replies have {max(lengths):,} words, as the longest one." if share >= _OFTEN else ""
 
 
 def _sides(config: AdversarialConfig, files: Mapping[str, Sequence[RepliedPair]], name: str) -> Sides:
@@ -121,7 +137,7 @@ def _sides(config: AdversarialConfig, files: Mapping[str, Sequence[RepliedPair]]
         note = f"{mapped} beside {beside}: words that do not stand there became {UNKNOWN}, as {share:.2%} of its words are."
     elif config.normalise and all(shares):
         note = f"{name}: both sides write {UNKNOWN}, {shares[0]:.2%} of the words of human and {shares[1]:.2%} of {name}."
-    return Sides(*found, note)
+    return Sides(found[0], found[1], note)
 
 
 def _files(config: AdversarialConfig) -> tuple[dict[str, list[RepliedPair]], list[str]]:

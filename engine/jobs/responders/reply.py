@@ -176,12 +176,14 @@ class AskedContexts:
         replying: the model and how it replies.
         corpus: whose contexts they are.
         examples: in the order of the corpus.
+        longest: words that the model can say at most; None where it has no limit in words.
         note: how many are left out because the training split has their contexts; empty where there are none.
     """
 
     replying: Replying
     corpus: str
     examples: Sequence[Example]
+    longest: int | None
     note: str
 
 
@@ -228,7 +230,7 @@ class ReplyJob(Job[ReplyConfig, AskedContexts, AskedContexts]):
             raise ConfigError(what, where=config.model, fix="name one with --corpus")
         turns = config.turns or int(getattr(responder, "turns", OWN_TURNS))
         recorded = load_pairs(corpus, config.data_root, every_word=True)
-        lengths = {"min_reply": config.min_reply, "max_reply": config.max_reply}
+        lengths: dict[str, Any] = {"min_reply": config.min_reply, "max_reply": config.max_reply}
         fitting, found = (examples(recorded, config.split, turns, **lengths, unseen=unseen) for unseen in (False, True))
         note = left_out(len(fitting) - len(found), len(fitting), config.split)
         if not len(found):
@@ -237,7 +239,9 @@ class ReplyJob(Job[ReplyConfig, AskedContexts, AskedContexts]):
             raise DataError(f"the {config.split} split has no reply of such a length", where=corpus, got=got, fix=fix)
         if note:
             reporter.say(note)
-        return AskedContexts(Replying(config, name, decoder), corpus, drawn(found, config.limit, config.seed, corpus), note)
+        asked = drawn(found, config.limit, config.seed, corpus)
+        longest = _longest(responder) if _is_ours(config) else None
+        return AskedContexts(Replying(config, name, decoder), corpus, asked, longest, note)
 
     def work(self, run: RunFolder, prepared: AskedContexts, reporter: Reporter) -> AskedContexts:
         items = {example.key: example for example in prepared.examples}
@@ -251,11 +255,12 @@ class ReplyJob(Job[ReplyConfig, AskedContexts, AskedContexts]):
         for file, column in ((MACHINE_FILE, "reply"), (HUMAN_FILE, "truth")):
             _write(run.path / file, rows, column)
         config = found.replying.config
+        said, recorded = ([row[side].split() for row in rows] for side in ("reply", "truth"))
         what = f"{len(rows):,} {config.split} contexts, replies by {config.decoder}, seed {config.seed}."
         return Summary(
             f"replies of {config.model} on {found.corpus}",
             " ".join(filter(None, [what, found.note])),
-            reply_metrics([row["reply"].split() for row in rows], [row["truth"].split() for row in rows]),
+            reply_metrics(said, recorded, found.longest),
             {NUM_CONTEXTS: len(found.examples)},
         )
 
@@ -270,6 +275,12 @@ class ReplyJob(Job[ReplyConfig, AskedContexts, AskedContexts]):
 
     def num_items(self, config: ReplyConfig) -> int:
         return len(self.prepare(config, Path(), Silent()).examples)
+
+
+def _longest(ours: Any) -> int | None:
+    """Words that a responder of Parley's can say; of one that says pieces of words nobody knows."""
+    model = ours.model
+    return None if model.vocabulary.merges is not None else int(model.sizes.max_reply) - 1
 
 
 def _is_ours(config: ReplyConfig) -> bool:

@@ -79,7 +79,7 @@ def dialogue() -> TrainSeq2SeqConfig:
 def replies() -> TrainSeq2SeqConfig:
     """A generator for parley minmax replies and evaluate generation: small, two turns of context, replies of 5 to 20 words."""
     sizes = Seq2SeqSizes(embed=200, hidden=300, attention="general", max_source=60, max_reply=21, turns=2)
-    lengths = {"min_reply": 5, "max_reply": 20}
+    lengths: dict[str, Any] = {"min_reply": 5, "max_reply": 20}
     return TrainSeq2SeqConfig(corpus="ubuntu_irc", vocabulary=10_000, sizes=sizes, fit=settings.fast(), **lengths)
 
 
@@ -87,7 +87,7 @@ def li2017() -> TrainSeq2SeqConfig:
     """The generator of Li et al. 2017 by the released recipe, on Ubuntu: two layers of 512, 25,000 words, replies of 5-20."""
     sizes = Seq2SeqSizes(embed=512, hidden=512, attention="dot", input_feeding=True, layers=2, dropout=0.2)
     sizes = replace(sizes, max_source=50, max_reply=21, turns=2)
-    lengths = {"min_reply": 5, "max_reply": 20}
+    lengths: dict[str, Any] = {"min_reply": 5, "max_reply": 20}
     return TrainSeq2SeqConfig(corpus="ubuntu_irc", vocabulary=25_000, sizes=sizes, fit=settings.li2017(), **lengths)
 
 

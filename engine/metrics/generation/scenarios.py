@@ -16,7 +16,7 @@ many pairs, of each source equally many.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
@@ -184,6 +184,14 @@ def cut(name: str, scenario: JudgedScenario) -> tuple[JudgedScenario, int]:
     ]
     folds = {each.source: int(fold) for each, fold in zip(scenario.pairs, scenario.folds, strict=True)}
     return _scenario(name, kept, folds), length
+
+
+def said_elsewhere(human: BySource, machine: BySource) -> float:
+    """Share of a system's replies that stand in the human file under other sources alone, each as often as there at most."""
+    own = {source: {pair.reply for pair in pairs} for source, pairs in human.items()}
+    said = Counter(pair.reply for source, pairs in machine.items() for pair in pairs if pair.reply not in own.get(source, ()))
+    people = Counter(pair.reply for pairs in human.values() for pair in pairs)
+    return (said & people).total() / max(1, sum(map(len, machine.values())))
 
 
 def next_utterances(pairs: Sequence[RepliedPair]) -> list[RepliedPair]:

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow.parquet import read_table
 
 from engine.cli.flags import parse_job
 from engine.cli.verbs import find_verb
 from engine.jobs.generation.adversarial import EVALUATE_ADVERSARIAL, NOTES, VERDICTS
 from engine.jobs.generation.adversarial_config import AdversarialConfig, labels_of
+from engine.jobs.generation.judged_pairs import PAIRS_FILE
 from engine.jobs.generation.pooled import pooled
 from engine.jobs.job import Silent
 from engine.metrics.generation.adversarial import JudgedRows, adversarial_metrics
@@ -65,6 +67,25 @@ def test_each_pair_is_judged_once_by_a_judge_that_never_saw_its_source(tmp_path:
     sources = [source for row in found if row["scenario"] == "adversuc.telling" for source in row["sources"]]
     assert len(sources) == 2 * len(set(sources)) == 2 * NUM
     assert {row["fold"] for row in found} == {0, 1, 2}
+
+
+def test_each_score_has_its_texts_where_a_source_has_several_replies(tmp_path: Path) -> None:
+    config = asked(tmp_path, judges=f"{own(tmp_path)}:Telltale", machine=str(tmp_path / "telling.tsv"))
+    for name in ("people", "telling"):
+        written(tmp_path / f"{name}.tsv", replies(name, tell="indeed" * (name == "telling")) + replies(f"more {name}"))
+    run(config, tmp_path / "run", Silent())
+    texts = {
+        (each["scenario"], each["fold"], each["place"]): each for each in read_table(tmp_path / "run" / PAIRS_FILE).to_pylist()
+    }
+    num_joined = 0
+    for row in (row for row in rows(tmp_path / "run") if row["judge"] == "Telltale"):
+        for place, (source, label, score) in enumerate(zip(row["sources"], row["labels"], row["scores"], strict=True)):
+            pair = texts[row["scenario"], row["fold"], place]
+            assert (pair["source"], pair["label"]) == (source, label)
+            assert score == (-1.0 if "indeed" in pair["reply"].split() else 1.0)
+            assert pair["context"][0].startswith("what about topic")
+            num_joined += 1
+    assert num_joined == len(texts) > 2 * NUM
 
 
 def test_rows_depend_neither_on_the_order_of_lines_nor_on_shards(tmp_path: Path) -> None:
@@ -121,6 +142,20 @@ def test_systems_of_identical_replies_cannot_be_told(tmp_path: Path) -> None:
     written(tmp_path / "people.tsv", equal)
     metrics = run(config, tmp_path / "equal", Silent()).metrics
     assert {round(estimate.value, 6) for name, estimate in metrics.items() if name.startswith("adversuc.")} == {0.5}
+
+
+def test_people_are_told_from_their_shuffled_replies_where_replies_name_what_was_asked(tmp_path: Path) -> None:
+    people = [f"{line} topic{number}" for number, line in enumerate(replies("people"))]
+    columns = [line.split("\t") for line in people]
+    turned = [f"{source}\t{reply}" for (source, _), (_, reply) in zip(columns, [*columns[7:], *columns[:7]], strict=True)]
+    config = asked(tmp_path, machine=f"{written(tmp_path / 'shuffled.tsv', turned)},{tmp_path / 'plain.tsv'}")
+    written(tmp_path / "people.tsv", people)
+    notes = Notes()
+    metrics = run(config, tmp_path / "run", notes).metrics
+    assert metrics["adversuc.copy.shuffled"].value < 0.05
+    assert metrics["human-random.copy"].value < 0.05
+    (told,) = [note for note in notes.said if "replies are those of people to other sources" in note]
+    assert told.startswith("shuffled: 100% of its replies")
 
 
 def test_how_files_are_spelled_decides_nothing_unless_it_shall(tmp_path: Path) -> None:
@@ -180,6 +215,14 @@ def test_where_both_write_unknown_words_their_shares_are_told(tmp_path: Path) ->
     (note,) = [note for note in pooled(config).notes if "<unk>" in note]
     assert re.fullmatch(r"closed: both sides write <unk>, 1\d\.\d\d% of the words of human and \d\.\d\d% of closed\.", note)
     assert not [note for note in pooled(replace(config, normalise=False)).notes if "<unk>" in note]
+
+
+def test_replies_as_long_as_the_longest_are_told_where_there_are_many(tmp_path: Path) -> None:
+    longer = [f"{line} {'on ' * (20 - len(line.split()))}" for line in replies("long", 15)]
+    config = asked(tmp_path, machine=str(written(tmp_path / "cut.tsv", longer + replies("plain")[15:])))
+    written(tmp_path / "people.tsv", [*replies("people")[1:], f"{replies('people')[0]} {'and ' * 30}"])
+    told = [note for note in pooled(config).notes if "as the longest one" in note]
+    assert told == ["cut: 25% of the replies have 16 words, as the longest one."]
 
 
 def test_one_source_a_thousand_times_weighs_no_more_than_ten(tmp_path: Path) -> None:

@@ -67,6 +67,9 @@ def test_the_files_are_the_models_and_the_recorded_replies_to_the_same_contexts(
     replied = [[*context, format_turns((reply,))] for context, reply in zip(columns, said, strict=True) if any(reply[0])]
     assert lines(tmp_path / "run", MACHINE_FILE) == replied
     assert list(result.metrics) == list(REPLIES)
+    lengths = [len(row["reply"].split()) for row in rows(tmp_path / "run")]
+    assert result.metrics["limit_share"].value == lengths.count(7) / len(lengths) > 0, "it says no more than 7 words"
+    assert max(lengths) == 7
     assert [path.name for path in result.files][:2] == [MACHINE_FILE, HUMAN_FILE]
     assert max(map(len, columns)) == 2
 
@@ -133,6 +136,8 @@ def test_figures_are_what_they_say() -> None:
     assert (found["distinct_1"].value, found["distinct_2"].value) == (3 / 7, 3 / 4)
     assert (found["commonest_share"].value, found["unknown_share"].value, found["empty_share"].value) == (0.5, 0.25, 0.25)
     assert distinct([["a"]], 2).n == 0
+    assert "limit_share" not in found, "such as of a chat model"
+    assert reply_metrics(replies, [["yes"]] * 4, limit=3)["limit_share"].value == 1 / 4
 
 
 def test_a_mark_between_turns_is_no_word_of_a_reply() -> None:

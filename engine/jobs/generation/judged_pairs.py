@@ -1,0 +1,63 @@
+"""The pairs that an adversarial evaluation asked judges about, in a file of the run, so that each score has its texts.
+
+A row of `JUDGED` is a judge in a fold of a scenario; its k-th source, label and score are of the pair of that scenario and fold
+with the `place` k. Texts stand here once and not in the rows of every judge.
+"""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from engine.metrics.generation.scenarios import JudgedScenario
+from engine.store.documents import write_whole
+from engine.store.schemas import list_of
+from envs.core.errors import RunError
+
+PAIRS_FILE = "pairs.parquet"
+JUDGED_PAIRS = pa.schema(
+    [
+        # As in the rows; the pair's number, from 0, in its fold.
+        pa.field("scenario", pa.string()),
+        pa.field("fold", pa.int64()),
+        pa.field("place", pa.int64()),
+        # Hash of the source, and whether the pair is of the first side.
+        pa.field("source", pa.string()),
+        pa.field("label", pa.bool_()),
+        # All turns before the reply, and the reply, as judges read them.
+        pa.field("context", list_of(pa.string())),
+        pa.field("reply", pa.string()),
+    ]
+)
+
+
+def write_pairs(path: Path, scenarios: Iterable[JudgedScenario]) -> None:
+    """Writes the pairs of all scenarios.
+
+    Args:
+        path: the file.
+        scenarios: whose pairs stand in the order in which judges are asked.
+
+    Raises:
+        RunError: the disk refuses.
+    """
+    rows = []
+    for scenario in scenarios:
+        places: Counter[int] = Counter()
+        for each, fold in zip(scenario.pairs, scenario.folds.tolist(), strict=True):
+            texts = {"context": [" ".join(turn) for turn in each.pair.context], "reply": " ".join(each.pair.reply)}
+            known = {"scenario": scenario.name, "fold": fold, "place": places[fold]}
+            rows.append({**known, "source": each.source, "label": each.label, **texts})
+            places[fold] += 1
+    content = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows, schema=JUDGED_PAIRS), content, compression="zstd")
+    try:
+        write_whole(path, content.getvalue())
+    except OSError as error:
+        fix = "free some space, then the same command writes it"
+        raise RunError("the judged pairs cannot be written", where=path, got=error.strerror, fix=fix) from None
