@@ -19,7 +19,9 @@ REPLIES = {
     "commonest_share": Metric("commonest reply", "lower: better", "contexts that get the most frequent reply", "share"),
     "unknown_share": Metric("replies with <unk>", "lower: better", "share of contexts", "share"),
     "empty_share": Metric("replies without a word", "lower: better", "share of contexts; no line of the file", "share"),
-    "limit_share": Metric("replies as long as may be", NEAR, "share of contexts; the model's limit cut most of them", "share"),
+    "limit_share": Metric(
+        "replies as long as may be", "lower: better", "share of contexts; the model's limit cut most of them", "share"
+    ),
 }
 """Figures of `reply_metrics`."""
 
