@@ -48,12 +48,12 @@ def test_a_verified_hit_is_the_reply_to_what_is_typed_here_and_elsewhere(tmp_pat
 
 
 def test_a_talk_is_played_to_its_end(tmp_path: Path) -> None:
-    talk = MatchConfig(adversary="scripted", target=smollm2(), dialogues=2, max_turns=4, chat=ChatSeat(max_tokens=16))
+    talk = MatchConfig(adversary="scripted", target=smollm2(), dialogues=1, max_turns=4, chat=ChatSeat(max_tokens=16))
     assert SELFPLAY.run(talk, tmp_path / "run", Silent()).failure == ""
-    assert [row["status"] for row in rows(tmp_path / "run")] == ["ok"] * 2
+    assert [row["status"] for row in rows(tmp_path / "run")] == ["ok"]
 
 
-def test_an_encoder_and_a_chat_model_rank_better_than_chance(tmp_path: Path) -> None:
+def test_an_encoder_and_a_chat_model_rank_every_context(tmp_path: Path) -> None:
     names = f"{smollm2()},hf:{minilm()}"
-    result = EVALUATE_RANKING.run(RankingConfig(model=names, limit=8), tmp_path / "run", Silent())
+    EVALUATE_RANKING.run(RankingConfig(model=names, limit=2), tmp_path / "run", Silent())
     assert all(row["status"] == "ok" for row in rows(tmp_path / "run"))
