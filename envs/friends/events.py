@@ -33,10 +33,10 @@ def plain_words(tokens: Iterable[Token]) -> tuple[str, ...]:
     """The words of tokens, mentions written out."""
     words: list[str] = []
     for token in tokens:
-        if isinstance(token, str):
-            words.append(token)
+        if isinstance(token, Mention):
+            words += token.words
         else:
-            words.extend(token.words)
+            words.append(token)
     return tuple(words)
 
 

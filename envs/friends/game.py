@@ -22,7 +22,7 @@ import numpy as np
 from envs.core.errors import ScenarioError
 from envs.core.ranges import Configuration, PositiveInt
 from envs.core.seeds import derive_seed, stream
-from envs.friends.events import ChatEvent, FriendsChat, Lying, Token, plain_words
+from envs.friends.events import ChatEvent, FriendsChat, Lying, Slips, Token, plain_words
 from envs.friends.scenario import FriendsScenario, Item
 from envs.friends.schema import Attribute, Entity
 
@@ -101,20 +101,23 @@ class FriendsGame:
         Raises:
             ScenarioError: the chat is over, an utterance has no words, or the table has no such friend.
         """
-        where = f"event {len(self.events[row])} of side {side}"
         if self.to_move[row] == NOBODY:
-            raise ScenarioError("the chat is over", where=where, fix="let another chat enter the row")
+            raise self._refused(row, side, "the chat is over", "let another chat enter the row")
         if not isinstance(act, tuple):
             table = self.scenario(row).tables[side]
             if not 0 <= act < len(table):
-                fix = f"an index of 0 to {len(table) - 1}"
-                raise ScenarioError("the table has no such friend", where=where, got=int(act), fix=fix)
+                raise self._refused(
+                    row, side, "the table has no such friend", f"an index of 0 to {len(table) - 1}", got=int(act)
+                )
             return ChatEvent(side, selected=int(act), item=table[act])
         said = ChatEvent(side, act)
         num_words = len(said.words)
         if not num_words:
-            raise ScenarioError("an utterance without words", where=where, fix="say a word at least, or select a friend")
+            raise self._refused(row, side, "an utterance without words", "say a word at least, or select a friend")
         return said if num_words <= self.rules.max_words else replace(said, tokens=_cut(act, self.rules.max_words))
+
+    def _refused(self, row: int, side: int, what: str, fix: str, got: int | None = None) -> ScenarioError:
+        return ScenarioError(what, where=f"event {len(self.events[row])} of side {side}", got=got, fix=fix)
 
     def add(self, row: int, event: ChatEvent, heard: ChatEvent | None = None) -> None:
         """Goes on with the chat of a row.
@@ -148,11 +151,11 @@ class FriendsGame:
         """A 63-bit seed for who changes the next event of a row on its way."""
         return derive_seed(self.seeds[row], "channel", len(self.events[row]))
 
-    def chat(self, row: int) -> FriendsChat:
-        """The chat of a row so far."""
+    def chat(self, row: int, slips: tuple[Slips | None, Slips | None] = (None, None)) -> FriendsChat:
+        """The chat of a row so far, with the slips that its sides have counted."""
         said, heard = tuple(self.events[row]), tuple(self.heard[row])
         agreed, key = bool(self.agreed[row]), self.scenario(row).key
-        return FriendsChat(self.scenario(row), said, heard, agreed, key, lying=self.lying[row])
+        return FriendsChat(self.scenario(row), said, heard, agreed, key, slips, self.lying[row])
 
     def view(self, side: int) -> FriendsView:
         """What that side may see."""

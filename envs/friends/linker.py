@@ -53,34 +53,37 @@ class EntityLinker:
                 raise _no_entity(entity, words)
             if words != names[entity] and (meanings[words] <= MOST_MEANINGS or _share_a_word(words, names[entity])):
                 ranks[words].append((1, -count, entity))
-        self._named = {words: [entity for _, _, entity in sorted(found)] for words, found in ranks.items()}
+        self._named = {words: [Mention(entity, words) for _, _, entity in sorted(found)] for words, found in ranks.items()}
+        """What each form may mean, the likeliest first."""
         self._outside = {
-            words: best[2] for words, found in ranks.items() if (best := min(found))[0] == 0 or -best[1] >= NUM_SEEN_OUTSIDE
+            words: self._named[words][0]
+            for words, found in ranks.items()
+            if (best := min(found))[0] == 0 or -best[1] >= NUM_SEEN_OUTSIDE
         }
-        self._forms = {entity: [words] for entity, words in names.items()}
+        self._mentions = {entity: [Mention(entity, words)] for entity, words in names.items()}
         for entity, words in sorted(seen, key=lambda form: (-seen[form], form)):
-            if words != names[entity] and self._outside.get(words) == entity:
-                self._forms[entity].append(words)
+            if words != names[entity] and words in self._outside and self._outside[words].entity == entity:
+                self._mentions[entity].append(self._outside[words])
         self._longest: dict[str, int] = {}
         for words in self._named:
             self._longest[words[0]] = max(len(words), self._longest.get(words[0], 0))
 
     def __repr__(self) -> str:
-        return f"EntityLinker({len(self._forms)} entities, {len(self._named)} forms)"
+        return f"EntityLinker({len(self._mentions)} entities, {len(self._named)} forms)"
 
     @property
     def words(self) -> frozenset[str]:
         """Every word that stands in some form of an entity."""
         return frozenset(word for words in self._named for word in words)
 
-    def forms(self, entity: Entity) -> list[Words]:
+    def mentions(self, entity: Entity) -> list[Mention]:
         """How an entity may be said: its name, then the spellings that mean it in any company, most frequent ones first.
 
         Raises:
             DataError: the schema does not have the entity.
         """
         self.require(entity)
-        return self._forms[entity]
+        return self._mentions[entity]
 
     def require(self, entity: Entity, where: str | None = None) -> None:
         """Checks that the schema has an entity.
@@ -88,7 +91,7 @@ class EntityLinker:
         Raises:
             DataError: it does not; `where` says who asks.
         """
-        if entity not in self._forms:
+        if entity not in self._mentions:
             got, fix = f"{entity.value!r} ({entity.type})", "take tables and schema of one release"
             raise DataError("the schema does not have the entity", where=where, got=got, fix=fix)
 
@@ -99,34 +102,36 @@ class EntityLinker:
             words: an utterance in lower case, see `chat_words`.
             contexts: entities that win over others of the same form, such as those of a table; the first context wins.
         """
-        at, longest = 0, self._longest
-        if longest.keys().isdisjoint(words):
-            return tuple(words)
         tokens: list[Token] = []
-        while at < len(words):
-            word = words[at]
-            at += 1
-            length = longest.get(word, 0)
-            while length:
-                form = tuple(words[at - 1 : at - 1 + length])
-                entity = self._meant(form, contexts)
-                if entity is not None:
-                    tokens.append(Mention(entity, form))
-                    at += len(form) - 1
-                    break
-                length -= 1
-            else:
-                tokens.append(word)
-        return tuple(tokens)
+        end = 0
+        for at, mention in self.find(words, *contexts):
+            tokens += words[end:at]
+            tokens.append(mention)
+            end = at + len(mention.words)
+        return (*tokens, *words[end:])
 
-    def _meant(self, form: Words, contexts: Sequence[Collection[Entity]]) -> Entity | None:
+    def find(self, words: Sequence[str], *contexts: Collection[Entity]) -> list[tuple[int, Mention]]:
+        """What `link` finds: where each mention begins, and the mention, from left to right."""
+        longest, found, end = self._longest, [], 0
+        for at in [at for at, word in enumerate(words) if word in longest]:
+            if at < end:
+                continue
+            for length in range(longest[words[at]], 0, -1):
+                mention = self._meant(tuple(words[at : at + length]), contexts)
+                if mention is not None:
+                    found.append((at, mention))
+                    end = at + len(mention.words)
+                    break
+        return found
+
+    def _meant(self, form: Words, contexts: Sequence[Collection[Entity]]) -> Mention | None:
         named = self._named.get(form, ())
         for context in contexts:
-            for entity in named:
-                if entity in context:
-                    return entity
+            for mention in named:
+                if mention.entity in context:
+                    return mention
         known = self._outside.get(form)
-        if known is None or not contexts or any(entity.type == known.type for context in contexts for entity in context):
+        if known is None or not contexts or any(entity.type == known.entity.type for context in contexts for entity in context):
             return known
         return None
 

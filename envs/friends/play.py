@@ -9,7 +9,6 @@ What is said may be changed on its way by a `Channel`. Selections are not: they 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Literal, Protocol
 
 from envs.core.errors import ConfigError, ScenarioError
@@ -111,7 +110,7 @@ def play_friends(
                 sessions[1 - side].hear(going, words)
             for row in over:
                 first, second = (slips_of(session, row) for session in sessions)
-                played[standing.pop(row)] = replace(game.chat(row), slips=(first, second))
+                played[standing.pop(row)] = game.chat(row, (first, second))
             refill(over)
     return [played[number] for number in range(len(chats))]
 

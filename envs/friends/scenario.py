@@ -6,25 +6,25 @@ Source: He, Balakrishnan, Eric, Liang 2017, section 2.1; the released generator 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain
+from itertools import accumulate, chain
+from operator import getitem
 
 import numpy as np
 
 from envs.core.config import check
 from envs.core.errors import ConfigError, ScenarioError
 from envs.core.ranges import Configuration, PositiveInt
-from envs.friends.schema import Attribute, Entity, FriendsSchema
+from envs.friends.schema import Attribute, Entity, FriendsSchema, entities_of
 
 Item = tuple[str, ...]
 """A friend: one value for each attribute, as people write it."""
 ALPHAS = (0.3, 1.0, 3.0)
 """Concentrations of the Dirichlet distributions that values are drawn from; the smaller, the more friends share a value."""
 _ROUNDS = 20
-
-_Row = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,8 @@ class FriendsScenario:
     attributes: tuple[Attribute, ...]
     tables: tuple[tuple[Item, ...], tuple[Item, ...]]
     alphas: tuple[float, ...] = ()
+    shared: tuple[int, int] = field(init=False, repr=False, compare=False)
+    """Where the common friend stands in the table of side 0 and of side 1."""
 
     def __post_init__(self) -> None:
         width = len(self.attributes)
@@ -54,32 +56,27 @@ class FriendsScenario:
                     where = f"scenario {self.key}, side {side}, item {index}"
                     got, fix = f"{len(item)} values {item}", "give one for each attribute"
                     raise ScenarioError(f"a friend does not have {width} values", where=where, got=got, fix=fix)
-            lowered = self._lowered[side]
-            if not table or len(set(lowered)) < len(table):
-                where, got = f"scenario {self.key}, side {side}", f"{len(table)} friends, {len(set(lowered))} different ones"
+        different = [set(friends) for friends in self.entities]
+        for side, friends in enumerate(self.entities):
+            if not friends or len(different[side]) < len(friends):
+                where, got = (
+                    f"scenario {self.key}, side {side}",
+                    f"{len(friends)} friends, {len(different[side])} different ones",
+                )
                 raise ScenarioError("a table needs friends that all differ", where=where, got=got, fix="list each friend once")
-        both = set(self._lowered[0]) & set(self._lowered[1])
+        both = different[0] & different[1]
         if len(both) != 1:
             where, got = f"scenario {self.key}", f"{len(both)} friends in both tables"
             raise ScenarioError("a scenario has exactly one common friend", where=where, got=got, fix="share one friend")
-
-    @cached_property
-    def _lowered(self) -> tuple[list[Item], list[Item]]:
-        first, second = ([tuple(map(str.lower, item)) for item in table] for table in self.tables)
-        return first, second
-
-    @cached_property
-    def shared(self) -> tuple[int, int]:
-        """Where the common friend stands in the table of side 0 and of side 1."""
-        first, second = self._lowered
-        (common,) = set(first) & set(second)
-        return first.index(common), second.index(common)
+        (common,) = both
+        first, second = (friends.index(common) for friends in self.entities)
+        object.__setattr__(self, "shared", (first, second))
 
     @cached_property
     def entities(self) -> tuple[tuple[tuple[Entity, ...], ...], tuple[tuple[Entity, ...], ...]]:
         """By side, item and attribute: the values as entities."""
-        types = [attribute.type for attribute in self.attributes]
-        first, second = (tuple(tuple(map(Entity, item, types)) for item in table) for table in self._lowered)
+        known = [entities_of(attribute.type) for attribute in self.attributes]
+        first, second = (tuple([tuple(map(getitem, known, item)) for item in table]) for table in self.tables)
         return first, second
 
     @cached_property
@@ -161,11 +158,16 @@ def random_friends(
     chosen = sorted(rng.permutation(len(schema.attributes))[:num_attributes].tolist())
     attributes = tuple(schema.attributes[i] for i in chosen)
     alphas = tuple(ALPHAS[i] for i in rng.integers(len(ALPHAS), size=num_attributes).tolist())
-    sizes = [len(schema.values[attribute.type]) for attribute in attributes]
-    values = [rng.choice(size, min(size, 2 * num_items), replace=False) for size in sizes]
+    listed = [schema.values[attribute.type] for attribute in attributes]
+    sizes = [min(len(all_values), 2 * num_items) for all_values in listed]
+    values = [
+        [all_values[i] for i in rng.choice(len(all_values), size, replace=False).tolist()]
+        for all_values, size in zip(listed, sizes, strict=True)
+    ]
     # Gamma variates in proportion are a Dirichlet one.
-    bounds = [np.cumsum(rng.standard_gamma(alpha, (2, len(few))), axis=1) for few, alpha in zip(values, alphas, strict=True)]
-    shared = _drawn(values, bounds, int(rng.integers(2)), rng, 1)[0]
+    variates = [rng.standard_gamma(alpha, (2, size)).tolist() for size, alpha in zip(sizes, alphas, strict=True)]
+    bounds = [[list(accumulate(shares)) for shares in by_side] for by_side in variates]
+    (shared,) = _drawn(values, bounds, int(rng.integers(2)), rng, 1)
     taken, tables = {shared}, []
     for side in (0, 1):
         own = [shared]
@@ -175,35 +177,37 @@ def random_friends(
             own += _fresh(_drawn(values, bounds, side, rng, 2 * num_items), taken, num_items - len(own))
         if len(own) < num_items:
             own += _fresh(_shuffled(values, rng), taken, num_items - len(own))
-        tables.append([own[i] for i in rng.permutation(num_items).tolist()])
-    named = [tuple(_named(schema, attributes, item) for item in table) for table in tables]
-    return FriendsScenario(key, attributes, (named[0], named[1]), alphas)
+        tables.append(tuple([own[i] for i in rng.permutation(num_items).tolist()]))
+    return FriendsScenario(key, attributes, (tables[0], tables[1]), alphas)
 
 
 def _drawn(
-    values: Sequence[np.ndarray], bounds: Sequence[np.ndarray], side: int, rng: np.random.Generator, num: int
-) -> list[_Row]:
-    """Friends as indices of values; `bounds` are the cumulative shares of each attribute's values by side, up to a factor."""
-    columns = []
-    for few, shares, uniforms in zip(values, bounds, rng.random((len(values), num)), strict=True):
-        at = shares[side].searchsorted(uniforms * shares[side, -1], "right")
-        columns.append(few[np.minimum(at, len(few) - 1)].tolist())
-    return list(zip(*columns, strict=True))
+    values: Sequence[list[str]], bounds: Sequence[list[list[float]]], side: int, rng: np.random.Generator, num: int
+) -> Iterator[Item]:
+    """Friends; `bounds` are the cumulative shares of each attribute's values by side, up to a factor."""
+    by_attribute = zip(values, bounds, rng.random((len(values), num)).tolist(), strict=True)
+    return zip(*[_column(few, shares[side], uniforms) for few, shares, uniforms in by_attribute], strict=True)
 
 
-def _shuffled(values: Sequence[np.ndarray], rng: np.random.Generator) -> list[_Row]:
+def _column(few: list[str], shares: list[float], uniforms: list[float]) -> Iterator[str]:
+    whole, last = shares[-1], len(few) - 1
+    return (few[bisect_right(shares, uniform * whole, 0, last)] for uniform in uniforms)
+
+
+def _shuffled(values: Sequence[list[str]], rng: np.random.Generator) -> list[Item]:
     """All friends that the values make, in random order."""
     sizes = tuple(map(len, values))
     at = np.unravel_index(rng.permutation(math.prod(sizes)), sizes)
-    return list(zip(*(few[i].tolist() for few, i in zip(values, at, strict=True)), strict=True))
+    return list(zip(*([few[i] for i in places.tolist()] for few, places in zip(values, at, strict=True)), strict=True))
 
 
-def _fresh(drawn: Sequence[_Row], taken: set[_Row], most: int) -> list[_Row]:
+def _fresh(drawn: Iterable[Item], taken: set[Item], most: int) -> list[Item]:
     """The first different ones that nobody has yet; `taken` then holds them too."""
-    fresh = [item for item in dict.fromkeys(drawn) if item not in taken][:most]
-    taken.update(fresh)
+    fresh: list[Item] = []
+    for item in drawn:
+        if item not in taken:
+            taken.add(item)
+            fresh.append(item)
+            if len(fresh) == most:
+                break
     return fresh
-
-
-def _named(schema: FriendsSchema, attributes: Sequence[Attribute], item: _Row) -> Item:
-    return tuple(schema.values[attribute.type][i] for attribute, i in zip(attributes, item, strict=True))

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +31,25 @@ class Entity(NamedTuple):
 
     value: str
     type: str
+
+
+class EntitiesOf(dict[str, Entity]):
+    """Entities of one category by value, as anybody writes it; each is made once, for tables hold the same few again and again.
+
+    Args:
+        kind: the category.
+    """
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    def __missing__(self, value: str) -> Entity:
+        entity = self[value] = Entity(value.lower(), self._kind)
+        return entity
+
+
+entities_of = cache(EntitiesOf)
+"""The entities of a category, the same for everybody."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +96,7 @@ class FriendsSchema:
 
     def entities(self) -> list[Entity]:
         """All values of all categories."""
-        return [Entity(value.lower(), kind) for kind, values in self.values.items() for value in values]
+        return [entities_of(kind)[value] for kind, values in self.values.items() for value in values]
 
 
 def chat_words(text: str) -> tuple[str, ...]:

@@ -13,15 +13,17 @@ Departures:
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 
 from envs.friends.events import ChatEvent, Mention
 from envs.friends.game import Act, FriendsView
 from envs.friends.linker import EntityLinker
-from envs.friends.schema import Entity
+from envs.friends.schema import Entity, entities_of
 from envs.friends.scripted import phrases
 from envs.friends.scripted.phrases import Phrase
 from envs.friends.scripted.wording import Draws, FriendsWording
@@ -44,12 +46,16 @@ _LESS, _BESIDE_DENIED, _OTHER = math.exp(_DENIED), math.exp(-1.0), math.exp(1.0)
 """The same where it is denied; the first also for what one has said oneself."""
 
 
-@dataclass
+@cache
+def _first_share(count: int, total: int) -> float:
+    return math.exp(count / total)
+
+
+@dataclass(slots=True)
 class _Mind:
     """What a bot knows and wants in one chat."""
 
     items: tuple[frozenset[Entity], ...]
-    mentionable: frozenset[Entity]
     places: dict[Entity, list[int]]
     """The friends that have each entity."""
     columns: dict[Entity, int]
@@ -107,18 +113,17 @@ class FriendsBotSession:
         """Looks at new tables."""
         for row in rows:
             table = self._view.entities(row)
-            places: dict[Entity, list[int]] = {}
+            places: dict[Entity, list[int]] = defaultdict(list)
             for i, item in enumerate(table):
                 for entity in item:
-                    places.setdefault(entity, []).append(i)
+                    places[entity].append(i)
             generator = self._view.generator(row)
             self._minds[row] = _Mind(
                 items=tuple(map(frozenset, table)),
-                mentionable=self._view.mentionable(row),
                 columns={entity: column for item in table for column, entity in enumerate(item)},
                 by_column=tuple(map(frozenset, zip(*table, strict=True))),
                 places=places,
-                shares={entity: math.exp(len(friends) / len(table)) for entity, friends in places.items()},
+                shares={entity: _first_share(len(friends), len(table)) for entity, friends in places.items()},
                 item_weights=[1.0] * len(table),
                 spelt=int(generator.random() < 0.5),
                 generator=generator,
@@ -134,10 +139,9 @@ class FriendsBotSession:
             elif event.selected is None:
                 self._understand(mind, event)
             else:
-                own = self._view.table(row)
-                wanted = tuple(map(str.lower, event.item))
-                found = [i for i, item in enumerate(own) if tuple(map(str.lower, item)) == wanted]
-                mind.matched = found[0] if found else mind.matched
+                own, columns = self._view.entities(row), self._view.attributes(row)
+                wanted = tuple([entities_of(column.type)[value] for column, value in zip(columns, event.item, strict=True)])
+                mind.matched = own.index(wanted) if wanted in own else mind.matched
 
     def act(self, rows: list[int]) -> list[Act]:
         """Says or selects something in each row."""
@@ -184,21 +188,23 @@ class FriendsBotSession:
                 shares[entity] *= _LESS if denied else _MORE
 
     def _mentions(self, mind: _Mind, event: ChatEvent) -> tuple[Entity, ...]:
-        plain = event.tokens is event.words
-        tokens = self._linker.link(event.words, mind.mentionable) if plain else event.tokens
-        return tuple(dict.fromkeys([token.entity for token in tokens if type(token) is Mention]))
+        if event.tokens is event.words:
+            found = [mention.entity for _, mention in self._linker.find(event.words, mind.places)]
+        else:
+            found = [token.entity for token in event.tokens if type(token) is Mention]
+        return tuple(dict.fromkeys(found)) if len(found) > 1 else tuple(found)
 
     def _act(self, mind: _Mind) -> Act:
-        draws = Draws(mind.uniforms[mind.at : mind.at + NUM_DRAWS])
         if mind.matched is not None:
             return mind.matched
+        draws = Draws(mind.uniforms[mind.at : mind.at + NUM_DRAWS])
         if not mind.greeted and not mind.asked_by_partner:
             return draws.one(phrases.GREETINGS)
         if mind.asked_by_partner:
             return self._answer(mind, mind.asked_by_partner[:2], draws)
-        best = max(range(len(mind.items)), key=mind.item_weights.__getitem__)
-        if mind.item_weights[best] > SURE and not draws.below(TALKATIVE):
-            return best
+        most = max(mind.item_weights)
+        if most > SURE and not draws.below(TALKATIVE):
+            return mind.item_weights.index(most)
         first = draws.weighted(mind.shares)
         chosen: tuple[Entity, ...] = (first,)
         if len(mind.shares) > 1 and draws.below(0.5):

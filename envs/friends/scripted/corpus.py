@@ -48,7 +48,7 @@ def scripted_chats(schema: FriendsSchema, linker: EntityLinker, numbers: Iterabl
     bot = FriendsBot(linker)
     with _uncollected():
         chats = play_friends(draw_scenarios(schema, chosen, seed), (bot, bot))
-    return [replace(chat, key=f"C_{seed}_{i}") for chat, i in zip(chats, chosen, strict=True)]
+        return [replace(chat, key=f"C_{seed}_{i}") for chat, i in zip(chats, chosen, strict=True)]
 
 
 @contextmanager
@@ -59,5 +59,9 @@ def _uncollected() -> Iterator[None]:
     try:
         yield
     finally:
+        if not gc.get_freeze_count():
+            # What is young counts as old from here, without a look through it.
+            gc.freeze()
+            gc.unfreeze()
         if was_enabled:
             gc.enable()

@@ -7,18 +7,19 @@ entity as it is.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple
 
 Phrase = tuple[str, ...]
 
 
 class Wordings(NamedTuple):
-    """How entities of one category are said.
+    """What stands before entities of one category.
 
     Args:
-        one: of one friend, with {x}.
-        many: of several, with {x}; as many as `one`.
-        nouns: what follows "friend" without a verb, with {x}.
+        one: of one friend.
+        many: of several; as many as `one`.
+        nouns: what follows "friend" without a verb.
     """
 
     one: tuple[Phrase, ...]
@@ -74,35 +75,31 @@ QUESTION_STARTS = frozenset({"do", "does", "what", "any", "anyone"})
 """First words of a question, whether or not a question mark follows."""
 
 OF_TYPE = {
-    "name": Wordings(
-        _cut("is named {x}", "is called {x}"), _cut("are named {x}", "are called {x}"), _cut("named {x}", "called {x}")
-    ),
+    "name": Wordings(_cut("is named", "is called"), _cut("are named", "are called"), _cut("named", "called")),
     "school": Wordings(
-        _cut("went to {x}", "was a student at {x}"),
-        _cut("went to {x}", "were students at {x}"),
-        _cut("from {x}", "at {x}"),
+        _cut("went to", "was a student at"),
+        _cut("went to", "were students at"),
+        _cut("from", "at"),
     ),
     "major": Wordings(
-        _cut("studied {x}", "majored in {x}", "did {x}"),
-        _cut("studied {x}", "majored in {x}", "did {x}"),
-        _cut("in {x}", "majoring in {x}"),
+        _cut("studied", "majored in", "did"),
+        _cut("studied", "majored in", "did"),
+        _cut("in", "majoring in"),
     ),
     "company": Wordings(
-        _cut("works at {x}", "works for {x}"),
-        _cut("work at {x}", "work for {x}"),
-        _cut("working at {x}", "from {x}", "at {x}"),
+        _cut("works at", "works for"),
+        _cut("work at", "work for"),
+        _cut("working at", "from", "at"),
     ),
     "hobby": Wordings(
-        _cut("likes {x}", "is into {x}", "enjoys {x}"),
-        _cut("like {x}", "are into {x}", "enjoy {x}"),
-        _cut("into {x}", "fond of {x}"),
+        _cut("likes", "is into", "enjoys"),
+        _cut("like", "are into", "enjoy"),
+        _cut("into", "fond of"),
     ),
-    "time_pref": Wordings(
-        _cut("prefers the {x}", "likes the {x}"), _cut("prefer the {x}", "like the {x}"), _cut("free in the {x}", "for the {x}")
-    ),
-    "loc_pref": Wordings(_cut("prefers {x}", "likes being {x}"), _cut("prefer {x}", "like being {x}"), _cut("for {x}")),
+    "time_pref": Wordings(_cut("prefers the", "likes the"), _cut("prefer the", "like the"), _cut("free in the", "for the")),
+    "loc_pref": Wordings(_cut("prefers", "likes being"), _cut("prefer", "like being"), _cut("for")),
 }
-ANY_TYPE = Wordings(_cut("has {x}", "is for {x}"), _cut("have {x}", "are for {x}"), _cut("with {x}"))
+ANY_TYPE = Wordings(_cut("has", "is for"), _cut("have", "are for"), _cut("with"))
 """For categories of somebody's own."""
 WHO = ("who", "that")
 _NUMBERS = {number: _cut(f"{number}", word) for number, word in enumerate(("one", "two", "three", "four", "five", "six"), 1)}
@@ -118,6 +115,24 @@ def all_words() -> frozenset[str]:
     clauses = (clause for wordings in (*OF_TYPE.values(), ANY_TYPE) for clauses in wordings for clause in clauses)
     words = {word for phrase in (*acts, *others, *clauses) for word in phrase}
     return frozenset(word for word in words if not word.startswith("{"))
+
+
+@cache
+def clauses(kind: str, is_one: bool, has_verb: bool) -> list[tuple[Phrase, bool]]:
+    """What may stand before an entity, and whether one of `WHO` stands before that.
+
+    Args:
+        kind: the entity's category.
+        is_one: whether it is said of one friend.
+        has_verb: whether there must be a verb, and what it is said of stands there already.
+    """
+    wordings = OF_TYPE.get(kind, ANY_TYPE)
+    spoken = wordings.one if is_one else wordings.many
+    return (
+        [(clause, False) for clause in spoken]
+        if has_verb
+        else [(clause, clause not in wordings.nouns) for clause in (*spoken, *wordings.nouns)]
+    )
 
 
 def is_question(words: Sequence[str]) -> bool:

@@ -11,7 +11,7 @@ from envs.friends.events import Mention, Token
 from envs.friends.linker import EntityLinker
 from envs.friends.schema import Entity
 from envs.friends.scripted import phrases
-from envs.friends.scripted.phrases import Phrase, Wordings
+from envs.friends.scripted.phrases import Phrase
 
 SPELT_OTHERWISE = 0.3
 """How often an entity is not said by its name."""
@@ -27,20 +27,20 @@ class Draws:
     """
 
     def __init__(self, uniforms: Sequence[float]) -> None:
-        self._left = iter(uniforms)
+        self._next = iter(uniforms).__next__
 
     def below(self, chance: float) -> bool:
         """Whether the next one is below a chance."""
-        return next(self._left) < chance
+        return self._next() < chance
 
     def one(self, values: Sequence[T]) -> T:
         """One of some values, each as likely."""
-        return values[int(next(self._left) * len(values))]
+        return values[int(self._next() * len(values))]
 
     def weighted(self, shares: dict[Entity, float]) -> Entity:
         """An entity with a probability proportional to its share."""
         bounds = list(accumulate(shares.values()))
-        at = bisect_right(bounds, next(self._left) * bounds[-1])
+        at = bisect_right(bounds, self._next() * bounds[-1])
         return next(islice(shares, min(at, len(bounds) - 1), None))
 
 
@@ -69,38 +69,24 @@ class FriendsWording:
         """
         tokens: list[Token] = []
         for word in template:
-            if word == "{n}":
+            if word[0] != "{":
+                tokens.append(word)
+            elif word == "{n}":
                 tokens += phrases.number_words(count, total, spelt)
             elif word == "{friends}":
                 tokens.append("friend" if count == 1 else "friends")
-            elif word == "{clause}":
-                tokens += self._clauses(entities, count, draws, verbs=False)
-            elif word == "{does}":
-                tokens += self._clauses(entities, count, draws, verbs=True)
-            elif word == "{x}":
-                tokens += _joined([(self._said(entity, draws),) for entity in entities])
             else:
-                tokens.append(word)
+                for i, entity in enumerate(entities):
+                    if i:
+                        tokens.append("and")
+                    if word != "{x}":
+                        clause, is_relative = draws.one(phrases.clauses(entity.type, count == 1, word == "{does}"))
+                        if is_relative:
+                            tokens.append(draws.one(phrases.WHO))
+                        tokens += clause
+                    tokens.append(self._said(entity, draws))
         return tuple(tokens)
 
-    def _clauses(self, entities: Sequence[Entity], count: int, draws: Draws, verbs: bool) -> list[Token]:
-        said: list[tuple[Token, ...]] = []
-        for entity in entities:
-            wordings: Wordings = phrases.OF_TYPE.get(entity.type, phrases.ANY_TYPE)
-            spoken = wordings.one if count == 1 else wordings.many
-            clause = draws.one(spoken if verbs else (*spoken, *wordings.nouns))
-            relative = () if verbs or clause in wordings.nouns else (draws.one(phrases.WHO),)
-            said.append((*relative, *(self._said(entity, draws) if word == "{x}" else word for word in clause)))
-        return _joined(said)
-
     def _said(self, entity: Entity, draws: Draws) -> Mention:
-        forms = self._linker.forms(entity)
-        otherwise = len(forms) > 1 and draws.below(SPELT_OTHERWISE)
-        return Mention(entity, draws.one(forms[1:]) if otherwise else forms[0])
-
-
-def _joined(parts: Sequence[tuple[Token, ...]]) -> list[Token]:
-    tokens: list[Token] = []
-    for i, part in enumerate(parts):
-        tokens += ("and", *part) if i else part
-    return tokens
+        name, *others = self._linker.mentions(entity)
+        return draws.one(others) if others and draws.below(SPELT_OTHERWISE) else name

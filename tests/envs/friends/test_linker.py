@@ -81,11 +81,20 @@ def test_no_entity_leaves_the_words() -> None:
     assert LINKER.link(()) == ()
 
 
-def test_forms_begin_with_the_name() -> None:
-    assert LINKER.forms(CLIMB) == [("rock", "climbing"), ("climbing",)], "what was seen once may be a slip"
-    assert LINKER.forms(UPPER) == [("upper", "nib")]
+def test_mentions_begin_with_the_name() -> None:
+    assert [mention.words for mention in LINKER.mentions(CLIMB)] == [("rock", "climbing"), ("climbing",)], "once may be a slip"
+    assert LINKER.mentions(UPPER) == [Mention(UPPER, ("upper", "nib"))]
     with pytest.raises(DataError, match=r"does not have the entity[\s\S]*'go' \(hobby\)"):
-        LINKER.forms(Entity("go", "hobby"))
+        LINKER.mentions(Entity("go", "hobby"))
+
+
+def test_finding_says_where_mentions_begin() -> None:
+    words = chat_words("any climbing in port rosa or upper nib ?")
+    assert [(at, mention.words) for at, mention in LINKER.find(words)] == [
+        (1, ("climbing",)),
+        (3, ("port", "rosa")),
+        (6, ("upper", "nib")),
+    ]
 
 
 def test_forms_belong_to_the_schema() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from envs.core.errors import ConfigError, DataError, ScenarioError
 from envs.friends.scenario import FriendsScenario, ScenarioOptions, check_schema, random_friends
-from envs.friends.schema import Attribute, Entity, FriendsSchema, chat_words, read_schema
+from envs.friends.schema import Attribute, Entity, FriendsSchema, chat_words, entities_of, read_schema
 from tests.envs.friends.made_up import HOBBY, NAME, SCENARIO, SCHEMA, TOWN
 
 SMALL = ScenarioOptions(max_attributes=3)
@@ -28,6 +28,7 @@ def made_of(*sizes: int) -> FriendsSchema:
 def test_the_common_friend_is_found_whatever_its_case() -> None:
     assert SCENARIO.shared == (2, 1)
     assert SCENARIO.entities[1][1][2] == Entity("chess", "hobby")
+    assert SCENARIO.entities[1][1][2] is entities_of("hobby")[SCENARIO.tables[1][1][2]], "made once"
 
 
 @pytest.mark.parametrize(
