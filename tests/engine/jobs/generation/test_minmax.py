@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from engine.jobs.generation.discriminator import TRAIN_DISCRIMINATOR
+from engine.jobs.generation.held_out import HeldOut
 from engine.jobs.generation.minmax import ALARM, BEST, CHECK, ITERATION, MINMAX_REPLIES
 from engine.jobs.generation.minmax_config import MinMaxRepliesConfig, Watch
 from engine.jobs.generation.watching import Alarm, CollapseError, Watcher
@@ -17,11 +18,14 @@ from engine.jobs.generation.word_rewards import REWARDS_OF_WORDS
 from engine.jobs.job import Silent
 from engine.jobs.scalars import FOLDER
 from engine.metrics.generation.minmax import AGAINST_DISCRIMINATOR
+from engine.metrics.generation.scenarios import ADVERSUC, RANDOM
 from engine.report.collect import collect_run
 from engine.report.generation.training import TrainedGenerators
 from engine.rllib.reply_settings import ReplyLearning
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError
+from envs.pairs.compiled import load_pairs
+from policies.decoders import DecoderSettings
 from policies.discriminator.settings import DiscriminatorSizes
 from policies.fitting.settings import FitConfig
 from policies.seq2seq.checkpoints import SEQ2SEQ, load_seq2seq
@@ -61,6 +65,9 @@ def test_it_leaves_the_best_generator_and_goes_on_exactly(
     checks = {event["number"]: event["adversuc"] for event in events(whole, CHECK)}
     assert list(checks) == [0, 1, 2, 3]
     picked = int(result.metrics["picked_round"].value)
+    beside = {event["number"]: event["random"] for event in events(whole, CHECK)}
+    assert result.metrics["validation_random"].value == beside[picked], "AdverSuc is never without it"
+    assert all(0 <= value <= 1 for value in beside.values())
     assert checks[picked] == max(checks.values()) == result.metrics["validation_adversuc"].value
     assert result.metrics["adversuc_gain"].value == pytest.approx(
         result.metrics["test_adversuc"].value - result.metrics["test_adversuc_before"].value
@@ -132,6 +139,18 @@ def test_what_is_not_named_is_trained_and_what_goes_wrong_ends_it(tmp_path: Path
     assert [event["name"] for event in events(tmp_path / "run", ALARM)] == ["saturated"]
     assert {path.parent.name for path in (tmp_path / "run").glob("*/checkpoint")} == {"generator", "discriminator"}
     assert [event["phase"] for event in events(tmp_path / "run", ITERATION)] == ["discriminator", "generator", "discriminator"]
+
+
+def test_judges_say_of_a_generator_how_often_it_deceives_and_how_far_it_is_from_random_replies(corpus: str) -> None:
+    pairs = load_pairs(corpus).splits["train"]
+    held = HeldOut(pairs, load_pairs(corpus).vocabulary, DecoderSettings.parse("greedy"), 1)
+    people = [reply.tolist() for reply in held.recorded]
+    same = held.judged(people)
+    assert same[ADVERSUC].adversuc().value >= 0.5, "people's own replies deceive"
+    dull = held.judged([people[0]] * len(people))
+    assert dull[ADVERSUC].adversuc().value < 0.1, "one reply to everybody is known at once"
+    assert dull[RANDOM].accuracy().value > 0.9, "and is no random reply"
+    assert set(same) == set(dull) == {ADVERSUC, RANDOM}
 
 
 def test_what_is_trained_first_learns_from_replies_of_the_lengths_that_are_asked_for(corpus: str) -> None:
