@@ -53,8 +53,9 @@ if TYPE_CHECKING:
 
 ITERATION, CHECK, ALARM = "iteration", "check", "alarm"
 """Kinds of events: an update, a measurement on the validation split, and something that went wrong."""
-GENERATOR, BACKWARD, DISCRIMINATOR, BEST = "generator", "backward", "discriminator", "best"
-"""Folders of a run: of the stages that train what is not named, and of the best generator so far."""
+GENERATOR, BACKWARD, DISCRIMINATOR, BEST, GOOD = "generator", "backward", "discriminator", "best", "good"
+"""Folders of a run: of the stages that train what is not named, of the best generator so far (the last one, where that is
+kept), and beside the last one of the last that was measured before any figure went out of its bounds."""
 
 
 def _updates(config: Mapping[str, Any]) -> int | None:
@@ -256,6 +257,8 @@ class _ReplyTraining:
         earlier = [other[ADVERSUC].value for number, other in self._checks.items() if number < rounds]
         if self._config.keep == "last" or all(found[ADVERSUC].value > value for value in earlier):
             save_model(model, self._run.path / BEST, {"round": rounds})
+        if self._config.keep == "last" and (self._watcher is None or self._watcher.is_calm):
+            save_model(model, self._run.path / GOOD, {"round": rounds})
         self._run.event(CHECK, number=rounds, estimates={name: each.to_json() for name, each in found.items()}, **figures)
         both = f"AdverSuc {found[ADVERSUC]}, machine-vs-random {found[RANDOM]}"
         self._reporter.say(f"round {rounds}: {both}, {loss:.3f} nats a word, {figures[WORDS]:.1f} words a reply")
@@ -274,7 +277,12 @@ class _ReplyTraining:
         self._run.event(REWARDS_OF_WORDS, replies=shown)
 
     def _best_so_far(self) -> str:
-        return f"the generator to keep so far, of round {self._picked()}, is {display_path(self._run.path / BEST)}"
+        from policies.seq2seq.checkpoints import SEQ2SEQ
+
+        good = self._run.path / GOOD
+        folder = good if good.exists() else self._run.path / BEST
+        number = SEQ2SEQ.provenance(folder)["round"]
+        return f"the generator to keep so far, of round {number}, is {display_path(folder)}"
 
     def _picked(self) -> int:
         if self._config.keep == "last":

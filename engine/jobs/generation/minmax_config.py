@@ -33,6 +33,8 @@ class Watch(Configuration):
     """Words of a reply in the mean, below which it has collapsed."""
     min_nats: NonNegativeFloat = 0.1
     """Nats of a word that it says (an estimate of its entropy), below which it has collapsed."""
+    min_advantage: NonNegativeFloat = 1e-3
+    """Size of reward less baseline in the mean, below which rewards tell the generator nothing."""
     stop: bool = False
     """Whether a training ends there, naming the last good checkpoint; otherwise that is an event of the run."""
 

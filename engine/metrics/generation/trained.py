@@ -19,7 +19,7 @@ import numpy as np
 from engine.metrics.generation.diversity import overlap, self_bleu
 from engine.metrics.generation.scenarios import ADVERSUC, MATCHED, RANDOM
 from engine.metrics.generation.tables import PUBLISHED_ADVERSUC
-from engine.metrics.generation.variety import DISTINCT, WORDS
+from engine.metrics.generation.variety import DISTINCT, DISTINCT_2, WORDS
 from engine.metrics.repeats import crossed_difference, crossed_mean, over_runs
 from engine.metrics.replies import distinct
 from engine.metrics.statistics import NEITHER, NOTHING, Estimate, Metric, count, mean, ratio_of_sums
@@ -48,7 +48,7 @@ AT, SAMPLED, LESS = "sample-", "-sampled", " less "
 """Begins the name of a row at a temperature; ends that of a training whose replies are drawn; stands in a comparison."""
 PEOPLE = "people"
 """The recorded replies; their overlap is that of one half of them with the other."""
-PERPLEXITY, DISTINCT_2, SELF_BLEU, OVERLAP, ROUND = "perplexity", "distinct_2", "self_bleu", "overlap", "round"
+PERPLEXITY, SELF_BLEU, OVERLAP, ROUND = "perplexity", "self_bleu", "overlap", "round"
 _LIKE_PEOPLE = "nearer to people's"
 JUDGED = {
     ADVERSUC: Metric("AdverSuc", HIGHER, "share of pairs, people's and the row's, taken for the other's", "rate", main=True),

@@ -12,6 +12,7 @@ from engine.jobs.generation.word_rewards import REWARDS_OF_WORDS
 from engine.metrics.generation.minmax import GAIN
 from engine.metrics.generation.scenarios import ADVERSUC, RANDOM
 from engine.metrics.generation.trained import LESS, METHODS, SAMPLED, TRAINED, row_title
+from engine.metrics.generation.variety import COMMONEST, DISTINCT, DISTINCT_2
 from engine.metrics.statistics import NOTHING, Estimate
 from engine.metrics.tables import TextTable
 from engine.metrics.training import BEFORE
@@ -32,11 +33,22 @@ CURVES = (
         {"the generator's replies": "human", "recorded replies": "human_recorded"},
         smoothed=True,
     ),
-    CurveSource("iteration", "reward", "mean reward", {"reward": "reward"}, smoothed=True),
+    CurveSource(
+        "iteration",
+        "reward",
+        "of a word",
+        {"reward, mean": "reward", "reward less baseline, mean size": "advantage"},
+        smoothed=True,
+    ),
     CurveSource("iteration", "length", "words of a reply", {"the generator's replies": "reply_words"}, smoothed=True),
     CurveSource(
-        "iteration", "variety", "share", {"distinct-1": "distinct_1", "commonest reply": "commonest_share"}, smoothed=True
+        "iteration",
+        "variety",
+        "share",
+        {"distinct-1": DISTINCT, "distinct-2": DISTINCT_2, "commonest reply": COMMONEST},
+        smoothed=True,
     ),
+    CurveSource("iteration", "entropy", "nats of a word that it says", {"the generator": "generator_nats"}, smoothed=True),
     CurveSource(
         "check", "AdverSuc on the validation split", "share of pairs", {"AdverSuc": ADVERSUC, "machine-vs-random": RANDOM}
     ),

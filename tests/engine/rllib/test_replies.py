@@ -94,7 +94,9 @@ def test_it_says_what_each_phase_found(build: Any) -> None:
         told[algorithm.last["phase"]] = algorithm.last
     assert 0 <= told["discriminator"]["discriminator_accuracy"] <= 1
     generated = told["generator"]
-    assert {"reward", "human", "reply_words", "distinct_1", "commonest_share", "generator_nats"} <= set(generated)
+    said = {"reply_words", "distinct_1", "distinct_2", "commonest_share", "generator_nats"}
+    assert {"reward", "advantage", "human", *said} <= set(generated)
+    assert generated["advantage"] > 0
     assert 0 < generated["reward"] < 1
     assert 0 < generated["reply_words"] <= SIZES.max_reply - 1
     assert 0 < generated["commonest_share"] <= 1
@@ -160,6 +162,31 @@ def test_what_is_said_is_as_long_as_it_may_be_in_every_phase(folder: Path) -> No
     for phase in ("discriminator", "generator"):
         said = runner.sample(dealt=[(0, phase, range(20))])["found"][0]["replies"]
         assert max(map(len, said)) == 2
+
+
+def test_rewards_that_equal_the_baseline_are_seen(build: Any) -> None:
+    algorithm = build(replace(LEARNING, discriminator_steps=0, teacher_steps=0), reward="constant", baseline="mean")
+    sizes = []
+    for _ in range(3):
+        algorithm.train()
+        sizes.append(algorithm.last["advantage"])
+    assert sizes == pytest.approx([1.0, 0.0, 0.0])
+
+
+def test_forcing_may_take_the_contexts_of_the_last_step_that_was_no_teacher_forcing(build: Any) -> None:
+    size = LEARNING.examples_per_step
+
+    def batches(learning: ReplyLearning, num: int, **changes: Any) -> list[int]:
+        algorithm = build(learning, **changes)
+        indices = [algorithm._indices(number) for number in range(num)]
+        assert all(each == list(range(each[0], each[0] + size)) for each in indices)
+        return [each[0] // size for each in indices]
+
+    twice = replace(LEARNING, discriminator_steps=1, teacher_steps=2)
+    assert batches(twice, 8, forced_batch="last") == [0, 1, 1, 1, 4, 5, 5, 5]
+    assert batches(twice, 8, forced_batch="fresh") == list(range(8))
+    only = replace(LEARNING, discriminator_steps=0, generator_steps=0)
+    assert batches(only, 4, forced_batch="last") == list(range(4)), "there is no other step"
 
 
 def test_a_linear_critic_learns_what_contexts_are_worth_and_leaves_the_generator_alone(build: Any) -> None:

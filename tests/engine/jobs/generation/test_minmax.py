@@ -11,7 +11,7 @@ import torch
 
 from engine.jobs.generation.discriminator import TRAIN_DISCRIMINATOR
 from engine.jobs.generation.held_out import HeldOut
-from engine.jobs.generation.minmax import ALARM, BEST, CHECK, ITERATION, MINMAX_REPLIES
+from engine.jobs.generation.minmax import ALARM, BEST, CHECK, GOOD, ITERATION, MINMAX_REPLIES
 from engine.jobs.generation.minmax_config import MinMaxRepliesConfig, Watch
 from engine.jobs.generation.watching import Alarm, CollapseError, Watcher
 from engine.jobs.generation.word_rewards import REWARDS_OF_WORDS
@@ -82,9 +82,13 @@ def test_it_leaves_the_best_generator_and_goes_on_exactly(
         "probability of a person",
         "length",
         "variety",
+        "entropy",
         "AdverSuc on the validation split",
     }
-    assert len(shown.curves[-1].bands["AdverSuc"]) == 4
+    assert len(shown.curves[-1].bands["AdverSuc"]) == len(shown.curves[-1].bands["machine-vs-random"]) == 4
+    of = {curve.title.rpartition(": ")[2]: set(curve.series) for curve in shown.curves}
+    assert of["variety"] == {"distinct-1", "distinct-2", "commonest reply"}
+    assert of["reward"] == {"reward, mean", "reward less baseline, mean size"}
     assert list(shown.trainings[0].metrics) == list(result.metrics)
     (told,) = shown.rewards.values()
     (event,) = events(whole, REWARDS_OF_WORDS)
@@ -116,6 +120,27 @@ def test_the_last_generator_may_be_kept(
     assert result.metrics["validation_adversuc"].value == checks[3]
     last, first = (load_seq2seq(path).state_dict() for path in (tmp_path / "run", generator))
     assert not all(torch.equal(value, first[name]) for name, value in last.items())
+
+
+@pytest.mark.ray
+def test_where_the_last_is_kept_an_alarm_names_the_last_state_before_it_began(
+    tmp_path: Path, corpus: str, generator: Path, discriminator: Path, ray_session: object
+) -> None:
+    # After one step the mean of constant rewards is all that they are.
+    learning = replace(LEARNING, rounds=5, discriminator_steps=0, teacher_steps=0)
+    rewards: dict[str, Any] = {"reward": "constant", "baseline": "mean", "teacher_forcing": "none", "weighted": False}
+    models = {"start": str(generator), "discriminator": str(discriminator)}
+    watch = Watch(patience=3, stop=True, max_commonest=1.0, min_words=0.0, min_distinct=0.0)
+    config = asked(corpus, keep="last", learning=learning, watch=watch, **rewards, **models)
+    with pytest.raises(CollapseError) as caught:
+        MINMAX_REPLIES.run(config, tmp_path / "run", Silent())
+    advantages = [event["advantage"] for event in events(tmp_path / "run", ITERATION)]
+    assert advantages[0] == 1.0
+    assert advantages[1:] == pytest.approx([0.0] * 3)
+    assert "no advantage: advantage 0 for 3 steps" in str(caught.value.got)
+    assert f"of round 1, is {tmp_path / 'run' / GOOD}" in str(caught.value.fix), "rounds 2 and 3 were measured after it began"
+    assert SEQ2SEQ.provenance(tmp_path / "run" / GOOD)["round"] == 1
+    assert SEQ2SEQ.provenance(tmp_path / "run" / BEST)["round"] == 3
 
 
 @pytest.mark.ray
@@ -184,7 +209,11 @@ def test_alarms_come_once_for_each_streak() -> None:
     assert watcher.see(high) == [Alarm("saturated", "discriminator_accuracy", 0.99)]
     assert watcher.see(high) == []
     assert [len(watcher.see(low)) for _ in range(3)] == [0, 1, 0]
+    assert [len(Watcher(Watch(patience=1)).see({"advantage": size})) for size in (0.0, 0.1)] == [1, 0]
     said = {"reply_words": 1.0, "distinct_1": 0.001, "commonest_share": 0.9, "generator_nats": 0.01}
+    assert not watcher.is_calm
+    assert watcher.see(fine) == []
+    assert watcher.is_calm
     # What an interrupted training has seen counts.
     assert {alarm.figure for alarm in Watcher(Watch(patience=2), [said]).see(said)} == set(said)
 
