@@ -23,7 +23,7 @@ from engine.jobs.device import threads
 from engine.jobs.generation.contest import Contest, contest_of, training_world
 from engine.jobs.generation.discriminator import TRAIN_DISCRIMINATOR, TrainDiscriminatorConfig
 from engine.jobs.generation.held_out import HeldOut
-from engine.jobs.generation.minmax_config import MinMaxRepliesConfig, helpdesk, li2017
+from engine.jobs.generation.minmax_config import MinMaxRepliesConfig, helpdesk, li2017, released
 from engine.jobs.generation.watching import Alarm, CollapseError, Watcher
 from engine.jobs.generation.word_rewards import REWARDS_OF_WORDS, word_rewards
 from engine.jobs.job import Reporter, Steps, Summary
@@ -72,7 +72,7 @@ class MinMaxReplies(Composite[MinMaxRepliesConfig, MinMaxRepliesConfig, Summary]
     words = ("minmax", "replies")
     run_name = "minmax-replies"
     config = MinMaxRepliesConfig
-    presets = {"helpdesk": helpdesk, "li2017": li2017}
+    presets = {"helpdesk": helpdesk, "li2017": li2017, "released": released}
     legend = AGAINST_DISCRIMINATOR
     files = (CHECKPOINT, SUMMARY)
     resume_safe = ("data_root", "save_every", "env_runners", "address")

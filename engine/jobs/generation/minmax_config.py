@@ -6,10 +6,11 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Literal
 
+from engine.generation import settings as settings_of_rewards
 from engine.generation.settings import RewardSettings
 from engine.rllib.reply_settings import ReplyLearning, Reward
 from envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt, NumItems, PositiveInt, Share
-from policies.discriminator.settings import DiscriminatorSizes, discriminator_fit, discriminator_small
+from policies.discriminator.settings import DiscriminatorSizes, discriminator_fit, discriminator_released, discriminator_small
 from policies.fitting.settings import FitConfig
 from policies.seq2seq import settings
 from policies.seq2seq.settings import Seq2SeqSizes
@@ -127,6 +128,19 @@ def helpdesk() -> MinMaxRepliesConfig:
         fit=replace(settings.demo(), max_epochs=10),
         discriminator_sizes=DiscriminatorSizes(embed=32, hidden=48),
         discriminator_fit=FitConfig(batch_size=64, max_epochs=2, decay_epochs=0, precision="float32"),
+    )
+
+
+def released() -> MinMaxRepliesConfig:
+    """The authors' code where it differs from the paper, on Ubuntu: SGD, a linear critic, 40 words; name --start."""
+    authors = replace(li2017(), **vars(settings_of_rewards.released()))
+    return replace(
+        authors,
+        learning=ReplyLearning(optimiser="sgd", critic_rate=5e-4),
+        sizes=replace(authors.sizes, embed=512, hidden=512, attention="dot", input_feeding=True, layers=2, max_reply=41),
+        fit=settings.li2017(),
+        discriminator_sizes=DiscriminatorSizes(),
+        discriminator_fit=discriminator_released(),
     )
 
 

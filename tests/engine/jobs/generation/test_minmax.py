@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import os
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +14,8 @@ from typing import Any
 import pytest
 import torch
 
+from engine.generation.settings import RewardSettings
+from engine.generation.settings import released as released_rewards
 from engine.jobs.generation.discriminator import TRAIN_DISCRIMINATOR
 from engine.jobs.generation.held_out import HeldOut
 from engine.jobs.generation.minmax import ALARM, BEST, CHECK, GOOD, ITERATION, MINMAX_REPLIES
@@ -19,6 +26,7 @@ from engine.jobs.job import Silent
 from engine.jobs.scalars import FOLDER
 from engine.metrics.generation.minmax import AGAINST_DISCRIMINATOR
 from engine.metrics.generation.scenarios import ADVERSUC, RANDOM
+from engine.negotiation.reinforce import DivergenceError
 from engine.report.collect import collect_run
 from engine.report.generation.training import TrainedGenerators
 from engine.rllib.reply_settings import ReplyLearning
@@ -144,6 +152,60 @@ def test_where_the_last_is_kept_an_alarm_names_the_last_state_before_it_began(
 
 
 @pytest.mark.ray
+def test_a_divergence_names_the_rate_to_lower_and_the_generator_to_keep(
+    tmp_path: Path,
+    corpus: str,
+    generator: Path,
+    discriminator: Path,
+    ray_session: object,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = asked(corpus, start=str(generator), discriminator=str(discriminator))
+    monkeypatch.setattr("engine.rllib.reply_modules.forcing_loss", lambda nll_BT, *_: nll_BT.sum() * math.nan)
+    with pytest.raises(DivergenceError, match="not finite") as caught:
+        MINMAX_REPLIES.run(config, tmp_path / "run", Silent())
+    fix = str(caught.value.fix)
+    assert "smaller learning.generator_rate (now 0.02)" in fix
+    assert f"the generator to keep so far, of round 0, is {tmp_path / 'run' / BEST}" in fix
+    kept, started = (load_seq2seq(path).state_dict() for path in (tmp_path / "run" / BEST, generator))
+    assert all(torch.equal(value, started[name]) for name, value in kept.items())
+
+
+def die_in_a_check(corpus: str, generator: str, discriminator: str, path: str) -> None:
+    """Trains, and is killed while the third check is judged; a process of its own."""
+    judged, asked_before = HeldOut.judged, []
+
+    def dies(held: HeldOut, said: Any) -> Any:
+        asked_before.append(None)
+        if len(asked_before) == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return judged(held, said)
+
+    HeldOut.judged = dies  # type: ignore[method-assign]
+    MINMAX_REPLIES.run(asked(corpus, start=generator, discriminator=discriminator), Path(path), Silent())
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+@pytest.mark.timeout(300)
+def test_a_driver_that_is_killed_inside_a_check_goes_on_to_the_same_weights(
+    tmp_path: Path, corpus: str, generator: Path, discriminator: Path, ray_session: object
+) -> None:
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    config = asked(corpus, start=str(generator), discriminator=str(discriminator))
+    MINMAX_REPLIES.run(config, whole, Silent())
+    code = f"from {__name__} import die_in_a_check; die_in_a_check(*{[corpus, str(generator), str(discriminator), str(parts)]})"
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    assert [event["number"] for event in events(parts, CHECK)] == [0, 1]
+    MINMAX_REPLIES.run(config, parts, Silent())
+    for name in (BEST, "checkpoint"):
+        first, second = (load_seq2seq(path / name).state_dict() for path in (whole, parts))
+        assert all(torch.equal(value, second[name]) for name, value in first.items())
+    assert RunFolder.load(whole).metrics() == RunFolder.load(parts).metrics()
+
+
+@pytest.mark.ray
 def test_what_is_not_named_is_trained_and_what_goes_wrong_ends_it(tmp_path: Path, corpus: str, ray_session: object) -> None:
     config = asked(
         corpus,
@@ -186,6 +248,15 @@ def test_what_is_trained_first_learns_from_replies_of_the_lengths_that_are_asked
     assert stages["discriminator"][1].decoder == "beam:7"
     shorter = MINMAX_REPLIES.stages(replace(config, max_words=6), Path("run"))
     assert (shorter["generator"][1].max_reply, shorter["discriminator"][1].min_reply) == (6, 4)
+
+
+def test_the_released_preset_rewards_as_the_authors_code_does() -> None:
+    config = MINMAX_REPLIES.presets["released"]()
+    assert config.rewards == released_rewards() != RewardSettings()
+    assert (config.steps.optimiser, config.steps.critic_rate, config.longest) == ("sgd", 5e-4, 40)
+    assert config.sizes.max_reply - 1 == config.max_words < config.discriminator_sizes.words
+    generator = MINMAX_REPLIES.stages(config, Path("run"))["generator"][1]
+    assert (generator.max_reply, generator.sizes.layers) == (40, 2)
 
 
 def test_a_discriminator_that_is_trained_first_learns_from_mmi(corpus: str) -> None:
