@@ -28,6 +28,8 @@ from envs.core.registry import nearest
 class DecodingRule(NamedTuple):
     """Which options a way to choose replies has."""
 
+    summary: str
+    """What it does."""
     first: str = ""
     """The option that may stand behind the colon without its name."""
     options: tuple[str, ...] = ()
@@ -39,18 +41,22 @@ class DecodingRule(NamedTuple):
 
 
 RULES = {
-    # The likeliest word at every step.
-    "greedy": DecodingRule(),
-    # The likeliest reply per word that a beam finds.
-    "beam": DecodingRule("beam", ("length",), {"beam": 5}),
-    # Drawn word by word.
-    "sample": DecodingRule("temperature"),
-    # A beam whose hypotheses compete less with their siblings.
-    "diverse": DecodingRule("beam", ("rate", "length"), {"beam": 7, "rate": 0.5}),
-    # The replies of a beam, re-ranked by a backward model.
-    "mmi": DecodingRule("beam", ("backward", "weight", "rate"), {"beam": 7}, "backward"),
-    # A beam in which words that a language model expects are penalised.
-    "mmi-antilm": DecodingRule("beam", ("lm", "weight", "words", "length"), {"beam": 7}, "lm"),
+    "greedy": DecodingRule("the likeliest word at every step"),
+    "beam": DecodingRule("the likeliest reply per word that a beam finds", "beam", ("length",), {"beam": 5}),
+    "sample": DecodingRule("drawn word by word", "temperature"),
+    "diverse": DecodingRule(
+        "a beam whose hypotheses compete less with their siblings", "beam", ("rate", "length"), {"beam": 7, "rate": 0.5}
+    ),
+    "mmi": DecodingRule(
+        "the replies of a beam, re-ranked by a backward model", "beam", ("backward", "weight", "rate"), {"beam": 7}, "backward"
+    ),
+    "mmi-antilm": DecodingRule(
+        "a beam in which words that a language model expects are penalised",
+        "beam",
+        ("lm", "weight", "words", "length"),
+        {"beam": 7},
+        "lm",
+    ),
 }
 EVERYWHERE = ("repeat", "forbid")
 """Options of every rule."""

@@ -14,8 +14,10 @@ from tyro import conf
 from engine.cli.flags import parse
 from engine.cli.tables import make_console, show_table
 from engine.cli.verbs import Verb
+from engine.generation.settings import METHODS
 from engine.jobs.catalogue import ENTRIES
 from engine.jobs.collaboration.agents import friends_agents
+from engine.metrics.generation.trained import AT, DECODED, TRAINED
 from engine.metrics.negotiation.attack import ATTACK_METRICS
 from engine.perturb.catalogue import strategies
 from engine.perturb.replies.catalogue import rules
@@ -30,6 +32,8 @@ from envs.pairs.corpora import pair_corpora
 from envs.registration import IDS
 from policies.chat.loading import CHAT_MODEL_KINDS
 from policies.chat.own import chat_models
+from policies.decoders import RULES
+from policies.discriminator.settings import KINDS
 from policies.judges.judge import JUDGE_KINDS, judges
 from policies.rankers import RANKER_KINDS, rankers
 
@@ -69,6 +73,10 @@ def run_list(verb: Verb, arguments: Sequence[str]) -> int:
     show_table(console, "Moves of attacks on rankers", ("name", "what it does"), [*parts["moves"].items()])
     show_table(console, "Chat models", ("address", "what it is"), [*parts["chat models"].items()])
     show_table(console, "Judges of generated replies", ("name", "what it goes by"), [*parts["judges"].items()])
+    show_table(console, "Decoders of replies, for --decoder", ("name", "what is said"), [*parts["decoders"].items()])
+    show_table(console, "Discriminators, for sizes.kind", ("name", "what reads a dialogue"), [*parts["discriminators"].items()])
+    show_table(console, "Methods of minmax replies", ("name", "what a word earns"), [*parts["reply methods"].items()])
+    show_table(console, "Rows of evaluate generation", ("name", "whose replies"), [*parts["generation rows"].items()])
     show_table(console, "Environments, for gymnasium.make", ("id",), [(name,) for name in parts["environments"]])
     metrics = [(name, metric["direction"], metric["definition"]) for name, metric in parts["metrics"].items()]
     show_table(console, "Metrics of a negotiation", ("name", "direction", "definition"), metrics)
@@ -93,6 +101,10 @@ def listing() -> dict[str, Any]:
         "moves": {name: (inspect.getdoc(move) or "").splitlines()[0].rstrip(".") for name, move in BY_NAME.items()},
         "chat models": {name: chat_models.summary(name) for name in chat_models} | CHAT_MODEL_KINDS,
         "judges": {name: judges.summary(name) for name in judges} | JUDGE_KINDS,
+        "decoders": {name: rule.summary for name, rule in RULES.items()},
+        "discriminators": KINDS,
+        "reply methods": METHODS,
+        "generation rows": {**DECODED, f"{AT}T": "the start, sampled at temperature T", **TRAINED},
         "environments": list(IDS),
         "metrics": {name: metric._asdict() for name, metric in ATTACK_METRICS.items()},
     }

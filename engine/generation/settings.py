@@ -12,6 +12,12 @@ from envs.core.errors import ConfigError
 from envs.core.ranges import Configuration, NonNegativeInt, PositiveInt
 
 Method = Literal["reinforce", "regs-mc", "regs-partial"]
+METHODS: dict[Method, str] = {
+    "reinforce": "every word earns what the reply earns",
+    "regs-mc": "the mean over continuations of the reply up to the word",
+    "regs-partial": "what a discriminator fitted to beginnings says of the reply up to the word",
+}
+"""What a word earns."""
 Baseline = Literal["critic", "mean", "none", "prefix", "literal"]
 
 

@@ -11,7 +11,7 @@ from engine.jobs.negotiation import minmax
 from engine.jobs.negotiation.exploitability import NUM_TRAINED
 from engine.jobs.perturb.models import label_of
 from engine.metrics.collaboration.chats import NORMAL
-from engine.metrics.generation.minmax import ADVERSUC
+from engine.metrics.generation.scenarios import ADVERSUC, RANDOM
 from engine.metrics.negotiation.attack import ATTACK_METRICS
 from engine.metrics.negotiation.campaign import EXPLOITABILITY, PLAIN_AGREEMENT
 from engine.metrics.negotiation.dialogues import METRICS
@@ -43,8 +43,16 @@ RULE = "iiw"
 QUERIES = 50
 FOUND = {"friend_found": NORMAL, "friend_found_confused": CONFUSING}
 """How often the common friend is found under which condition."""
-REPLIES = {f"{ADVERSUC}{suffix}": f"test_{ADVERSUC}{suffix}" for suffix in (BEFORE, "")}
-"""How often a judge takes a generator's replies for a person's: by the name here and that of its own run."""
+VS_RANDOM = "machine_vs_random"
+REPLIES = {
+    f"{here}{suffix}": f"test_{kind}{suffix}"
+    for suffix in (BEFORE, "")
+    for here, kind in ((ADVERSUC, ADVERSUC), (VS_RANDOM, RANDOM))
+}
+"""How often a judge takes a generator's replies for a person's, and tells them from random ones: by the name here and that of
+its own run. The one is never shown without the other, which a generator that says anything at random has low."""
+_TAKEN = "replies that a judge of words takes for a person's"
+_TOLD = "replies, the generator's and people's to other contexts, that a judge of words tells right"
 _THE_SAME = "  the same, trained against it"
 LEGEND = METRICS | {
     GAIN: Metric("advantage gained", FOR_ADVERSARY, "advantage less the target's against itself on the same scenario, mean"),
@@ -84,8 +92,13 @@ LEGEND = METRICS | {
         for ranker, of in _RANKERS.items()
     },
     **{
-        f"{ADVERSUC}{suffix}": Metric(title, "higher: better", "replies that a judge of words takes for a person's", "share")
-        for suffix, title in ((BEFORE, "replies taken for a person's"), ("", "  the same, after ten rounds of REGS"))
+        f"{name}{suffix}": Metric(title, "higher: better", what, "share")
+        for name, suffix, title, what in (
+            (ADVERSUC, BEFORE, "replies taken for a person's", _TAKEN),
+            (VS_RANDOM, BEFORE, "  told from random human replies", _TOLD),
+            (ADVERSUC, "", "  taken for a person's, after ten rounds of REGS", _TAKEN),
+            (VS_RANDOM, "", "  told from random human replies, after them", _TOLD),
+        )
     },
     "friend_found": Metric("common friend found", FOR_BOTH, "share of the chats of two scripted bots that find it", "share"),
     "friend_found_confused": Metric("  the same, names misheard", FOR_BOTH, "the same, other names heard for names", "share"),

@@ -7,7 +7,7 @@ indices to their end and keeps nothing from one call to the next.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, ClassVar
 
@@ -258,9 +258,13 @@ class FiniteLearner(TorchLearner):
                 "the gradient of an update is not finite",
                 where="reinforcement learning",
                 got=", ".join(f"loss of {name}: {loss.item()}" for name, loss in loss_per_module.items()),
-                fix=f"train again with a smaller learning_rate (now {self.config.lr:g}); a reward of your own must be finite",
+                fix=f"train again with a smaller {self.rates(list(loss_per_module))}; a reward of your own must be finite",
             )
         return gradients
+
+    def rates(self, modules: Sequence[str]) -> str:
+        """The settings of the step sizes of some modules, and what they are, in words."""
+        return f"learning_rate (now {self.config.lr:g})"
 
 
 class SeededLearner(FiniteLearner):

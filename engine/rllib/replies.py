@@ -27,7 +27,7 @@ from engine.generation.baselines import RunningMean, baseline_values
 from engine.generation.losses import action_batch, forcing_rewards
 from engine.generation.replies import ReplyActions, reply_actions
 from engine.generation.settings import RewardSettings
-from engine.metrics.generation.variety import variety
+from engine.metrics.generation.variety import ADVANTAGE, variety
 from engine.rllib.exact import ExactConfig
 from engine.rllib.replies_env import DISCRIMINATOR, GENERATOR, ReplyMultiAgentEnv
 from engine.rllib.reply_modules import (
@@ -176,10 +176,12 @@ class ReplyMinMax(SharedOutAlgorithm):
         }
 
     def _indices(self, number: int) -> list[int]:
-        """The examples of an update; the released code forces the contexts of the update before."""
+        """The examples of an update; the released code forces the contexts of the last update of another kind."""
         learning = self.config.learning
-        if learning.phase(number) == "teacher" and self.config.rewards.forced_batch == "last" and number:
-            number -= 1
+        if learning.phase(number) == "teacher" and self.config.rewards.forced_batch == "last":
+            # Where there are only steps of teacher forcing, each has its own.
+            before = range(number - 1, max(-1, number - 1 - len(learning.cycle)), -1)
+            number = next((earlier for earlier in before if learning.phase(earlier) != "teacher"), number)
         first = number * learning.examples_per_step
         return list(range(first, first + learning.examples_per_step))
 
@@ -233,7 +235,11 @@ class ReplyMinMax(SharedOutAlgorithm):
                 columns = {"context": contexts.words_BKN, "lengths": contexts.lengths_BK}
             told = {"replies": replies.words_BT, "reply_lengths": replies.lengths_B, "is_cut": replies.is_cut_B}
             rows[CRITIC] = _arrays({**columns, **told, "rewards": rewards_BT})
-        earned = {"reward": float(rewards_BT[replies.real_BT].mean()), "human": float(np.mean(found["human"]))}
+        earned = {
+            "reward": float(rewards_BT[replies.real_BT].mean()),
+            ADVANTAGE: float(advantages_BT[replies.real_BT].abs().mean()),
+            "human": float(np.mean(found["human"])),
+        }
         return rows, earned | variety(found["replies"])
 
     def _forced(

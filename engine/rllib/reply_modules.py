@@ -10,6 +10,7 @@ Columns of a training batch (B contexts, K turns, N words of a turn or of a sour
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -115,6 +116,10 @@ class ReplyLearner(SeededLearner):
         kind = torch.optim.Adam if learning.optimiser == "adam" else torch.optim.SGD
         optimiser = kind(parameters, lr=rate[module_id])
         self.register_optimizer(module_id=module_id, optimizer=optimiser, params=parameters, lr_or_lr_schedule=rate[module_id])
+
+    def rates(self, modules: Sequence[str]) -> str:
+        """See `FiniteLearner`."""
+        return " or ".join(f"learning.{name}_rate (now {getattr(self.config.learning, f'{name}_rate'):g})" for name in modules)
 
     def compute_loss_for_module(self, *, module_id: str, config: Any, batch: dict[str, Any], fwd_out: dict[str, Any]) -> Tensor:
         """Weighted likelihood, cross-entropy or squared error, by module."""

@@ -11,6 +11,9 @@ from typing import Literal
 from envs.core.ranges import AtLeastTwo, Configuration, PositiveInt, ShareBelowOne
 from policies.fitting.settings import FitConfig
 
+KINDS = {"hierarchical": "an LSTM over the utterances' vectors", "concatenated": "the utterances' vectors side by side"}
+"""How a dialogue is read, by the kind of a discriminator."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class DiscriminatorSizes(Configuration):

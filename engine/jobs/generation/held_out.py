@@ -1,4 +1,4 @@
-"""How a generator does against judges that its training never saw: AdverSuc on the contexts of a held-out split.
+"""How a generator does against judges that its training never saw: AdverSuc and machine-vs-random on a held-out split.
 
 The judges are linear, on unigrams (Li et al. 2017, section 4), fitted on these replies alone and cross-fitted by source, so
 that each pair is judged by one that has not seen its source.
@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.metrics.generation.adversarial import JudgedScores
-from engine.metrics.generation.scenarios import ADVERSUC, JudgedScenario, against, assign_folds, by_source
+from engine.metrics.generation.scenarios import (
+    ADVERSUC,
+    RANDOM,
+    JudgedScenario,
+    against,
+    assign_folds,
+    by_source,
+    random_replies,
+)
 from envs.core.seeds import derive_seed
 from envs.pairs.compiled import PairSplit
 from envs.pairs.replied import RepliedPair
@@ -50,14 +58,23 @@ class HeldOut:
         seeds = [derive_seed(self._seed, "held-out reply", row) for row in range(len(self._sources))]
         return ReplyDecoder(generator, self._decoder)(self._sources, seeds)
 
-    def judged(self, said: Sequence[Sequence[int]]) -> JudgedScores:
-        """What judges say of recorded replies and those, all folds together; recorded ones are the first side."""
+    def judged(self, said: Sequence[Sequence[int]]) -> dict[str, JudgedScores]:
+        """What judges say, all folds together.
+
+        Returns:
+            `ADVERSUC`, of recorded replies, the first side, and those; `RANDOM`, of those, the first side, and recorded
+            replies to other contexts.
+        """
+        human, machine = (by_source(self._pairs(replies), self._seed, len(said)) for replies in (self.recorded, said))
+        folds = assign_folds(human, NUM_FOLDS, self._seed)
+        others = random_replies(machine, human, folds, self._seed)
+        asked = against(ADVERSUC, human, machine, folds), against(RANDOM, machine, others, folds)
+        return {scenario.name: self._scores(scenario) for scenario in asked}
+
+    def _scores(self, scenario: JudgedScenario) -> JudgedScores:
         from policies.judges.judge import JudgeSettings, scores_by
         from policies.judges.makers import judge_maker
 
-        human, machine = (by_source(self._pairs(replies), self._seed, len(said)) for replies in (self.recorded, said))
-        folds = assign_folds(human, NUM_FOLDS, self._seed)
-        scenario: JudgedScenario = against(ADVERSUC, human, machine, folds)
         pairs, labels = [each.pair for each in scenario.pairs], np.array([each.label for each in scenario.pairs])
         scores, make = np.zeros(len(pairs)), judge_maker(_JUDGE, JudgeSettings())
         for fold in range(NUM_FOLDS):

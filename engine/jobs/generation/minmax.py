@@ -12,7 +12,7 @@ Choices:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any
 from engine.jobs.checkpoints import require_checkpoint, require_word_model
 from engine.jobs.composite import Composite, Stage, run_stages
 from engine.jobs.device import threads
+from engine.jobs.generation.contest import Contest, contest_of, training_world
 from engine.jobs.generation.discriminator import TRAIN_DISCRIMINATOR, TrainDiscriminatorConfig
 from engine.jobs.generation.held_out import HeldOut
-from engine.jobs.generation.minmax_config import MinMaxRepliesConfig, helpdesk, li2017
+from engine.jobs.generation.minmax_config import MinMaxRepliesConfig, helpdesk, li2017, released
 from engine.jobs.generation.watching import Alarm, CollapseError, Watcher
 from engine.jobs.generation.word_rewards import REWARDS_OF_WORDS, word_rewards
 from engine.jobs.job import Reporter, Steps, Summary
@@ -30,9 +31,10 @@ from engine.jobs.placement import fitting_runners
 from engine.jobs.responders.seq2seq import TRAIN_SEQ2SEQ, TrainSeq2SeqConfig
 from engine.jobs.scalars import Scalars
 from engine.jobs.sharded import session
-from engine.jobs.supervised import STATE, require_splits
+from engine.jobs.supervised import STATE
 from engine.jobs.updates import built, make_updates
-from engine.metrics.generation.minmax import ADVERSUC, AGAINST_DISCRIMINATOR, GAIN, NATS, PICKED
+from engine.metrics.generation.minmax import AGAINST_DISCRIMINATOR, GAIN, NATS, PICKED
+from engine.metrics.generation.scenarios import ADVERSUC, RANDOM
 from engine.metrics.generation.variety import WORDS, variety
 from engine.metrics.replies import reply_metrics
 from engine.metrics.statistics import Estimate, count, mean, paired_difference, ratio_of_sums
@@ -41,9 +43,6 @@ from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from envs.core.config import from_dict
 from envs.core.errors import ConfigError
-from envs.pairs.compiled import PairSplit, load_pairs
-from envs.pairs.stop_words import is_content
-from envs.replies.pairs import PairsInWords, pairs_in_words
 from envs.storage.copies import CHECKPOINT
 from envs.storage.places import display_path
 from policies.decoders import DecoderSettings, lacks_backward, with_backward
@@ -51,58 +50,12 @@ from policies.decoders import DecoderSettings, lacks_backward, with_backward
 if TYPE_CHECKING:
     from engine.metrics.generation.adversarial import JudgedScores
     from engine.rllib.replies import ReplyMinMax, ReplyMinMaxConfig
-    from engine.rllib.reply_world import ReplyWorld
-    from policies.seq2seq.model import Seq2Seq
 
 ITERATION, CHECK, ALARM = "iteration", "check", "alarm"
 """Kinds of events: an update, a measurement on the validation split, and something that went wrong."""
-GENERATOR, BACKWARD, DISCRIMINATOR, BEST = "generator", "backward", "discriminator", "best"
-"""Folders of a run: of the stages that train what is not named, and of the best generator so far."""
-
-
-def recorded_pairs(config: MinMaxRepliesConfig, generator: Seq2Seq) -> PairsInWords:
-    """The splits of the corpus in the words of a generator, and what is left out of them."""
-    corpus = load_pairs(config.corpus, config.data_root, every_word=True).first(config.limit)
-    sizes = generator.sizes
-    lengths = {"min_reply": config.min_reply, "max_reply": config.max_words or sizes.max_reply - 1}
-    pairs = pairs_in_words(corpus, generator.vocabulary, turns=sizes.turns, **lengths)
-    require_splits(corpus.name, pairs.splits)
-    return pairs
-
-
-def training_world(config: MinMaxRepliesConfig, generator: str) -> ReplyWorld:
-    """What a training learns on; runners make it by themselves."""
-    from engine.generation.weights import ResponseWeights
-    from engine.rllib.reply_world import ReplyWorld
-    from policies.seq2seq.checkpoints import load_seq2seq
-
-    model = load_seq2seq(Path(generator))
-    pairs, words = recorded_pairs(config, model).splits["train"], model.vocabulary
-    replies = (pairs.utterances[reply] for reply in pairs.pairs[:, 1].tolist())
-    stops = [place for place, word in enumerate(words.words) if not is_content(word)]
-    weights = ResponseWeights.of(replies, len(words), stops)
-    return ReplyWorld(pairs, words, config.max_words or model.sizes.max_reply - 1, weights)
-
-
-@dataclass(frozen=True)
-class Contest:
-    """Who learns from whom.
-
-    Args:
-        config: what was asked for.
-        generator: folder of its checkpoint.
-        discriminator: folder of its checkpoint.
-        model: the generator as it begins.
-        pairs: by split, in its words.
-        note: what is left out of them, in sentences.
-    """
-
-    config: MinMaxRepliesConfig
-    generator: str
-    discriminator: str
-    model: Seq2Seq
-    pairs: Mapping[str, PairSplit]
-    note: str
+GENERATOR, BACKWARD, DISCRIMINATOR, BEST, GOOD = "generator", "backward", "discriminator", "best", "good"
+"""Folders of a run: of the stages that train what is not named, of the best generator so far (the last one, where that is
+kept), and beside the last one of the last that was measured before any figure went out of its bounds."""
 
 
 def _updates(config: Mapping[str, Any]) -> int | None:
@@ -119,7 +72,7 @@ class MinMaxReplies(Composite[MinMaxRepliesConfig, MinMaxRepliesConfig, Summary]
     words = ("minmax", "replies")
     run_name = "minmax-replies"
     config = MinMaxRepliesConfig
-    presets = {"helpdesk": helpdesk, "li2017": li2017}
+    presets = {"helpdesk": helpdesk, "li2017": li2017, "released": released}
     legend = AGAINST_DISCRIMINATOR
     files = (CHECKPOINT, SUMMARY)
     resume_safe = ("data_root", "save_every", "env_runners", "address")
@@ -141,7 +94,7 @@ class MinMaxReplies(Composite[MinMaxRepliesConfig, MinMaxRepliesConfig, Summary]
             named = config.discriminator
             if named:
                 named = str(require_checkpoint(named, "--discriminator", "parley train discriminator"))
-            _contest(config, start, named)
+            contest_of(config, start, named)
             return replace(config, sizes=load_seq2seq(Path(start)).sizes)
         return config
 
@@ -180,7 +133,7 @@ class MinMaxReplies(Composite[MinMaxRepliesConfig, MinMaxRepliesConfig, Summary]
         generator = require_word_model(config.start or display_path(path / GENERATOR), "--start", "parley train seq2seq")
         named = config.discriminator or display_path(path / DISCRIMINATOR)
         discriminator = require_checkpoint(named, "--discriminator", "parley train discriminator")
-        contest = _contest(config, str(generator), str(discriminator))
+        contest = contest_of(config, str(generator), str(discriminator))
         if contest.note:
             reporter.say(contest.note)
         with threads(config.threads), session(config.env_runners + 1, config.address) as here:
@@ -202,31 +155,6 @@ class MinMaxReplies(Composite[MinMaxRepliesConfig, MinMaxRepliesConfig, Summary]
         return named | DecoderSettings.parse(config.decoder).models
 
 
-def _contest(config: MinMaxRepliesConfig, generator: str, discriminator: str) -> Contest:
-    """Reads who learns from whom.
-
-    Args:
-        config: what is asked for.
-        generator: folder of a checkpoint.
-        discriminator: folder of a checkpoint; empty for one that is yet to be trained.
-
-    Raises:
-        CheckpointError: one is damaged, of another kind, or does not know beginnings, which the method asks it about.
-        ConfigError: their words or lengths do not fit.
-        DataError: the corpus cannot be read, or a split is empty.
-    """
-    from engine.generation.rewards import limit
-    from policies.discriminator.checkpoints import load_discriminator, require_prefixes
-    from policies.seq2seq.checkpoints import load_seq2seq
-
-    model = load_seq2seq(Path(generator))
-    if discriminator:
-        if config.method == "regs-partial":
-            require_prefixes(Path(discriminator))
-        limit(config.rewards, model, load_discriminator(Path(discriminator)))
-    return Contest(config, generator, discriminator, model, *recorded_pairs(config, model))
-
-
 class _ReplyTraining:
     """A training in a run folder, from where it stands to its end."""
 
@@ -246,7 +174,9 @@ class _ReplyTraining:
         self._told = any(event["kind"] == REWARDS_OF_WORDS for event in events)
         self._history = {event["number"]: event for event in events if event["kind"] == ITERATION}
         self._checks = {
-            event["number"]: Estimate.from_json(event["estimates"][ADVERSUC]) for event in events if event["kind"] == CHECK
+            event["number"]: {name: Estimate.from_json(each) for name, each in event["estimates"].items()}
+            for event in events
+            if event["kind"] == CHECK
         }
 
     def finish(self, num_runners: int) -> None:
@@ -319,15 +249,19 @@ class _ReplyTraining:
         model = self._contest.model
         model.load_state_dict(state.learned_weights(algorithm))
         said = self._held["val"].said(model)
-        found = self._held["val"].judged(said).adversuc()
+        judged = self._held["val"].judged(said)
+        found = {ADVERSUC: judged[ADVERSUC].adversuc(), RANDOM: judged[RANDOM].accuracy()}
         loss = evaluate(model, PairExamples(self._contest.pairs["val"], model.sizes)).nll
-        figures = {ADVERSUC: found.value, NATS: loss, **variety(said)}
+        figures = {**{name: each.value for name, each in found.items()}, NATS: loss, **variety(said)}
         # Before the event, so that a round that counts as measured has left its model.
-        earlier = [other.value for number, other in self._checks.items() if number < rounds]
-        if self._config.keep == "last" or all(found.value > value for value in earlier):
+        earlier = [other[ADVERSUC].value for number, other in self._checks.items() if number < rounds]
+        if self._config.keep == "last" or all(found[ADVERSUC].value > value for value in earlier):
             save_model(model, self._run.path / BEST, {"round": rounds})
-        self._run.event(CHECK, number=rounds, estimates={ADVERSUC: found.to_json()}, **figures)
-        self._reporter.say(f"round {rounds}: AdverSuc {found}, {loss:.3f} nats a word, {figures[WORDS]:.1f} words a reply")
+        if self._config.keep == "last" and (self._watcher is None or self._watcher.is_calm):
+            save_model(model, self._run.path / GOOD, {"round": rounds})
+        self._run.event(CHECK, number=rounds, estimates={name: each.to_json() for name, each in found.items()}, **figures)
+        both = f"AdverSuc {found[ADVERSUC]}, machine-vs-random {found[RANDOM]}"
+        self._reporter.say(f"round {rounds}: {both}, {loss:.3f} nats a word, {figures[WORDS]:.1f} words a reply")
         self._checks[rounds] = found
 
     def _tell_rewards(self, algorithm: ReplyMinMax) -> None:
@@ -343,12 +277,17 @@ class _ReplyTraining:
         self._run.event(REWARDS_OF_WORDS, replies=shown)
 
     def _best_so_far(self) -> str:
-        return f"the generator to keep so far, of round {self._picked()}, is {display_path(self._run.path / BEST)}"
+        from policies.seq2seq.checkpoints import SEQ2SEQ
+
+        good = self._run.path / GOOD
+        folder = good if good.exists() else self._run.path / BEST
+        number = SEQ2SEQ.provenance(folder)["round"]
+        return f"the generator to keep so far, of round {number}, is {display_path(folder)}"
 
     def _picked(self) -> int:
         if self._config.keep == "last":
             return max(self._checks)
-        return max(sorted(self._checks), key=lambda number: self._checks[number].value)
+        return max(sorted(self._checks), key=lambda number: self._checks[number][ADVERSUC].value)
 
     def figures(self) -> dict[str, Estimate]:
         """What the legend names, once all updates are made; stores the best generator."""
@@ -362,8 +301,10 @@ class _ReplyTraining:
         judged: dict[str, JudgedScores] = {}
         for suffix, model in ((BEFORE, load_seq2seq(Path(contest.generator))), ("", best)):
             said = self._held["test"].said(model)
-            judged[suffix] = self._held["test"].judged(said)
+            scores = self._held["test"].judged(said)
+            judged[suffix] = scores[ADVERSUC]
             found[f"test_{ADVERSUC}{suffix}"] = judged[suffix].adversuc()
+            found[f"test_{RANDOM}{suffix}"] = scores[RANDOM].accuracy()
             fitness = evaluate(model, PairExamples(contest.pairs["val"], model.sizes))
             found[f"{NATS}{suffix}"] = ratio_of_sums(fitness.nll_sums, fitness.num_targets)
             words = [list(map(model.vocabulary.decode, replies)) for replies in (said, self._held["test"].recorded)]
@@ -374,7 +315,8 @@ class _ReplyTraining:
         sources = sorted(judged[""].by_source)
         after, before = ([judged[suffix].by_source[source] for source in sources] for suffix in ("", BEFORE))
         found[GAIN] = paired_difference(after, before)
-        found[f"validation_{ADVERSUC}"], found[PICKED] = self._checks[picked], count(picked, len(self._checks))
+        found |= {f"validation_{name}": each for name, each in self._checks[picked].items()}
+        found[PICKED] = count(picked, len(self._checks))
         for name in ("discriminator_accuracy", "reward"):
             if steps := [event[name] for _, event in sorted(self._history.items()) if name in event]:
                 found[name] = mean(steps[-max(1, len(steps) // 10) :])

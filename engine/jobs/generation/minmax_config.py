@@ -6,10 +6,11 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Literal
 
+from engine.generation import settings as settings_of_rewards
 from engine.generation.settings import RewardSettings
 from engine.rllib.reply_settings import ReplyLearning, Reward
 from envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt, NumItems, PositiveInt, Share
-from policies.discriminator.settings import DiscriminatorSizes, discriminator_fit, discriminator_small
+from policies.discriminator.settings import DiscriminatorSizes, discriminator_fit, discriminator_released, discriminator_small
 from policies.fitting.settings import FitConfig
 from policies.seq2seq import settings
 from policies.seq2seq.settings import Seq2SeqSizes
@@ -33,6 +34,8 @@ class Watch(Configuration):
     """Words of a reply in the mean, below which it has collapsed."""
     min_nats: NonNegativeFloat = 0.1
     """Nats of a word that it says (an estimate of its entropy), below which it has collapsed."""
+    min_advantage: NonNegativeFloat = 1e-3
+    """Size of reward less baseline in the mean, below which rewards tell the generator nothing."""
     stop: bool = False
     """Whether a training ends there, naming the last good checkpoint; otherwise that is an event of the run."""
 
@@ -125,6 +128,19 @@ def helpdesk() -> MinMaxRepliesConfig:
         fit=replace(settings.demo(), max_epochs=10),
         discriminator_sizes=DiscriminatorSizes(embed=32, hidden=48),
         discriminator_fit=FitConfig(batch_size=64, max_epochs=2, decay_epochs=0, precision="float32"),
+    )
+
+
+def released() -> MinMaxRepliesConfig:
+    """The authors' code where it differs from the paper, on Ubuntu: SGD, a linear critic, 40 words; name --start."""
+    authors = replace(li2017(), **vars(settings_of_rewards.released()))
+    return replace(
+        authors,
+        learning=ReplyLearning(optimiser="sgd", critic_rate=5e-4),
+        sizes=replace(authors.sizes, embed=512, hidden=512, attention="dot", input_feeding=True, layers=2, max_reply=41),
+        fit=settings.li2017(),
+        discriminator_sizes=DiscriminatorSizes(),
+        discriminator_fit=discriminator_released(),
     )
 
 

@@ -33,6 +33,7 @@ from engine.metrics.generation.adversarial import JudgedRows
 from engine.metrics.generation.diversity import overlap
 from engine.metrics.generation.minmax import PICKED
 from engine.metrics.generation.scenarios import PER_FOLD, RANDOM
+from engine.metrics.generation.tables import is_reliable
 from engine.metrics.generation.trained import (
     AT,
     DECODED,
@@ -203,7 +204,7 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
             f"trainings of {config.start or 'a small generator'} beside their controls",
             f"{len(people.words):,} test replies of {config.corpus}; {how}, seed {config.seed}.",
             metrics,
-            {CONCLUDED: conclusions(metrics, judges[0])},
+            {CONCLUDED: conclusions(metrics, judges[0], _unreliable(done, path, judges[0]))},
         )
 
     def tables(self, run: RunFolder) -> dict[str, TextTable]:
@@ -348,6 +349,11 @@ def in_order(rows: Collection[str]) -> list[str]:
 
 def _starts(config: TrainedTableConfig, path: Path) -> tuple[str, ...]:
     return config.starts or (display_path(path / START),)
+
+
+def _unreliable(done: Sequence[System], path: Path, judge: str) -> set[str]:
+    """Rows in one evaluation of which a judge was no better than a constant."""
+    return {each.row for each in done if not is_reliable(RunFolder.load(path / each.judged).metrics(), judge)}
 
 
 def _shares(path: Path, judges: Sequence[str]) -> dict[tuple[str, str], dict[str, float]]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from engine.jobs.generation.minmax_config import Watch
-from engine.metrics.generation.variety import COMMONEST, DISTINCT, WORDS
+from engine.metrics.generation.variety import ADVANTAGE, COMMONEST, DISTINCT, WORDS
 from envs.core.errors import ParleyError
 
 
@@ -35,6 +35,7 @@ _SIGNS: tuple[tuple[str, str, Callable[[float, Watch], bool]], ...] = (
     ("collapsed", COMMONEST, lambda value, watch: value > watch.max_commonest),
     ("collapsed", WORDS, lambda value, watch: value < watch.min_words),
     ("collapsed", "generator_nats", lambda value, watch: value < watch.min_nats),
+    ("no advantage", ADVANTAGE, lambda value, watch: value < watch.min_advantage),
 )
 
 
@@ -51,6 +52,11 @@ class Watcher:
         self._streaks = [0] * len(_SIGNS)
         for figures in history:
             self.see(figures)
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether every figure was within its bounds when it was last seen."""
+        return not any(self._streaks)
 
     def see(self, figures: Mapping[str, Any]) -> list[Alarm]:
         """What has gone wrong as of an update; each alarm comes once until the figure has been within its bounds again."""

@@ -75,6 +75,11 @@ class JudgedScores:
         """1 less the accuracy, sources drawn together."""
         return mean(self.errors, self.sources)
 
+    def accuracy(self) -> Estimate:
+        """Share of pairs that are told right, sources drawn together."""
+        error = self.adversuc()
+        return Estimate(1 - error.value, 1 - error.high, 1 - error.low, error.n)
+
     def calibration(self) -> list[tuple[float, float, int]]:
         """Of each bin that has pairs: mean probability of the first side, the share of it, and the number of pairs."""
         told = 0.5 * (1 + np.tanh(0.5 * self.scores))
@@ -132,9 +137,8 @@ def adversarial_metrics(read: JudgedRows, judges: Sequence[str], systems: Sequen
         for (scenario, by), each in scored.items():
             kind, _, system = scenario.partition(".")
             if by == judge:
-                estimate = each.adversuc()
                 name = f"{kind}.{judge}.{system}" if system else f"{kind}.{judge}"
-                found[name] = _accuracy(estimate) if kind == RANDOM else estimate
+                found[name] = each.accuracy() if kind == RANDOM else each.adversuc()
         for system in systems:
             own, plain = (scored.get((f"{ADVERSUC}.{system}", by)) for by in (judge, LENGTH_ONLY))
             if own is not None and plain is not None:
@@ -199,10 +203,6 @@ def describe(name: str) -> Metric:
     # Differences and rank agreement may lie below 0.
     signed = kind in (LENGTH, AHEAD, AHEAD_RANDOM, TAU)
     return Metric(f"{title}, {told}", direction, definition, "number" if signed else "rate", main=main)
-
-
-def _accuracy(error: Estimate) -> Estimate:
-    return Estimate(1 - error.value, 1 - error.high, 1 - error.low, error.n)
 
 
 def _ahead(one: JudgedScores | None, other: JudgedScores | None, sign: int) -> Estimate:

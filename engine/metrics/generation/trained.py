@@ -2,7 +2,7 @@
 
     ROW.FIGURE                     of the replies of a row
     ROW.FIGURE-JUDGE               what a judge says of them
-    METHOD less ROW.adversuc-JUDGE   AdverSuc of a training less that of a control, on the same sources
+    METHOD less ROW.FIGURE-JUDGE   AdverSuc, and machine-vs-random, of a training less that of a control, on the same sources
 
 A row has one system for each training, or for each generator that was started from. Intervals are over these and over sources
 (`crossed_mean`), every source with equal weight; of the replies themselves over these alone, where there are several.
@@ -11,7 +11,7 @@ A row has one system for each training, or for each generator that was started f
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,7 @@ import numpy as np
 from engine.metrics.generation.diversity import overlap, self_bleu
 from engine.metrics.generation.scenarios import ADVERSUC, MATCHED, RANDOM
 from engine.metrics.generation.tables import PUBLISHED_ADVERSUC
-from engine.metrics.generation.variety import DISTINCT, WORDS
+from engine.metrics.generation.variety import DISTINCT, DISTINCT_2, WORDS
 from engine.metrics.repeats import crossed_difference, crossed_mean, over_runs
 from engine.metrics.replies import distinct
 from engine.metrics.statistics import NEITHER, NOTHING, Estimate, Metric, count, mean, ratio_of_sums
@@ -48,11 +48,11 @@ AT, SAMPLED, LESS = "sample-", "-sampled", " less "
 """Begins the name of a row at a temperature; ends that of a training whose replies are drawn; stands in a comparison."""
 PEOPLE = "people"
 """The recorded replies; their overlap is that of one half of them with the other."""
-PERPLEXITY, DISTINCT_2, SELF_BLEU, OVERLAP, ROUND = "perplexity", "distinct_2", "self_bleu", "overlap", "round"
+PERPLEXITY, SELF_BLEU, OVERLAP, ROUND = "perplexity", "self_bleu", "overlap", "round"
 _LIKE_PEOPLE = "nearer to people's"
 JUDGED = {
     ADVERSUC: Metric("AdverSuc", HIGHER, "share of pairs, people's and the row's, taken for the other's", "rate", main=True),
-    RANDOM: Metric("machine-vs-random", HIGHER, "share of pairs, the row's and random human replies, told right", "rate"),
+    RANDOM: Metric("machine-vs-random", HIGHER, "share of pairs, the row's and random people's, told right", "rate", main=True),
     MATCHED: Metric("AdverSuc, lengths matched", HIGHER, "AdverSuc with equally many replies of each length", "rate"),
 }
 """Figures that a judge gives."""
@@ -66,7 +66,7 @@ QUALITY = {
     ROUND: Metric("round", NEITHER, "of the checkpoint; 0: the start, where the best is kept"),
 }
 """Figures of the replies themselves."""
-TABLE, COMPARED = "Trainings beside their controls", "Trainings less controls, AdverSuc"
+TABLE, COMPARED = "Trainings beside their controls", "Trainings less controls, AdverSuc and machine-vs-random"
 _NOTE = (
     "AdverSuc: 1 less the accuracy of {judge} in telling people's replies from the row's; .5 where it cannot. Against random: "
     "accuracy of telling the row's replies from human ones to other sources. Matched: AdverSuc where length tells nothing. "
@@ -75,7 +75,8 @@ _NOTE = (
     "sources, every source with equal weight; n: sources."
 )
 _NOTE_COMPARED = (
-    "AdverSuc by {judge}, same sources and decoder; * where the interval, over trainings and sources, leaves 0 out."
+    "AdverSuc : machine-vs-random by {judge}, same sources and decoder; * where the interval, over trainings and sources, "
+    "leaves 0 out. Replies that are nearer to random ones raise the first and lower the second."
 )
 
 _NOTE_PUBLISHED = " Published: AdverSuc and machine-vs-random of Li et al. 2017, table 3, hierarchical judge, OpenSubtitles."
@@ -188,9 +189,11 @@ def table_metrics(rows: Mapping[str, Sequence[AnsweredRow]], judges: Sequence[st
     for method in METHODS:
         for control in ("greedy", *CONTROLS):
             for judge in judges:
-                sides = [[each.shares[ADVERSUC, judge] for each in rows.get(row, ())] for row in (method, control)]
-                if all(sides):
-                    found[f"{method}{LESS}{control}.{ADVERSUC}-{judge}"] = _difference(*sides)
+                for kind in (ADVERSUC, RANDOM):
+                    told = [[each.shares.get((kind, judge)) for each in rows.get(row, ())] for row in (method, control)]
+                    sides = [[shares for shares in side if shares] for side in told]
+                    if all(sides):
+                        found[f"{method}{LESS}{control}.{kind}-{judge}"] = _difference(*sides)
     return found | {f"{PEOPLE}.{name}": each for name, each in recorded.items()}
 
 
@@ -220,28 +223,44 @@ def trained_tables(metrics: Metrics, judges: Sequence[str], published: bool = Fa
     compared = [name for name in names if LESS in name]
     methods, controls = (list(dict.fromkeys(name.split(LESS)[side] for name in compared)) for side in (0, 1))
     for judge in judges if compared else ():
-        lines = [
-            (row_title(one), *(_starred(metrics.get(f"{one}{LESS}{other}.{ADVERSUC}-{judge}", NOTHING)) for other in controls))
-            for one in methods
-        ]
+        lines = [(row_title(one), *(_compared(metrics, f"{one}{LESS}{other}", judge) for other in controls)) for one in methods]
         title = COMPARED if len(judges) == 1 else f"{COMPARED}, {judge}"
         found[title] = TextTable(("less", *map(row_title, controls)), tuple(lines), _NOTE_COMPARED.format(judge=judge))
     return found
 
 
-def conclusions(metrics: Metrics, judge: str) -> list[str]:
-    """Whether each training beats teacher forcing alone and a constant reward, in sentences."""
-    found = []
+def conclusions(metrics: Metrics, judge: str, unreliable: Collection[str] = ()) -> list[str]:
+    """Whether each training beats teacher forcing alone and a constant reward, in sentences.
+
+    Args:
+        metrics: those of `table_metrics`.
+        judge: whose verdicts count.
+        unreliable: rows on which it was no better than a constant, by its evaluator reliability error.
+    """
+    found, compared = [], dict[str, None]()
     for method, title in METHODS.items():
         said = []
         for control in (FORCED, CONSTANT):
-            less = metrics.get(f"{method}{LESS}{control}.{ADVERSUC}-{judge}", NOTHING)
+            less, random = (metrics.get(f"{method}{LESS}{control}.{kind}-{judge}", NOTHING) for kind in (ADVERSUC, RANDOM))
             if less.n:
-                how = "beats" if less.low > 0 else "does worse than" if less.high < 0 else "cannot be told from"
-                said.append(f"{how} {CONTROLS[control]} (AdverSuc {less.value:+.3f} {interval(less, _signed)})")
+                figures = ", ".join(
+                    f"{name} {each.value:+.3f} {interval(each, _signed)}".rstrip() if each.n else f"{name} not measured"
+                    for name, each in ((JUDGED[ADVERSUC].title, less), (JUDGED[RANDOM].title, random))
+                )
+                said.append(f"{_verb(less, random)} {CONTROLS[control]} ({figures})")
+                compared |= dict.fromkeys((method, control))
         if said:
             found.append(f"{title} {' and '.join(said)}.")
+    if doubtful := [row_title(row) for row in compared if row in unreliable]:
+        found.append(f"{judge} is a judge no better than a constant (ERE) of: {', '.join(doubtful)}; do not lean on it.")
     return found
+
+
+def _verb(less: Estimate, random: Estimate) -> str:
+    """What a difference of AdverSuc comes to: replies that are nearer to random ones raise it, and that is no success."""
+    if less.low > 0:
+        return "deceives more often, and is nearer to random replies, than" if random.high < 0 else "beats"
+    return "does worse than" if less.high < 0 else "cannot be told from"
 
 
 def _over_sources(shares: Sequence[Shares]) -> Estimate:
@@ -265,6 +284,12 @@ def _difference(first: Sequence[Shares], second: Sequence[Shares]) -> Estimate:
 
 def _share_of(estimate: Estimate) -> str:
     return f"{_share(estimate.value)} {interval(estimate, _share)}".rstrip()
+
+
+def _compared(metrics: Metrics, rows: str, judge: str) -> str:
+    """AdverSuc and machine-vs-random of a training less a control's."""
+    told = [metrics.get(f"{rows}.{kind}-{judge}", NOTHING) for kind in (ADVERSUC, RANDOM)]
+    return BETWEEN.join(map(_starred, told)) if told[0].n else ABSENT
 
 
 def _starred(estimate: Estimate) -> str:

@@ -13,7 +13,6 @@ from engine.metrics.generation.scenarios import ADVERSUC, RANDOM
 from engine.metrics.generation.tables import AskedJudges
 from engine.metrics.generation.trained import (
     AT,
-    DISTINCT_2,
     LESS,
     METHODS,
     OVERLAP,
@@ -23,6 +22,7 @@ from engine.metrics.generation.trained import (
     SAMPLED,
     SELF_BLEU,
 )
+from engine.metrics.generation.variety import DISTINCT_2
 from engine.metrics.statistics import Estimate
 from engine.report import plots
 from engine.report.figure import Figure

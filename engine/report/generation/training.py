@@ -9,9 +9,11 @@ from typing import Any, ClassVar
 from engine.jobs.generation.minmax import MINMAX_REPLIES
 from engine.jobs.generation.table import CONCLUDED, EVALUATE_GENERATION, replies_side_by_side
 from engine.jobs.generation.word_rewards import REWARDS_OF_WORDS
-from engine.metrics.generation.minmax import ADVERSUC, GAIN
+from engine.metrics.generation.minmax import GAIN
+from engine.metrics.generation.scenarios import ADVERSUC, RANDOM
 from engine.metrics.generation.trained import LESS, METHODS, SAMPLED, TRAINED, row_title
-from engine.metrics.statistics import Estimate
+from engine.metrics.generation.variety import COMMONEST, DISTINCT, DISTINCT_2
+from engine.metrics.statistics import NOTHING, Estimate
 from engine.metrics.tables import TextTable
 from engine.metrics.training import BEFORE
 from engine.report.content import Chapter, Item, Section, ShownRun, Stages, Verdict, tables_of
@@ -31,12 +33,25 @@ CURVES = (
         {"the generator's replies": "human", "recorded replies": "human_recorded"},
         smoothed=True,
     ),
-    CurveSource("iteration", "reward", "mean reward", {"reward": "reward"}, smoothed=True),
+    CurveSource(
+        "iteration",
+        "reward",
+        "of a word",
+        {"reward, mean": "reward", "reward less baseline, mean size": "advantage"},
+        smoothed=True,
+    ),
     CurveSource("iteration", "length", "words of a reply", {"the generator's replies": "reply_words"}, smoothed=True),
     CurveSource(
-        "iteration", "variety", "share", {"distinct-1": "distinct_1", "commonest reply": "commonest_share"}, smoothed=True
+        "iteration",
+        "variety",
+        "share",
+        {"distinct-1": DISTINCT, "distinct-2": DISTINCT_2, "commonest reply": COMMONEST},
+        smoothed=True,
     ),
-    CurveSource("check", "AdverSuc on the validation split", "AdverSuc", {"AdverSuc": "adversuc"}),
+    CurveSource("iteration", "entropy", "nats of a word that it says", {"the generator": "generator_nats"}, smoothed=True),
+    CurveSource(
+        "check", "AdverSuc on the validation split", "share of pairs", {"AdverSuc": ADVERSUC, "machine-vs-random": RANDOM}
+    ),
 )
 """What a training says of itself."""
 _ADVERSUC = SHARE._replace(title="AdverSuc", definition="share of pairs that a judge takes for the other side's")
@@ -109,7 +124,7 @@ class TrainedGenerators(Chapter[ShownGenerators]):
         first = found.trainings[0]
         after, before = (first.metrics[f"test_{ADVERSUC}{when}"] for when in ("", BEFORE))
         how = {1: "rises", 0: "does not change for certain", -1: "falls"}[certain_sign(first.metrics[GAIN])]
-        said = f"{first.name}: AdverSuc {how}, from {before.value:.3f} to {after.value:.3f}."
+        said = f"{first.name}: AdverSuc {how}, from {before.value:.3f} to {after.value:.3f}; {_beside(first.metrics)}."
         return Verdict(
             sentence=f"{said}{caveat(after, unit='contexts')}", metric=_ADVERSUC, marks={"start": before, "after": after}
         )
@@ -131,6 +146,14 @@ class TrainedGenerators(Chapter[ShownGenerators]):
                 if items
             },
         )
+
+
+def _beside(metrics: Mapping[str, Estimate]) -> str:
+    """Machine-vs-random, without which AdverSuc is never told."""
+    after, before = (metrics.get(f"test_{RANDOM}{when}", NOTHING) for when in ("", BEFORE))
+    if not (after.n and before.n):
+        return "machine-vs-random was not measured"
+    return f"machine-vs-random goes from {before.value:.3f} to {after.value:.3f}"
 
 
 def _rewards(run: Run) -> Sequence[Mapping[str, Any]]:

@@ -94,7 +94,8 @@ def test_the_whole_story(parley: Parley) -> None:
     met = {name: friends["metrics"][f"completion.model.{strategy}"] for name, strategy in heard.items()}
     learned = RunFolder.load(path / "generation").summary()
     assert learned is not None
-    taken = {name: learned["metrics"][f"test_{name}"] for name in ("adversuc_before", "adversuc")}
+    taken = {f"adversuc{when}": learned["metrics"][f"test_adversuc{when}"] for when in ("_before", "")}
+    taken |= {f"machine_vs_random{when}": learned["metrics"][f"test_random{when}"] for when in ("_before", "")}
     others = {name: parts for name, parts in printed["metrics"].items() if name != GAIN}
     assert others == attack["metrics"] | searched | hardened | found | answers | choices | taken | met
     promised = {

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+from engine.generation.settings import released
 from engine.negotiation.reinforce import DivergenceError
 from engine.rllib import state
 from engine.rllib.replies import ReplyMinMax, controlled
@@ -21,6 +22,8 @@ from engine.rllib.reply_modules import CRITIC
 from engine.rllib.reply_runner import ReplyEnvRunner
 from engine.rllib.reply_settings import ReplyLearning
 from envs.core.errors import ConfigError
+from envs.pairs.turns import Example, turn_of
+from policies.discriminator.reply_judge import TrainedReplyJudge
 from policies.fitting.fit import Fit
 from policies.fitting.settings import FitConfig
 from policies.seq2seq.batches import PairExamples
@@ -28,6 +31,7 @@ from policies.seq2seq.checkpoints import load_seq2seq
 from tests.engine.rllib.replies import LEARNING, SIZES, make_world, pairs, save_models, settings
 
 pytestmark = pytest.mark.ray
+RELEASED = vars(replace(released(), num_rollouts=2, max_words=SIZES.max_reply - 1))
 ALL = (GENERATOR, DISCRIMINATOR, CRITIC)
 
 
@@ -94,7 +98,9 @@ def test_it_says_what_each_phase_found(build: Any) -> None:
         told[algorithm.last["phase"]] = algorithm.last
     assert 0 <= told["discriminator"]["discriminator_accuracy"] <= 1
     generated = told["generator"]
-    assert {"reward", "human", "reply_words", "distinct_1", "commonest_share", "generator_nats"} <= set(generated)
+    said = {"reply_words", "distinct_1", "distinct_2", "commonest_share", "generator_nats"}
+    assert {"reward", "advantage", "human", *said} <= set(generated)
+    assert generated["advantage"] > 0
     assert 0 < generated["reward"] < 1
     assert 0 < generated["reply_words"] <= SIZES.max_reply - 1
     assert 0 < generated["commonest_share"] <= 1
@@ -103,7 +109,7 @@ def test_it_says_what_each_phase_found(build: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"method": "reinforce"}, {"method": "regs-mc"}, {"method": "regs-partial"}, {"critic": "linear"}]
+    "changes", [{"method": "reinforce"}, {"method": "regs-mc"}, {"method": "regs-partial"}, {"critic": "linear"}, RELEASED]
 )
 def test_it_goes_on_exactly_from_any_update(build: Any, tmp_path: Path, changes: dict[str, Any]) -> None:
     whole, parts = build(**changes), build(**changes)
@@ -154,12 +160,51 @@ def test_what_an_example_brings_does_not_depend_on_the_others_of_its_shard(folde
     assert runner.sample(dealt=[(0, "discriminator", [4])])["found"][0] == {"replies": both["found"][3]["replies"][:1]}
 
 
+def test_a_trained_judge_rewards_replies_as_the_runner_does(folder: Path) -> None:
+    config = settings(folder, method="reinforce")
+    world, indices = make_world(), list(range(12))
+    found = ReplyEnvRunner(config=config).sample(dealt=[(0, "generator", indices)])["found"][0]
+    turns = [[turn_of(world.vocabulary.decode(ids)) for ids in world.pair(config.master_seed, index)] for index in indices]
+    rows = [row for row, said in enumerate(found["replies"]) if said]
+    asked = [Example(str(row), (turns[row][0],), turns[row][1]) for row in rows]
+    said = [turn_of(world.vocabulary.decode(found["replies"][row])) for row in rows]
+    judged = TrainedReplyJudge(folder / "discriminator").judge_replies(asked, said)
+    assert len(rows) > 6
+    assert np.allclose(judged, [found["rewards"][row][0] for row in rows], atol=1e-6)
+    assert np.allclose(judged, [found["human"][row] for row in rows], atol=1e-6)
+
+
 def test_what_is_said_is_as_long_as_it_may_be_in_every_phase(folder: Path) -> None:
     runner = ReplyEnvRunner(config=settings(folder))
     runner.env = replace(make_world(), max_words=2)
     for phase in ("discriminator", "generator"):
         said = runner.sample(dealt=[(0, phase, range(20))])["found"][0]["replies"]
         assert max(map(len, said)) == 2
+
+
+def test_rewards_that_equal_the_baseline_are_seen(build: Any) -> None:
+    algorithm = build(replace(LEARNING, discriminator_steps=0, teacher_steps=0), reward="constant", baseline="mean")
+    sizes = []
+    for _ in range(3):
+        algorithm.train()
+        sizes.append(algorithm.last["advantage"])
+    assert sizes == pytest.approx([1.0, 0.0, 0.0])
+
+
+def test_forcing_may_take_the_contexts_of_the_last_step_that_was_no_teacher_forcing(build: Any) -> None:
+    size = LEARNING.examples_per_step
+
+    def batches(learning: ReplyLearning, num: int, **changes: Any) -> list[int]:
+        algorithm = build(learning, **changes)
+        indices = [algorithm._indices(number) for number in range(num)]
+        assert all(each == list(range(each[0], each[0] + size)) for each in indices)
+        return [each[0] // size for each in indices]
+
+    twice = replace(LEARNING, discriminator_steps=1, teacher_steps=2)
+    assert batches(twice, 8, forced_batch="last") == [0, 1, 1, 1, 4, 5, 5, 5]
+    assert batches(twice, 8, forced_batch="fresh") == list(range(8))
+    only = replace(LEARNING, discriminator_steps=0, generator_steps=0)
+    assert batches(only, 4, forced_batch="last") == list(range(4)), "there is no other step"
 
 
 def test_a_linear_critic_learns_what_contexts_are_worth_and_leaves_the_generator_alone(build: Any) -> None:
@@ -208,8 +253,9 @@ def test_a_runner_that_dies_with_its_share_changes_no_weight(build: Any) -> None
 def test_a_gradient_that_is_no_number_ends_it(build: Any) -> None:
     algorithm = build(replace(LEARNING, discriminator_steps=0), baseline="none")
     algorithm.learner_group.foreach_learner(lambda learner: setattr(learner.config, "num_words", float("nan")))
-    with pytest.raises(DivergenceError, match="not finite"):
+    with pytest.raises(DivergenceError, match="not finite") as caught:
         algorithm.training_step()
+    assert "smaller learning.generator_rate (now 0.01)" in str(caught.value.fix)
 
 
 @pytest.mark.slow

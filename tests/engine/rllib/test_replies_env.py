@@ -12,6 +12,7 @@ from ray.rllib.utils.pre_checks.env import check_multiagent_environments
 from engine.rllib.replies_env import DISCRIMINATOR, GENERATOR, ReplyMultiAgentEnv
 from envs.core.errors import ConfigError, ScenarioError
 from envs.replies.reply_env import reply_action, words_of
+from tests.engine.rllib.playthrough_replies import PATH, record
 from tests.envs.replies.made_up import EXAMPLES, RULES
 
 WORDS = words_of(EXAMPLES)
@@ -43,6 +44,10 @@ def test_an_episode_from_the_context_to_who_was_right() -> None:
         assert not any(truncateds.values())
         met.add((infos[GENERATOR]["key"], recorded))
     assert len(met) == 4
+
+
+def test_the_episodes_are_the_recorded_ones() -> None:
+    assert record() == PATH.read_text(), "if the change is intended: python -m tests.engine.rllib.playthrough_replies"
 
 
 def test_no_two_environments_and_no_two_resets_are_one_episode() -> None:

@@ -60,7 +60,7 @@ def record(playthrough: Playthrough) -> str:
     arguments = ", ".join(f"{key}={value!r}" for key, value in playthrough.arguments.items())
     lines = [f"environment: {playthrough.environment}", f"arguments: {arguments}", f"seed: {playthrough.seed}", "", "reset"]
     observation, info = env.reset(seed=playthrough.seed)
-    lines += _indented({"observation": observation, "info": info, "render": env.render()})
+    lines += indented({"observation": observation, "info": info, "render": env.render()})
     step, over = 0, False
     while not over:
         action = playthrough.policy(step, observation)
@@ -68,17 +68,18 @@ def record(playthrough: Playthrough) -> str:
         step, over = step + 1, terminated or truncated
         lines += ["", f"step {step}"]
         shown = {"action": action, "observation": observation, "reward": reward, "terminated": terminated}
-        lines += _indented({**shown, "truncated": truncated, "info": info})
-    lines += ["", "end", *_indented({"render": env.render()})]
+        lines += indented({**shown, "truncated": truncated, "info": info})
+    lines += ["", "end", *indented({"render": env.render()})]
     return "\n".join(lines) + "\n"
 
 
-def _indented(values: Mapping[str, Any], depth: int = 1) -> list[str]:
+def indented(values: Mapping[str, Any], depth: int = 1) -> list[str]:
+    """Lines that tell names and values, further in by the depth."""
     lines = []
     for key, value in values.items():
         margin = "  " * depth
         if isinstance(value, Mapping) and value:
-            lines += [f"{margin}{key}:", *_indented(value, depth + 1)]
+            lines += [f"{margin}{key}:", *indented(value, depth + 1)]
         elif isinstance(value, str):
             lines += [f"{margin}{key}:", *(f"{margin}  | {line}".rstrip() for line in value.splitlines())]
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,15 @@ from engine.metrics.generation.training import DISCRIMINATION, accuracies
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError, DataError
 from envs.pairs.compiled import load_pairs
+from envs.pairs.replied import RepliedPair
 from envs.replies.pairs import pairs_in_words
 from policies.checkpoint import load_state
 from policies.discriminator.checkpoints import DISCRIMINATOR, PREFIXES, load_discriminator
+from policies.discriminator.model import Discriminator
 from policies.discriminator.settings import DiscriminatorSizes
 from policies.fitting.settings import FitConfig
+from policies.judges.judge import JudgeSettings
+from policies.judges.neural import NetworkJudge
 from policies.seq2seq.checkpoints import load_seq2seq
 from tests.engine.jobs.made_up import Notes, assert_equal_weights
 
@@ -50,6 +55,28 @@ def test_it_tells_people_from_a_model_that_says_anything(tmp_path: Path, corpus:
     assert len(replies["train.lengths"]) == 80
     epochs = [event for event in RunFolder.load(tmp_path / "run").events() if event["kind"] == "epoch"]
     assert all(0 <= epoch["validation_accuracy"] <= 1 for epoch in epochs)
+
+
+def test_a_discriminator_and_judges_share_no_first_weight(
+    tmp_path: Path, corpus: str, generator: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[torch.Tensor] = []
+    initialise = Discriminator.initialise
+
+    def remembers(model: Discriminator, randomness: torch.Generator) -> None:
+        initialise(model, randomness)
+        drawn.append(model.reader.words.weight_hh_l0.detach().clone())
+
+    monkeypatch.setattr(Discriminator, "initialise", remembers)
+    config = asked(corpus, generator)
+    TRAIN_DISCRIMINATOR.run(config, tmp_path / "run", Silent())
+    # In every fold afresh; with the seed of the discriminator, too.
+    pairs = [RepliedPair((("my", "disk", str(number)),), ("which", str(number % 3))) for number in range(40)]
+    labels = np.arange(40) % 2 == 0
+    for seed in (config.seed, config.seed + 1):
+        NetworkJudge("hierarchical", JudgeSettings(embedding=8, hidden=8)).fit(pairs, labels, seed)
+    assert len(drawn) == 3
+    assert all(not (one == other).any() for one, other in combinations(drawn, 2))
 
 
 def test_it_learns_beginnings_too(tmp_path: Path, corpus: str, generator: Path) -> None:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import os
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,19 +14,26 @@ from typing import Any
 import pytest
 import torch
 
+from engine.generation.settings import RewardSettings
+from engine.generation.settings import released as released_rewards
 from engine.jobs.generation.discriminator import TRAIN_DISCRIMINATOR
-from engine.jobs.generation.minmax import ALARM, BEST, CHECK, ITERATION, MINMAX_REPLIES
+from engine.jobs.generation.held_out import HeldOut
+from engine.jobs.generation.minmax import ALARM, BEST, CHECK, GOOD, ITERATION, MINMAX_REPLIES
 from engine.jobs.generation.minmax_config import MinMaxRepliesConfig, Watch
 from engine.jobs.generation.watching import Alarm, CollapseError, Watcher
 from engine.jobs.generation.word_rewards import REWARDS_OF_WORDS
 from engine.jobs.job import Silent
 from engine.jobs.scalars import FOLDER
 from engine.metrics.generation.minmax import AGAINST_DISCRIMINATOR
+from engine.metrics.generation.scenarios import ADVERSUC, RANDOM
+from engine.negotiation.reinforce import DivergenceError
 from engine.report.collect import collect_run
 from engine.report.generation.training import TrainedGenerators
 from engine.rllib.reply_settings import ReplyLearning
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError
+from envs.pairs.compiled import load_pairs
+from policies.decoders import DecoderSettings
 from policies.discriminator.settings import DiscriminatorSizes
 from policies.fitting.settings import FitConfig
 from policies.seq2seq.checkpoints import SEQ2SEQ, load_seq2seq
@@ -61,6 +73,9 @@ def test_it_leaves_the_best_generator_and_goes_on_exactly(
     checks = {event["number"]: event["adversuc"] for event in events(whole, CHECK)}
     assert list(checks) == [0, 1, 2, 3]
     picked = int(result.metrics["picked_round"].value)
+    beside = {event["number"]: event["random"] for event in events(whole, CHECK)}
+    assert result.metrics["validation_random"].value == beside[picked], "AdverSuc is never without it"
+    assert all(0 <= value <= 1 for value in beside.values())
     assert checks[picked] == max(checks.values()) == result.metrics["validation_adversuc"].value
     assert result.metrics["adversuc_gain"].value == pytest.approx(
         result.metrics["test_adversuc"].value - result.metrics["test_adversuc_before"].value
@@ -75,9 +90,13 @@ def test_it_leaves_the_best_generator_and_goes_on_exactly(
         "probability of a person",
         "length",
         "variety",
+        "entropy",
         "AdverSuc on the validation split",
     }
-    assert len(shown.curves[-1].bands["AdverSuc"]) == 4
+    assert len(shown.curves[-1].bands["AdverSuc"]) == len(shown.curves[-1].bands["machine-vs-random"]) == 4
+    of = {curve.title.rpartition(": ")[2]: set(curve.series) for curve in shown.curves}
+    assert of["variety"] == {"distinct-1", "distinct-2", "commonest reply"}
+    assert of["reward"] == {"reward, mean", "reward less baseline, mean size"}
     assert list(shown.trainings[0].metrics) == list(result.metrics)
     (told,) = shown.rewards.values()
     (event,) = events(whole, REWARDS_OF_WORDS)
@@ -112,6 +131,81 @@ def test_the_last_generator_may_be_kept(
 
 
 @pytest.mark.ray
+def test_where_the_last_is_kept_an_alarm_names_the_last_state_before_it_began(
+    tmp_path: Path, corpus: str, generator: Path, discriminator: Path, ray_session: object
+) -> None:
+    # After one step the mean of constant rewards is all that they are.
+    learning = replace(LEARNING, rounds=5, discriminator_steps=0, teacher_steps=0)
+    rewards: dict[str, Any] = {"reward": "constant", "baseline": "mean", "teacher_forcing": "none", "weighted": False}
+    models = {"start": str(generator), "discriminator": str(discriminator)}
+    watch = Watch(patience=3, stop=True, max_commonest=1.0, min_words=0.0, min_distinct=0.0)
+    config = asked(corpus, keep="last", learning=learning, watch=watch, **rewards, **models)
+    with pytest.raises(CollapseError) as caught:
+        MINMAX_REPLIES.run(config, tmp_path / "run", Silent())
+    advantages = [event["advantage"] for event in events(tmp_path / "run", ITERATION)]
+    assert advantages[0] == 1.0
+    assert advantages[1:] == pytest.approx([0.0] * 3)
+    assert "no advantage: advantage 0 for 3 steps" in str(caught.value.got)
+    assert f"of round 1, is {tmp_path / 'run' / GOOD}" in str(caught.value.fix), "rounds 2 and 3 were measured after it began"
+    assert SEQ2SEQ.provenance(tmp_path / "run" / GOOD)["round"] == 1
+    assert SEQ2SEQ.provenance(tmp_path / "run" / BEST)["round"] == 3
+
+
+@pytest.mark.ray
+def test_a_divergence_names_the_rate_to_lower_and_the_generator_to_keep(
+    tmp_path: Path,
+    corpus: str,
+    generator: Path,
+    discriminator: Path,
+    ray_session: object,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = asked(corpus, start=str(generator), discriminator=str(discriminator))
+    monkeypatch.setattr("engine.rllib.reply_modules.forcing_loss", lambda nll_BT, *_: nll_BT.sum() * math.nan)
+    with pytest.raises(DivergenceError, match="not finite") as caught:
+        MINMAX_REPLIES.run(config, tmp_path / "run", Silent())
+    fix = str(caught.value.fix)
+    assert "smaller learning.generator_rate (now 0.02)" in fix
+    assert f"the generator to keep so far, of round 0, is {tmp_path / 'run' / BEST}" in fix
+    kept, started = (load_seq2seq(path).state_dict() for path in (tmp_path / "run" / BEST, generator))
+    assert all(torch.equal(value, started[name]) for name, value in kept.items())
+
+
+def die_in_a_check(corpus: str, generator: str, discriminator: str, path: str) -> None:
+    """Trains, and is killed while the third check is judged; a process of its own."""
+    judged, asked_before = HeldOut.judged, []
+
+    def dies(held: HeldOut, said: Any) -> Any:
+        asked_before.append(None)
+        if len(asked_before) == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return judged(held, said)
+
+    HeldOut.judged = dies  # type: ignore[method-assign]
+    MINMAX_REPLIES.run(asked(corpus, start=generator, discriminator=discriminator), Path(path), Silent())
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+@pytest.mark.timeout(300)
+def test_a_driver_that_is_killed_inside_a_check_goes_on_to_the_same_weights(
+    tmp_path: Path, corpus: str, generator: Path, discriminator: Path, ray_session: object
+) -> None:
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    config = asked(corpus, start=str(generator), discriminator=str(discriminator))
+    MINMAX_REPLIES.run(config, whole, Silent())
+    code = f"from {__name__} import die_in_a_check; die_in_a_check(*{[corpus, str(generator), str(discriminator), str(parts)]})"
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    assert [event["number"] for event in events(parts, CHECK)] == [0, 1]
+    MINMAX_REPLIES.run(config, parts, Silent())
+    for name in (BEST, "checkpoint"):
+        first, second = (load_seq2seq(path / name).state_dict() for path in (whole, parts))
+        assert all(torch.equal(value, second[name]) for name, value in first.items())
+    assert RunFolder.load(whole).metrics() == RunFolder.load(parts).metrics()
+
+
+@pytest.mark.ray
 def test_what_is_not_named_is_trained_and_what_goes_wrong_ends_it(tmp_path: Path, corpus: str, ray_session: object) -> None:
     config = asked(
         corpus,
@@ -134,6 +228,18 @@ def test_what_is_not_named_is_trained_and_what_goes_wrong_ends_it(tmp_path: Path
     assert [event["phase"] for event in events(tmp_path / "run", ITERATION)] == ["discriminator", "generator", "discriminator"]
 
 
+def test_judges_say_of_a_generator_how_often_it_deceives_and_how_far_it_is_from_random_replies(corpus: str) -> None:
+    pairs = load_pairs(corpus).splits["train"]
+    held = HeldOut(pairs, load_pairs(corpus).vocabulary, DecoderSettings.parse("greedy"), 1)
+    people = [reply.tolist() for reply in held.recorded]
+    same = held.judged(people)
+    assert same[ADVERSUC].adversuc().value >= 0.5, "people's own replies deceive"
+    dull = held.judged([people[0]] * len(people))
+    assert dull[ADVERSUC].adversuc().value < 0.1, "one reply to everybody is known at once"
+    assert dull[RANDOM].accuracy().value > 0.9, "and is no random reply"
+    assert set(same) == set(dull) == {ADVERSUC, RANDOM}
+
+
 def test_what_is_trained_first_learns_from_replies_of_the_lengths_that_are_asked_for(corpus: str) -> None:
     config = asked(corpus, sizes=Seq2SeqSizes(embed=8, hidden=8, turns=2, max_reply=9))
     stages = MINMAX_REPLIES.stages(config, Path("run"))
@@ -142,6 +248,15 @@ def test_what_is_trained_first_learns_from_replies_of_the_lengths_that_are_asked
     assert stages["discriminator"][1].decoder == "beam:7"
     shorter = MINMAX_REPLIES.stages(replace(config, max_words=6), Path("run"))
     assert (shorter["generator"][1].max_reply, shorter["discriminator"][1].min_reply) == (6, 4)
+
+
+def test_the_released_preset_rewards_as_the_authors_code_does() -> None:
+    config = MINMAX_REPLIES.presets["released"]()
+    assert config.rewards == released_rewards() != RewardSettings()
+    assert (config.steps.optimiser, config.steps.critic_rate, config.longest) == ("sgd", 5e-4, 40)
+    assert config.sizes.max_reply - 1 == config.max_words < config.discriminator_sizes.words
+    generator = MINMAX_REPLIES.stages(config, Path("run"))["generator"][1]
+    assert (generator.max_reply, generator.sizes.layers) == (40, 2)
 
 
 def test_a_discriminator_that_is_trained_first_learns_from_mmi(corpus: str) -> None:
@@ -165,7 +280,11 @@ def test_alarms_come_once_for_each_streak() -> None:
     assert watcher.see(high) == [Alarm("saturated", "discriminator_accuracy", 0.99)]
     assert watcher.see(high) == []
     assert [len(watcher.see(low)) for _ in range(3)] == [0, 1, 0]
+    assert [len(Watcher(Watch(patience=1)).see({"advantage": size})) for size in (0.0, 0.1)] == [1, 0]
     said = {"reply_words": 1.0, "distinct_1": 0.001, "commonest_share": 0.9, "generator_nats": 0.01}
+    assert not watcher.is_calm
+    assert watcher.see(fine) == []
+    assert watcher.is_calm
     # What an interrupted training has seen counts.
     assert {alarm.figure for alarm in Watcher(Watch(patience=2), [said]).see(said)} == set(said)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from engine.metrics.generation.trained import trained_tables
 from engine.metrics.statistics import Estimate
-from engine.report.content import Section
+from engine.report.content import Section, ShownRun
 from engine.report.generation.training import ShownGenerators, TrainedGenerators
 from tests.engine.report.pages import HOSTILE
 
@@ -16,7 +18,11 @@ METRICS = {
     f"{row}.{name}": Estimate(value + 0.01 * place, 0.1, 0.9, 100)
     for place, row in enumerate(ROWS)
     for name, value in (("perplexity", 9.0), ("distinct_2", 0.2), ("self_bleu", 0.3), ("overlap", 0.4), ("adversuc-svm", 0.2))
-} | {f"regs-mc less {row}.adversuc-svm": Estimate(0.02, -0.01, 0.05, 100) for row in ("greedy", "forced", "constant")}
+} | {
+    f"regs-mc less {row}.{kind}-svm": Estimate(value, value - 0.03, value + 0.03, 100)
+    for row in ("greedy", "forced", "constant")
+    for kind, value in (("adversuc", 0.02), ("random", -0.04))
+}
 
 
 @pytest.fixture(scope="module")
@@ -46,12 +52,31 @@ def test_the_verdict_is_what_the_table_comes_to(shown: ShownGenerators) -> None:
     assert not any("sampled" in name and "REGS" in name for name in verdict.marks)
 
 
+def test_the_verdict_on_a_training_tells_machine_vs_random_beside_adversuc() -> None:
+    told = {"test_adversuc": (0.3, 0.2), "test_random": (0.6, 0.8)}
+    metrics = {
+        f"{name}{when}": Estimate(value, value - 0.1, value + 0.1, 100)
+        for name, values in told.items()
+        for when, value in zip(("", "_before"), values, strict=True)
+    } | {"adversuc_gain": Estimate(0.1, 0.05, 0.15, 100)}
+    shown = ShownRun(name="regs", metrics=metrics)
+    found = ShownGenerators(trainings=[shown], curves=[], tables=[], metrics={}, concluded="", rewards={})
+    verdict = CHAPTER.verdict(found)
+    assert verdict is not None
+    assert "AdverSuc rises, from 0.200 to 0.300; machine-vs-random goes from 0.800 to 0.600." in verdict.sentence
+    older = replace(shown, metrics={name: each for name, each in metrics.items() if "random" not in name})
+    verdict = CHAPTER.verdict(replace(found, trainings=[older]))
+    assert verdict is not None
+    assert "machine-vs-random was not measured" in verdict.sentence
+
+
 def test_tables_and_drawings_hold_every_row(section: Section) -> None:
     (_, table), (_, compared) = section.tables
     assert [row[0] for row in table.rows][-1] == "people"
     (published,) = (row for row in table.rows if row[0] == "REGS, Monte Carlo")
     assert "0.098 : 0.952" in published
-    assert compared.rows == (("REGS, Monte Carlo", *["+0.020 [-0.010, +0.050]"] * 3),)
+    beside = "+0.020 [-0.010, +0.050] : -0.040* [-0.070, -0.010]"
+    assert compared.rows == (("REGS, Monte Carlo", *[beside] * 3),), "never AdverSuc alone"
     first, second = (str(figure.svg) for figure in section.figures)
     assert all(f">{row}<" in first and f">{row}<" in second for row in ROWS)
 

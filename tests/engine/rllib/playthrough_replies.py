@@ -1,0 +1,38 @@
+"""A golden playthrough of the two-sided game of replies, as those of `tests/envs/golden`, where Ray is not known.
+
+`python -m tests.engine.rllib.playthrough_replies` writes it again after an intended change; read the difference before you
+keep it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from engine.rllib.replies_env import DISCRIMINATOR, GENERATOR, ReplyMultiAgentEnv
+from envs.replies.game import MACHINE, PERSON
+from envs.replies.reply_env import reply_action, words_of
+from tests.envs.golden.playthrough import indented
+from tests.envs.replies.made_up import EXAMPLES, RULES
+
+PATH = Path(__file__).parent / "replies_two_sided.txt"
+NUM_EPISODES = 4
+
+
+def record() -> str:
+    """Episodes in which the same is said to every context, and the listener takes every second reply for a person's."""
+    words = words_of(EXAMPLES)
+    env = ReplyMultiAgentEnv({"vocabulary": words, "examples": EXAMPLES, "rules": RULES, "seed": 3})
+    said = reply_action(words, RULES, ["it", "is", "full"])
+    lines = ["environment: ReplyMultiAgentEnv", "seed: 3"]
+    for number in range(NUM_EPISODES):
+        observations, infos = env.reset()
+        lines += ["", f"episode {number}", *indented({"observations": observations, "infos": infos})]
+        for agent, action in ((GENERATOR, said), (DISCRIMINATOR, (MACHINE, PERSON)[number % 2])):
+            observations, rewards, terminated, truncated, infos = env.step({agent: action})
+            shown = {"action": action, "observations": observations, "rewards": rewards, "terminated": terminated}
+            lines += [f"  {agent}", *indented({**shown, "truncated": truncated, "infos": infos}, depth=2)]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    PATH.write_text(record())
