@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from envs.friends.events import ChatEvent, Mention, Token
+from envs.friends.events import ChatEvent, Token
 from envs.friends.game import Act, FriendsView
 from envs.friends.linker import EntityLinker
 from policies.drawing import drawn
@@ -105,7 +105,7 @@ class PlainDynoNetSession:
                 selected = node
             else:
                 entity = entities[node - graph.first_entity]
-                tokens.append(Mention(entity, self.agent.linker.forms(entity)[0]))
+                tokens.append(self.agent.linker.mentions(entity)[0])
         return [tuple(tokens) if selected == NO_NODE else selected]
 
     def forbid(self, logits: Tensor, word: int, step: int) -> None:

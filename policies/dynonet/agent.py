@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envs.friends.events import ChatEvent, Mention, Token
+from envs.friends.events import ChatEvent, Token
 from envs.friends.game import Act, FriendsView
 from envs.friends.linker import EntityLinker
 from envs.storage.copies import CHECKPOINT, fetched_model
@@ -133,14 +133,13 @@ class DynoNetSession:
     def _act(self, reader: ChatReader, words: list[int], nodes: list[int], draw: float) -> Act:
         if words[0] == SELECT_ID:
             return nodes[1]
-        known, forms, first = self._network.vocabulary.words, self._agent.linker.forms, reader.graph.first_entity
+        known, first = self._network.vocabulary.words, reader.graph.first_entity
         tokens: list[Token] = [known[word] for word in words[:-1]]
         named = [place for place, node in enumerate(nodes) if node != NO_NODE]
         entities = list(reader.graph.nodes) if named else []
         for place in named:
-            entity = entities[nodes[place] - first]
-            ways = forms(entity)
-            tokens[place] = Mention(entity, ways[int(draw * len(ways)) if self._agent.decoding.forms else 0])
+            ways = self._agent.linker.mentions(entities[nodes[place] - first])
+            tokens[place] = ways[int(draw * len(ways)) if self._agent.decoding.forms else 0]
         return tuple(tokens)
 
     def _reading(self, row: int, event: ChatEvent) -> tuple[EventReading, bool]:

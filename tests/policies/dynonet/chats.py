@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from envs.core.seeds import stream
-from envs.friends.events import ChatEvent, FriendsChat, Mention, Token
+from envs.friends.events import ChatEvent, FriendsChat, Token
 from envs.friends.linker import EntityLinker
 from envs.friends.scenario import FriendsScenario, ScenarioOptions, random_friends
 from policies.dynonet.model import DynoNet
@@ -47,7 +47,7 @@ def chat(number: int, num_events: int = 7, alternate: bool = True) -> FriendsCha
             tokens: list[Token] = [WORDS[i] for i in draws.integers(len(WORDS), size=int(draws.integers(1, 6)))]
             for _ in range(int(draws.integers(3))):
                 entity = entities[int(draws.integers(len(entities)))]
-                said = Mention(entity, LINKER.forms(entity)[0])
+                said = LINKER.mentions(entity)[0]
                 tokens.insert(int(draws.integers(len(tokens) + 1)), said)
             events.append(ChatEvent(side, tuple(tokens)))
         side = 1 - side if alternate else int(draws.integers(2))
