@@ -46,8 +46,8 @@ FOUND = {"friend_found": NORMAL, "friend_found_confused": CONFUSING}
 VS_RANDOM = "machine_vs_random"
 REPLIES = {
     f"{here}{suffix}": f"test_{kind}{suffix}"
-    for suffix in (BEFORE, "")
     for here, kind in ((ADVERSUC, ADVERSUC), (VS_RANDOM, RANDOM))
+    for suffix in (BEFORE, "")
 }
 """How often a judge takes a generator's replies for a person's, and tells them from random ones: by the name here and that of
 its own run. The one is never shown without the other, which a generator that says anything at random has low."""
@@ -95,9 +95,9 @@ LEGEND = METRICS | {
         f"{name}{suffix}": Metric(title, "higher: better", what, "share")
         for name, suffix, title, what in (
             (ADVERSUC, BEFORE, "replies taken for a person's", _TAKEN),
-            (VS_RANDOM, BEFORE, "  told from random human replies", _TOLD),
-            (ADVERSUC, "", "  taken for a person's, after ten rounds of REGS", _TAKEN),
-            (VS_RANDOM, "", "  told from random human replies, after them", _TOLD),
+            (ADVERSUC, "", "  the same, after ten rounds of REGS", _TAKEN),
+            (VS_RANDOM, BEFORE, "told from random human replies", _TOLD),
+            (VS_RANDOM, "", "  the same, after ten rounds of REGS", _TOLD),
         )
     },
     "friend_found": Metric("common friend found", FOR_BOTH, "share of the chats of two scripted bots that find it", "share"),

@@ -179,8 +179,7 @@ def table_metrics(rows: Mapping[str, Sequence[AnsweredRow]], judges: Sequence[st
     for row, systems in rows.items():
         for kind in JUDGED:
             for judge in judges:
-                shares = [shares for each in systems if (shares := each.shares.get((kind, judge)))]
-                if shares:
+                if shares := _said_of(systems, kind, judge):
                     found[f"{row}.{kind}-{judge}"] = _over_sources(shares)
         for kind in QUALITY:
             told = [each.figures[kind] for each in systems if kind in each.figures]
@@ -190,8 +189,7 @@ def table_metrics(rows: Mapping[str, Sequence[AnsweredRow]], judges: Sequence[st
         for control in ("greedy", *CONTROLS):
             for judge in judges:
                 for kind in (ADVERSUC, RANDOM):
-                    told = [[each.shares.get((kind, judge)) for each in rows.get(row, ())] for row in (method, control)]
-                    sides = [[shares for shares in side if shares] for side in told]
+                    sides = [_said_of(rows.get(row, ()), kind, judge) for row in (method, control)]
                     if all(sides):
                         found[f"{method}{LESS}{control}.{kind}-{judge}"] = _difference(*sides)
     return found | {f"{PEOPLE}.{name}": each for name, each in recorded.items()}
@@ -261,6 +259,10 @@ def _verb(less: Estimate, random: Estimate) -> str:
     if less.low > 0:
         return "deceives more often, and is nearer to random replies, than" if random.high < 0 else "beats"
     return "does worse than" if less.high < 0 else "cannot be told from"
+
+
+def _said_of(systems: Sequence[AnsweredRow], kind: str, judge: str) -> list[Shares]:
+    return [shares for each in systems if (shares := each.shares.get((kind, judge)))]
 
 
 def _over_sources(shares: Sequence[Shares]) -> Estimate:
