@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.measure import Clock, run
-from envs.friends.events import FriendsChat, Mention, Token
+from envs.friends.events import Mention, Token
 from envs.friends.linker import EntityLinker, Words
 from envs.friends.play import play_friends
 from envs.friends.schema import Entity
@@ -47,14 +47,9 @@ class PlainLinker(EntityLinker):
         return found
 
 
-def linked(linker: EntityLinker, chats: Sequence[FriendsChat]) -> list[tuple[Token, ...]]:
-    """All utterances as their listeners link them."""
-    return [
-        linker.link(event.words, chat.scenario.mentionable[1 - event.side])
-        for chat in chats
-        for event in chat.events
-        if event.selected is None
-    ]
+def linked(linker: EntityLinker, heard: Sequence[tuple[Words, Collection[Entity]]]) -> list[tuple[Token, ...]]:
+    """Utterances as their listeners, whose entities are beside them, link them."""
+    return [linker.link(words, context) for words, context in heard]
 
 
 def measure(options: Options) -> dict[str, Any]:
@@ -69,10 +64,16 @@ def measure(options: Options) -> dict[str, Any]:
     with clocks["plain"].running():
         drawn = (draw_scenarios(FRIENDS_SCHEMA, [number]) for number in range(PLAIN_CHATS))
         alone = [chat for each in drawn for chat in play_friends(each, (FriendsBot(plain), FriendsBot(plain)))]
+    heard = [
+        (event.words, chat.scenario.mentionable[1 - event.side])
+        for chat in chats
+        for event in chat.events
+        if event.selected is None
+    ]
     with clocks["links"].running():
-        ours = linked(linker, chats)
+        ours = linked(linker, heard)
     with clocks["plain_links"].running():
-        theirs = linked(plain, chats)
+        theirs = linked(plain, heard)
     seconds = {name: clock.cpu_s for name, clock in clocks.items()}
     num_events = sum(len(chat.events) for chat in chats)
     return {
