@@ -22,6 +22,7 @@ import numpy as np
 
 from envs.candidates.groups import Context
 from envs.core.errors import RankerError, RefusedModelError
+from envs.core.own_code import is_terminated
 from envs.pairs.turns import Utterance
 
 Scores = list[float] | np.ndarray
@@ -162,7 +163,7 @@ def _batched(ranker: BatchRanker, pairs: Sequence[Pair]) -> list[np.ndarray | Ra
         found = list(ranker.score_all(pairs))
     except RefusedModelError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         return [_died(ranker, error)] * len(pairs)
     if len(found) != len(pairs):
         return [_wrong(ranker, "answers another number of contexts", f"{len(found)} for {len(pairs)}")] * len(pairs)
@@ -175,7 +176,7 @@ def _single(ranker: Ranker, pair: Pair) -> np.ndarray | RankerError:
         found = ranker.score(context, candidates)
     except RefusedModelError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         return _died(ranker, error)
     return _checked(ranker, found, candidates)
 
@@ -208,9 +209,11 @@ def _wrong(ranker: Ranker, what: str, got: str) -> RankerError:
     return RankerError(f"the ranker {what}", where=type(ranker).__name__, got=got, fix=fix)
 
 
-def _died(ranker: Ranker, error: Exception) -> RankerError:
+def _died(ranker: Ranker, error: BaseException) -> RankerError:
     if isinstance(error, RankerError):
         return error
+    if is_terminated(error):
+        raise error
     died = RankerError("the ranker raised an error", where=type(ranker).__name__, got=f"{type(error).__name__}: {error}")
     died.__cause__ = error
     return died

@@ -36,7 +36,7 @@ def own_code(spec: str) -> Iterator[None]:
     except ParleyError:
         raise
     except (Exception, SystemExit) as error:
-        if isinstance(error, SystemExit) and _is_terminated(error):
+        if is_terminated(error):
             raise
         path = Path(spec.rpartition(":")[0] or spec)
         lines = [frame.lineno for frame in extract_tb(error.__traceback__) if Path(frame.filename).name == path.name]
@@ -50,8 +50,10 @@ def own_code(spec: str) -> Iterator[None]:
         ) from error
 
 
-def _is_terminated(end: SystemExit) -> bool:
+def is_terminated(end: BaseException) -> bool:
     """Whether the answer to SIGTERM ends the process, as in Ray's actors, and no code that runs in it."""
+    if not isinstance(end, SystemExit):
+        return False
     answer = getattr(signal.getsignal(signal.SIGTERM), "__code__", None)
     return any(frame.f_code is answer for frame, _ in walk_tb(end.__traceback__))
 

@@ -30,6 +30,7 @@ from engine.jobs.retrieval.config import DEFAULT_CORPUS, RankingAttackConfig, Ra
 from engine.jobs.retrieval.groups import Contexts, lexicon_setting, shared_resources, training_splits, utterances_of
 from engine.jobs.retrieval.matcher_config import (
     NO_VECTORS,
+    PAPER_SHARE,
     SKIP_GRAM,
     TrainMatcherConfig,
     dam,
@@ -222,8 +223,14 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
             rules = ",".join(name for name in names if name != SEARCH and not name.startswith(POLICY))
             rules = "all" if rules in ("", NOTHING) else rules
             both = f"{config.start},{run}"
-            return ranking(replace(asked, model=both, rules=rules)), searching(RankingAttackConfig(model=both, **known))
-        harden = replace(config, start=run, against="iiw")
+            # A model that learned "words of the context are wrong" would err where wrong replies have them anyway.
+            hard = replace(asked, model=both, rules="none", candidates=replace(config.candidates, negatives="hard"))
+            return (
+                ranking(replace(asked, model=both, rules=rules)),
+                searching(RankingAttackConfig(model=both, **known)),
+                ranking(hard),
+            )
+        harden = replace(config, start=run, against="iiw", adversary_share=PAPER_SHARE)
         hardened = self.command(harden, path.with_name(f"{path.name}-iiw"))
         return ranking(replace(asked, model=run)), searching(RankingAttackConfig(model=run, **known)), hardened
 

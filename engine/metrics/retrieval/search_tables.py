@@ -31,7 +31,8 @@ Metrics = Mapping[str, Estimate]
 
 _NOTE_SUCCESS = (
     "Share of the attacked contexts in which the goal is reached with so many queries at most, 0 to 1; a query is one reply "
-    "scored in its context, a rule makes one. Brackets: 95 % intervals, contexts of a dialogue together; n: dialogues. Below: "
+    "scored in its context, a rule makes one, and has failed where it changes nothing (parley evaluate ranking leaves such "
+    "contexts out). Brackets: 95 % intervals, contexts of a dialogue together; n: dialogues. Below: "
     "the share less that of random edits (gaslite: of random-steps, the same without its gradient; random-steps: of "
     "random-words, all drawn anew each time) with as many queries in the same contexts; star: p < 0.05, paired bootstrap, "
     "two-sided, not corrected for their number."

@@ -64,6 +64,7 @@ _NOTE_KEPT = (
     "{first} when only so many words of right replies stay, those whose erasure costs most (figure 2), 0 to 1; brackets: 95 % "
     "intervals, contexts of a dialogue drawn together; n: dialogues. Below: divided by {first} with whole replies."
 )
+_NOTE_NGR = " ngr: one reply for all contexts unless replies.generic names several; its figure is how that text ranks."
 _UNTOUCHED = {"left-out": "left out of the figures", "kept": "kept as attacks that failed"}
 _NOTE_PUBLISHED = (
     " Published: Li et al. 2019, on another corpus or another part of it: drops can be compared, absolute values cannot."
@@ -226,7 +227,7 @@ def _rules(metrics: Metrics, shown: Shown) -> TextTable:
         untouched, words = (metrics.get(f"{kind}.{rule}", NOTHING) for kind in (UNTOUCHED, WORDS))
         share = f"{100 * untouched.value:.1f} %" if untouched.n else ABSENT
         rows.append((rule, share, number(words), f"{untouched.n:,}"))
-    note = _NOTE_UNTOUCHED.format(untouched=_UNTOUCHED[shown.untouched])
+    note = _NOTE_UNTOUCHED.format(untouched=_UNTOUCHED[shown.untouched]) + _NOTE_NGR * ("ngr" in shown.rules)
     return TextTable(("rule", "untouched", "words", "contexts"), tuple(rows), note)
 
 

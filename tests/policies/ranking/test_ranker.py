@@ -33,7 +33,7 @@ class Returns:
     def score(self, context: Context, candidates: Sequence[Utterance]) -> Any:
         if len(candidates) != 2:
             return Length().score(context, candidates)
-        if isinstance(self.said, Exception):
+        if isinstance(self.said, BaseException):
             raise self.said
         return self.said
 
@@ -57,6 +57,7 @@ BAD = [
     (None, "one score for each|no numbers|not finite"),
     (["good", "bad"], "no numbers"),
     (RuntimeError("out of luck"), r"raised an error(.|\n)*RuntimeError: out of luck"),
+    (SystemExit(3), r"raised an error(.|\n)*SystemExit: 3"),
 ]
 
 

@@ -90,7 +90,7 @@ def test_it_leaves_a_ranker_and_its_figures(kind: Any, tmp_path: Path, corpus: s
     assert search == rank.replace("evaluate", "attack")
     assert rank == f"parley evaluate ranking --model {tmp_path / 'run'} --corpus {corpus} --set candidates.size=4"
     assert harden.startswith(f"parley train matcher {kind if kind != 'smn' else ''}".strip())
-    assert f"--start {tmp_path / 'run'} --against iiw" in harden
+    assert f"--start {tmp_path / 'run'} --against iiw --adversary-share 0.1" in harden
 
 
 def test_held_out_contexts_are_the_seeds_choice_and_training_keeps_its_own(tmp_path: Path, corpus: str) -> None:
@@ -206,7 +206,9 @@ def test_the_control_makes_as_many_steps_on_replies_as_they_are(tmp_path: Path, 
     about = seen["none"][1]
     assert (about["role"], about["against"], about["base"], about["pool"]) == ("control", [], str(base), 0)
     assert about["corpus"] == corpus, "that of the start"
-    following, search = TRAIN_MATCHER.next_commands(asked("", start=str(base), against="none"), tmp_path / "none")
+    following, search, hard = TRAIN_MATCHER.next_commands(asked("", start=str(base), against="none"), tmp_path / "none")
+    assert "--rules none" in hard
+    assert "--set candidates.negatives=hard" in hard, "wrong replies that have the context's words anyway"
     assert search == following.replace("evaluate", "attack")
     assert f"--corpus {corpus} " in following
     assert "--rules" not in following, "what further training alone brings shows under every rule"
@@ -238,7 +240,7 @@ def test_training_against_the_search_attacks_the_model_as_it_is_at_each_epoch(
     searched: tuple[TrainMatcherConfig, Path], base: Path
 ) -> None:
     config, path = searched
-    ranking, searching = TRAIN_MATCHER.next_commands(config, path)
+    ranking, searching, _ = TRAIN_MATCHER.next_commands(config, path)
     assert "--rules" not in ranking, "it is shown every rule"
     assert searching.startswith(f"parley attack ranking --model {base},{path}")
     folder = RunFolder.load(path)
