@@ -116,7 +116,7 @@ class Plan:
         check_space(config, self.space, where)
         actors: dict[str, float] = {self.workers: num_workers} if self.workers else {}
         if gpus_per_worker:
-            actors["gpus_per_worker"] = gpus_per_worker
+            actors["runner_gpus" if self.workers == "env_runners" else "gpus_per_worker"] = gpus_per_worker
         config = with_values(config, {self.fidelity: self.budget, **actors}, where)
         self._check_metrics(config, where)
         return config

@@ -105,8 +105,10 @@ def test_base_and_workers_reach_the_job() -> None:
 
 def test_gpus_reach_the_job_or_are_refused() -> None:
     assert plans.SMALL.base("", 1, 0.5).gpus_per_worker == 0.5
-    with pytest.raises(ConfigError, match="unknown key 'gpus_per_worker'"):
-        find_plan("rl-attack").base("", 1, 0.5)
+    attack = find_plan("rl-attack").base("", 1, 0.5)
+    assert (attack.runner_gpus, attack.gpus_per_worker) == (0.5, 0), "its actors are env runners"
+    with pytest.raises(ConfigError, match="unknown key 'runner_gpus'"):
+        find_plan("replies").base("", 1, 0.5)
 
 
 def test_jobs_without_actors_say_so() -> None:

@@ -144,6 +144,8 @@ class EvaluateCollaboration(Job[CollaborationConfig, PlayedChats, PlayedChats]):
     def next_commands(self, config: CollaborationConfig, path: Path) -> tuple[str, ...]:
         """The page; then random lies as often as a chat model told its own, on the same scenarios."""
         commands = super().next_commands(config, path)
+        if not config.chat_liars:
+            return commands
         metrics = RunFolder.load(path).metrics()
         for liar in config.chat_liars:
             told = metrics.get(of(LIE_RATE, MODEL, liar))

@@ -89,8 +89,9 @@ def test_it_leaves_a_ranker_and_its_figures(kind: Any, tmp_path: Path, corpus: s
     rank, search, harden = result.next_commands
     assert search == rank.replace("evaluate", "attack")
     assert rank == f"parley evaluate ranking --model {tmp_path / 'run'} --corpus {corpus} --set candidates.size=4"
-    assert harden.startswith(f"parley train matcher {kind if kind != 'smn' else ''}".strip())
-    assert f"--start {tmp_path / 'run'} --against iiw --adversary-share 0.1" in harden
+    assert harden.startswith(f"parley train matcher {kind if kind != 'smn' else 'hardened'}"), "of a tenth of the contexts"
+    assert f"--start {tmp_path / 'run'} --against iiw" in harden
+    assert ("--adversary-share 0.1" in harden) == (kind != "smn"), "the preset says it"
 
 
 def test_held_out_contexts_are_the_seeds_choice_and_training_keeps_its_own(tmp_path: Path, corpus: str) -> None:
@@ -208,7 +209,7 @@ def test_the_control_makes_as_many_steps_on_replies_as_they_are(tmp_path: Path, 
     assert about["corpus"] == corpus, "that of the start"
     following, search, hard = TRAIN_MATCHER.next_commands(asked("", start=str(base), against="none"), tmp_path / "none")
     assert "--rules none" in hard
-    assert "--set candidates.negatives=hard" in hard, "wrong replies that have the context's words anyway"
+    assert """--set 'candidates.negatives="hard"'""" in hard, "wrong replies that have the context's words anyway"
     assert search == following.replace("evaluate", "attack")
     assert f"--corpus {corpus} " in following
     assert "--rules" not in following, "what further training alone brings shows under every rule"
@@ -336,7 +337,7 @@ def test_presets_are_what_they_say() -> None:
     assert list(made) == ["smn", "dam", "mrfn", "smn-paper", "dam-paper", "mrfn-paper", "demo", "hardened"]
     assert made["smn"] == matcher_config.smn()
     assert made.pop("demo").kind == "smn"
-    assert made.pop("hardened") == replace(matcher_config.smn(), start="runs/matcher", against="all")
+    assert made.pop("hardened") == replace(matcher_config.smn(), start="runs/matcher", against="all", adversary_share=0.1)
     for name, preset in made.items():
         kind, _, published = name.partition("-")
         assert preset.kind == kind
