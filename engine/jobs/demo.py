@@ -196,7 +196,7 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
             "model": (seq2seq.TRAIN_SEQ2SEQ, model),
             "lm": (seq2seq.TRAIN_LM, lm),
             "normal": (search.SEARCH, searching),
-            "mal": (search.SEARCH, replace(searching, targets=MAL, hit="o-sample-min-k1")),
+            "mal": (search.SEARCH, replace(searching, targets=MAL, hit=HITS["mal"])),
             "adversarial": (adversarial.TRAIN_ADVERSARIAL, against),
             "robustness": (robustness.EVALUATE_ROBUSTNESS, asked),
             "matcher": (matcher.TRAIN_MATCHER, replace(matcher_config.demo(), fit=config.matcher, seed=config.seed)),

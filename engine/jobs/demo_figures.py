@@ -31,8 +31,8 @@ HARDENED = (
     *(minmax.DROP, minmax.DROP_BEYOND_CONTROL, NUM_TRAINED),
 )
 """How the target plays, and what fresh adversaries gain from it: before, after plain play alone, and after hardening."""
-HITS = {"normal": "o-greedy", "mal": "o-sample-avg-k1"}
-"""The type of hit that each trigger search is told by."""
+HITS = {"normal": "o-greedy", "mal": "o-sample-min-k1"}
+"""The type of hit that each trigger search looks for, and is told by here and on its page."""
 SWAP, ANTONYM = "random-swap", "antonym"
 """The perturbation that should not change a reply, and the one that should."""
 _BEFORE = "_before_training"
@@ -63,7 +63,7 @@ LEGEND = METRICS | {
     "reactive_attack_ppl": ATTACK_METRICS["attack_ppl"]._replace(title="  its sentences' perplexity"),
     **{name: minmax.LEGEND[name] for name in HARDENED},
     "hits_normal": Metric("trigger found, usual replies", FOR_ADVERSARY, "o-greedy hits among a model's own replies", "share"),
-    "hits_mal": Metric("trigger found, rude sentences", FOR_ADVERSARY, "o-sample-avg-k1 hits among malicious targets", "share"),
+    "hits_mal": Metric("trigger found, rude sentences", FOR_ADVERSARY, "o-sample-min-k1 hits among malicious targets", "share"),
     **{
         f"{name}{suffix}": Metric(
             title if suffix else _THE_SAME, "lower: better", f"share of contexts in which {what}", "share"

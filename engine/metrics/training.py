@@ -96,11 +96,12 @@ _REPLIED = {
     "greedy_reward": Metric("reward of greedy replies", HIGHER, "the same of its own likeliest replies"),
     "reply_words": Metric("words of a reply", "nearer to the recorded", "mean over contexts, greedy replies"),
     "rare_words": Metric("rare words", "nearer to the recorded", "words beyond those that make 95 % of training", "share"),
+    "unknown_words": Metric("unknown words", "nearer to the recorded", "<unk> among the words of replies", "share"),
     "distinct_1": Metric("distinct-1", HIGHER, "different words over words of greedy replies"),
     "distinct_2": Metric("distinct-2", HIGHER, "different pairs of neighbouring words over such pairs"),
     "reply_ppl": Metric("perplexity of replies", "nearer to the recorded", "of greedy replies, under another language model"),
 }
-_LOOKS = ("reply_words", "rare_words", "distinct_1", "distinct_2", "reply_ppl")
+_LOOKS = ("reply_words", "rare_words", "unknown_words", "distinct_1", "distinct_2", "reply_ppl")
 RERANKING = {
     name + suffix: metric._replace(title=metric.title + when) if suffix else metric
     for name, metric in _REPLIED.items()

@@ -48,7 +48,7 @@ COMMON_SHARE = 0.95
 GAMED = "gamed"
 """Kind of the event of an epoch whose replies look worse by `MOST_GROWTH`, by figure."""
 MOST_GROWTH = 2.0
-"""Of the perplexity of replies and of their share of rare words, against the model that the training began with."""
+"""Of the perplexity of replies and their shares of rare words and `<unk>`, against the model that the training began with."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,10 +96,12 @@ class ReplyFigures:
         words = [turn_words(reply) for reply in replies]
         said = [utterance for reply in replies for utterance in reply]
         nats = self._likelihood.log_probabilities(said)
+        sizes = [sum(map(len, reply)) for reply in replies]
         rare = [sum(word not in self._common for utterance in reply for word in utterance) for reply in replies]
         return {
             "reply_words": mean([len(each) for each in words]),
-            "rare_words": ratio_of_sums(rare, [sum(map(len, reply)) for reply in replies]),
+            "rare_words": ratio_of_sums(rare, sizes),
+            "unknown_words": ratio_of_sums([sum(utterance.count(UNK) for utterance in reply) for reply in replies], sizes),
             "distinct_1": distinct(words, 1),
             "distinct_2": distinct(words, 2),
             "reply_ppl": ratio_of_sums([-each.sum() for each in nats], [len(each) for each in nats], transform=np.exp),
@@ -193,7 +195,9 @@ class TrainReranking(ContinuedJob[TrainRerankingConfig, Rewarding]):
             if not told:
                 return found
             before = told[0]
-            looks = [name for name in ("reply_ppl", "rare_words") if name in found and before.get(name) is not None]
+            looks = [
+                name for name in ("reply_ppl", "rare_words", "unknown_words") if name in found and before.get(name) is not None
+            ]
             worse = {name: found[name] for name in looks if found[name] > MOST_GROWTH * before[name] > 0}
             if worse:
                 run.event(GAMED, number=len(told), **worse)

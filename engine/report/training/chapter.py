@@ -25,7 +25,10 @@ CURVES = (
     CurveSource("epoch", "perplexity of replies", "another language model's", {"greedy replies": "reply_ppl"}),
     CurveSource("epoch", "length", "words of a reply", {"greedy replies": "reply_words"}),
     CurveSource(
-        "epoch", "variety", "share", {"distinct-1": "distinct_1", "distinct-2": "distinct_2", "rare words": "rare_words"}
+        "epoch",
+        "variety",
+        "share",
+        {"distinct-1": "distinct_1", "distinct-2": "distinct_2", "rare words": "rare_words", "<unk>": "unknown_words"},
     ),
     CurveSource("update", "reward of choices", "mean reward of an example", {"reward": "reward"}, smoothed=True),
     CurveSource("iteration", "reward", "mean reward", {"reward": "reward"}, smoothed=True),

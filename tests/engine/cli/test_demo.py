@@ -67,7 +67,7 @@ def test_the_whole_story(parley: Parley) -> None:
     assert campaign is not None
     hardened = {name: campaign["metrics"][name] for name in HARDENED}
     found = {}
-    for stage, kind in (("normal", "o-greedy"), ("mal", "o-sample-avg-k1")):
+    for stage, kind in (("normal", "o-greedy"), ("mal", "o-sample-min-k1")):
         triggers = RunFolder.load(path / stage).summary()
         assert triggers is not None
         found[f"hits_{stage}"] = triggers["metrics"][f"hit_rate.{kind}"]

@@ -145,6 +145,7 @@ def test_replies_are_judged_by_words_that_are_rare_and_by_another_model() -> Non
     usual = judge.figures([(("the", "light"),)] * 4)
     odd = judge.figures([(("odd", "light"), ("<unk>",)), ((),)])
     assert (usual["rare_words"].value, odd["rare_words"].value) == (0, pytest.approx(1 / 3))
+    assert (usual["unknown_words"].value, odd["unknown_words"].value) == (0, pytest.approx(1 / 3)), "a word unlike any other"
     assert odd["reply_ppl"].value > usual["reply_ppl"].value
     assert usual["distinct_1"].value == pytest.approx(2 / 8)
 
