@@ -18,6 +18,7 @@ Choices:
     that depends on what was sampled would bend the gradient.
   * # Released: replies are sampled, scored and learned with the dropout of training. Ours: all of L_RL is in evaluation mode,
     so that replies come from the distribution whose gradient is followed; for VHRED that is the prior's mean.
+  * # Paper, released: silent about replies with `<unk>`. Ours: an option; they may earn nothing.
   * # Released: offsets from 1 to the batch's size less 2. Ours: to the size less 1; a context that equals S in words is passed
     over, and where a batch has no other, the example earns nothing.
 
@@ -40,6 +41,7 @@ from torch import Tensor
 from envs.core.errors import ConfigError
 from envs.core.seeds import stream
 from envs.pairs.turns import Turn, Turns
+from envs.pairs.vocabulary import UNK_ID
 from policies.fitting.batches import ExtendedBatch
 from policies.fitting.evaluation import Fitness, evaluate
 from policies.fitting.fit import Objective
@@ -283,6 +285,8 @@ class RerankingObjective(Objective[IndexedBatch]):
     def rewards(self, spoken: Spoken) -> Tensor:
         """R of each reply (B,) float64, in nats."""
         nats_B = spoken.nats_LC[1:].mean(0)
+        if not self.settings.unknown:
+            nats_B = nats_B * (spoken.words_CT != UNK_ID).all(1)
         return nats_B / spoken.lengths_C if self.settings.per == "word" else nats_B
 
     def advantages(self, spoken: Overheard, rng: np.random.Generator) -> Tensor:
@@ -309,6 +313,8 @@ class RerankingObjective(Objective[IndexedBatch]):
         """(1 - w) nats per word of recorded replies - w E[R] per word, what training brings down; lower: better."""
         weight, fitness, sampled = self.settings.weight, watched.fitness, watched.sampled
         rewards = sampled.others / sampled.num_words if self.settings.per == "word" else sampled.others
+        if not self.settings.unknown:
+            rewards = rewards * [UNK_ID not in reply for reply in sampled.replies]
         words = fitness.num_targets.mean()
         return (1 - weight) * fitness.nll - (weight * float(rewards.mean() / words) if weight else 0.0)
 

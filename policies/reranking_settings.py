@@ -25,5 +25,8 @@ class RerankingSettings(Configuration):
     """Whether a reward is -log P(G | S_R) of the reply (paper), or that over its words (released)."""
     baseline: Literal["none", "greedy", "mean"] = "none"
     """What is taken off a reward: nothing (paper), that of the greedy reply to the same context (released), a running mean."""
+    unknown: bool = True
+    """Whether a reply that holds `<unk>` earns anything (paper, released). No context calls for the words that a model cannot
+    write, so that such replies are an easy way to a reward."""
     shuffled: bool = False
     """The control: rewards are exchanged among the replies of a batch."""

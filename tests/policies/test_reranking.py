@@ -15,7 +15,7 @@ from torch import nn
 
 from envs.core.errors import ConfigError
 from envs.pairs.turns import Turn, Turns
-from envs.pairs.vocabulary import BOS_ID, EOS_ID, PAD_ID
+from envs.pairs.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from policies.fitting import loop
 from policies.fitting.fit import Fit
 from policies.fitting.loss import OutputLoss
@@ -209,6 +209,10 @@ def test_advantages_are_rewards_less_the_baseline_that_is_asked_for() -> None:
     running = objective(responder, MEAN)
     assert running.advantages(alone, rng).tolist() == [6, 0, 25], "nothing is known before the first batch"
     assert running.advantages(alone, rng).tolist() == pytest.approx([6 - 15.5, 0, 25 - 15.5])
+    unheard = overheard()
+    unheard.sampled.words_CT[2, 3] = UNK_ID
+    silent = replace(RELEASED, unknown=False)
+    assert objective(responder, silent).advantages(unheard, rng).tolist() == [1, 0, -3], "with <unk> a reply earns nothing"
     shuffled = objective(responder, RerankingSettings(shuffled=True))
     found = [shuffled.advantages(alone, np.random.default_rng(seed)).tolist() for seed in range(9)]
     assert all(sorted(each) == [0, 6, 25] for each in found)
@@ -311,6 +315,10 @@ def test_a_split_is_measured_alike_every_time_and_the_mixture_is_what_is_learned
     rewards = first.sampled.others / first.sampled.num_words
     wanted = 0.7 * first.fitness.nll - 0.3 * rewards.mean() / first.fitness.num_targets.mean()
     assert made.validation(made.train) == pytest.approx(wanted)
+    silent, (taken, *_) = replace(made.settings, unknown=False), (reply for reply in first.sampled.replies if reply)
+    said = first._replace(sampled=replace(first.sampled, replies=[[UNK_ID], taken, taken, [*taken, UNK_ID], []]))
+    wanted = 0.7 * first.fitness.nll - 0.3 * rewards[[1, 2, 4]].sum() / 5 / first.fitness.num_targets.mean()
+    assert objective(responder, silent).mixture(said) == pytest.approx(wanted)
     assert objective(responder, RerankingSettings(weight=0)).validation(made.train) == first.fitness.nll
 
 
