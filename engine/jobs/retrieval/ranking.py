@@ -32,6 +32,7 @@ from engine.jobs.retrieval.rows import RANKING
 from engine.jobs.retrieval.worker import Ranking
 from engine.jobs.sharded import work_off
 from engine.jobs.tables import noted
+from engine.metrics.retrieval.beside import Trainings, differences, rankers_beside
 from engine.metrics.retrieval.ranking import CLEAN, RankedRows, describe, ranking_metrics
 from engine.metrics.retrieval.table import Shown, overview, tables
 from engine.metrics.tables import TextTable
@@ -91,14 +92,17 @@ class EvaluateRanking(RankersJob[RankingConfig]):
         entries = (entry for row in rows if row["status"] == OK for entry in row["ranked"])
         scored = ((entry["model"], entry["scores"]) for entry in entries if entry["rule"] == CLEAN and entry["scores"])
         named = [each.label for each in found.rankers if not each.is_control]
-        rules = f"{len(config.rule_names)} rules" if config.rule_names else "no rules"
+        rankers = {each.label: asdict(each) for each in found.rankers}
+        pairs = rankers_beside(named, _trainings(rankers))
+        num = len(config.rule_names)
+        rules = f"{num} rule{'s' * (num > 1)}" if num else "no rules"
         return Summary(
             f"ranking by {', '.join(named)} on {config.corpus}",
             f"{len(found.groups):,} {config.split} contexts, {rules}, seed {config.seed}.",
-            ranking_metrics(read),
+            ranking_metrics(read) | differences(read, pairs),
             {
                 NUM_CONTEXTS: len(found.groups),
-                RANKERS: {each.label: asdict(each) for each in found.rankers},
+                RANKERS: rankers,
                 RULES: read.rules,
                 ERRORS: {model: Counter(reasons).most_common(1)[0][0] for model, reasons in read.errors.items()},
                 NOT_RATED: not_rated(run.path, found.rankers, scored),
@@ -134,14 +138,16 @@ def _shown(config: Mapping[str, Any], summary: Mapping[str, Any]) -> Shown:
         rules=summary[RULES],
         controls=[label for label, each in rankers.items() if each["is_control"]],
         kinds={label: each["kind"] for label, each in rankers.items() if each["kind"]},
-        trainings={
-            label: (each["against"], each["base"]) for label, each in rankers.items() if each["against"] or each["base"]
-        },
+        trainings=_trainings(rankers),
         size=summary[SIZE],
         several=summary[SEVERAL],
         corpus=config["published"],
         untouched=config["metrics"]["untouched"],
     )
+
+
+def _trainings(rankers: Mapping[str, Mapping[str, Any]]) -> Trainings:
+    return {label: (each["against"], each["base"]) for label, each in rankers.items() if each["against"] or each["base"]}
 
 
 EVALUATE_RANKING = EvaluateRanking()
