@@ -39,6 +39,7 @@ from engine.metrics.tables import TextTable
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK
 from envs.core.config import shared
+from envs.core.errors import DataError
 from policies.chat.answers import ANSWERS_FOLDER
 
 RULES, SIZE, SEVERAL = "rules", "candidates", "several_right"
@@ -72,8 +73,16 @@ class EvaluateRanking(RankersJob[RankingConfig]):
     schema = RANKING
 
     def prepare(self, config: RankingConfig, path: Path, reporter: Reporter) -> EvaluatedRanking:
-        """Groups, rankers and rules, each rule tried once."""
+        """Groups, rankers and rules, each rule tried once.
+
+        Raises:
+            DataError: no context has both right and wrong replies.
+        """
         prepared, _ = found_ranking(config, asked_rankers(config.model_names, controls=config.controls), reporter)
+        if not any(len(set(item.group.labels)) > 1 for item in prepared.groups.values()):
+            what = f"no context of the {config.split} split has both right and wrong replies"
+            fix = "list replies of both labels, or name another --split or --corpus"
+            raise DataError(what, where=config.corpus, got=f"{len(prepared.groups):,} contexts", fix=fix)
         keys, num = list(prepared.groups), config.num_erased
         read = frozenset(drawn(keys, num, config.seed, "erasure") if num else ())
         groups = {key: item._replace(is_read=key in read) for key, item in prepared.groups.items()}
@@ -143,6 +152,7 @@ def _shown(config: Mapping[str, Any], summary: Mapping[str, Any]) -> Shown:
         several=summary[SEVERAL],
         corpus=config["published"],
         untouched=config["metrics"]["untouched"],
+        unranked=config["metrics"]["unranked"],
     )
 
 

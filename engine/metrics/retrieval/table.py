@@ -27,6 +27,7 @@ from engine.metrics.retrieval.ranking import (
     P_VALUE,
     TIES_RIGHT,
     TIES_WRONG,
+    UNRANKED,
     UNTOUCHED,
     WORDS,
     among,
@@ -69,6 +70,8 @@ _NOTE_KEPT = (
 )
 _NOTE_NGR = " ngr: one reply for all contexts unless replies.generic names several; its figure is how that text ranks."
 _UNTOUCHED = {"left-out": "left out of the figures", "kept": "kept as attacks that failed"}
+_NOTE_UNRANKED = " Without a right or a wrong reply, {unranked}: {num:,.0f} of {n:,} contexts."
+_UNRANKED = {"left-out": "left out", "zero": "worth 0"}
 _NOTE_PUBLISHED = (
     " Published: Li et al. 2019, on another corpus or another part of it: drops can be compared, absolute values cannot."
 )
@@ -100,6 +103,7 @@ class Shown:
         several: whether a group has several right replies.
         corpus: of the paper, whose figures are shown beside.
         untouched: "left-out" or "kept".
+        unranked: "left-out" or "zero".
     """
 
     rules: Mapping[str, bool]
@@ -110,6 +114,7 @@ class Shown:
     several: bool = False
     corpus: Corpus = "none"
     untouched: str = "left-out"
+    unranked: str = "left-out"
 
     @property
     def first(self) -> str:
@@ -138,6 +143,8 @@ def overview(metrics: Metrics, shown: Shown) -> TextTable:
     told = [f"{rule} {100 * share:.1f} %" for rule, share in untouched.items() if share > 0]
     note = _NOTE_OVERVIEW.format(first=_at_first(shown)) + (_NOTE_RULES.format(first=_at_first(shown)) if shown.rules else "")
     note += f" Untouched contexts, {_UNTOUCHED[shown.untouched]}: {', '.join(told)}." if told else ""
+    if (unranked := metrics.get(UNRANKED, NOTHING)).value > 0:
+        note += _NOTE_UNRANKED.format(unranked=_UNRANKED[shown.unranked], num=unranked.value, n=unranked.n)
     few = any(row[-1].endswith(FEW_MARK) for row in rows)
     return TextTable(
         ("ranker", *_heads(shown), "n"), tuple(rows), note + _controls(shown) + _failed(metrics) + few_note("dialogues") * few

@@ -301,6 +301,16 @@ def test_what_counts_is_a_setting(tmp_path: Path) -> None:
     assert left["r@1.tfidf.rsw"].n < kept["r@1.tfidf.rsw"].n
 
 
+def test_contexts_without_right_replies_are_told_before_there_is_a_run(tmp_path: Path) -> None:
+    lines = "".join(f"0\tcontext {number}\treply {place}\n" for number in range(40) for place in range(3))
+    (tmp_path / "wrong.tsv").write_text(lines)
+    with pytest.raises(
+        DataError, match=r"no context of the test split has both right and wrong replies(.|\n)*got: +2 contexts"
+    ):
+        run(asked(corpus=str(tmp_path / "wrong.tsv"), lexicon="built-in"), tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()
+
+
 def test_the_built_in_lexicon_answers_for_the_built_in_corpus_alone(tmp_path: Path) -> None:
     notes = Notes()
     run(asked(), tmp_path / "run", notes)

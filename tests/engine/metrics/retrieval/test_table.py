@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from engine.metrics.retrieval.beside import differences
 from engine.metrics.retrieval.ranking import RankedRows, ranking_metrics
 from engine.metrics.retrieval.table import Shown, overview, tables
@@ -151,6 +153,15 @@ def test_rankers_stand_beside_one_another() -> None:
     assert table.columns == ("rankers", "clean R3@1", "iiw R3@1", "sow A3@1", "n")
     assert [row[0] for row in table.rows] == ["hard less mine", "hard less as-long", "as-long less mine"]
     assert cells(table, "hard less as-long") == ["0.00", "0.50*", "0.00", "40"]
+
+
+@pytest.mark.parametrize(("unranked", "told"), [("left-out", "left out"), ("zero", "worth 0")])
+def test_contexts_with_nothing_to_rank_are_told(unranked: Any, told: str) -> None:
+    rows = [attacked(number, [3.0, 2.0, 1.0]) for number in range(8)]
+    rows[0]["labels"], rows[1]["labels"] = [False] * 3, [True] * 3
+    note = overview(ranking_metrics(RankedRows(rows, unranked=unranked)), shown(unranked=unranked)).note
+    assert f"Without a right or a wrong reply, {told}: 2 of 8 contexts." in note
+    assert "Without a right" not in overview(metrics(), shown()).note
 
 
 def test_rankers_without_scores_are_named() -> None:
