@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from engine.metrics.statistics import FEW, Estimate
 
-_MINUS, ABSENT, BETWEEN, FEW_MARK = "\N{MINUS SIGN}", "\N{EN DASH}", " : ", " few"
+MINUS, ABSENT, BETWEEN, FEW_MARK = "\N{MINUS SIGN}", "\N{EN DASH}", " : ", " few"
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class TextTable:
 def figure(value: float | None) -> str:
     """A number as tables show it: two places, a dash for none."""
     # What rounds to nothing has no sign.
-    return ABSENT if value is None or not math.isfinite(value) else f"{round(value, 2) + 0.0:.2f}".replace("-", _MINUS)
+    return ABSENT if value is None or not math.isfinite(value) else f"{round(value, 2) + 0.0:.2f}".replace("-", MINUS)
 
 
 def num_measured(estimate: Estimate) -> str:

@@ -12,7 +12,7 @@ from tests.policies.byte_pairs import CHAT, END_ID, MARKS, byte_tokenizer
 WIDTH, HEADS, INNER, POSITIONS = 16, 2, 32, 128
 
 
-def write_gguf(path: Path, seed: int = 0) -> None:
+def write_gguf(path: Path, seed: int = 0, positions: int = POSITIONS) -> None:
     """Writes a Llama of one layer with drawn weights, and the tokenizer of `byte_pairs`."""
     import gguf
 
@@ -20,7 +20,7 @@ def write_gguf(path: Path, seed: int = 0) -> None:
     inner = json.loads(tokenizer.backend_tokenizer.to_str())["model"]
     words = [word for word, _ in sorted(inner["vocab"].items(), key=lambda entry: entry[1])]
     writer = gguf.GGUFWriter(path, "llama")
-    writer.add_context_length(POSITIONS)
+    writer.add_context_length(positions)
     writer.add_embedding_length(WIDTH)
     writer.add_block_count(1)
     writer.add_feed_forward_length(INNER)

@@ -61,10 +61,11 @@ def bart() -> HuggingFaceSeq2Seq:
     return HuggingFaceSeq2Seq(scaled(transformers.BartForConditionalGeneration(config)), tokenizer_of("<s> $A </s>"), LENGTH)
 
 
-def gpt2(template: str | None = None, chat: str | None = None) -> HuggingFaceCausal:
+def gpt2(template: str | None = None, chat: str | None = None, positions: int = 32) -> HuggingFaceCausal:
     config = transformers.GPT2Config(
-        vocab_size=NUM_EMBEDDINGS, n_positions=32, n_embd=8, n_layer=1, n_head=2, bos_token_id=EOS_ID, eos_token_id=EOS_ID
-    )
+        vocab_size=NUM_EMBEDDINGS, n_positions=positions, n_embd=8, n_layer=1, n_head=2, bos_token_id=EOS_ID,
+        eos_token_id=EOS_ID,
+    )  # fmt: skip
     tokenizer = tokenizer_of(None)
     tokenizer.chat_template = chat
     return HuggingFaceCausal(scaled(transformers.GPT2LMHeadModel(config)), tokenizer, LENGTH, template)

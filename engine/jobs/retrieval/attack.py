@@ -75,6 +75,7 @@ class AttackRanking(RankersJob[RankingAttackConfig]):
     run_name = "ranking-attack"
     config = RankingAttackConfig
     presets = {"helpdesk": helpdesk, "li2019": li2019}
+    repeatable = ("model", "rules", "method", "moves")
     schema = SEARCHES
 
     def prepare(self, config: RankingAttackConfig, path: Path, reporter: Reporter) -> PreparedAttack:

@@ -141,6 +141,7 @@ class RankersJob(Job[RankersConfigT, PreparedRanking[RankersConfigT], PreparedRa
     files = (TABLE_FILE, SUMMARY, "rows")
     num_rows_entry = NUM_CONTEXTS
     resume_safe = RESUME_SAFE
+    repeatable: tuple[str, ...] = ("model", "rules")
 
     def models(self, config: RankersConfigT) -> Mapping[str, str]:
         return models_of(config)

@@ -32,12 +32,14 @@ from engine.jobs.retrieval.rows import RANKING
 from engine.jobs.retrieval.worker import Ranking
 from engine.jobs.sharded import work_off
 from engine.jobs.tables import noted
+from engine.metrics.retrieval.beside import Trainings, differences, rankers_beside
 from engine.metrics.retrieval.ranking import CLEAN, RankedRows, describe, ranking_metrics
 from engine.metrics.retrieval.table import Shown, overview, tables
 from engine.metrics.tables import TextTable
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK
 from envs.core.config import shared
+from envs.core.errors import DataError
 from policies.chat.answers import ANSWERS_FOLDER
 
 RULES, SIZE, SEVERAL = "rules", "candidates", "several_right"
@@ -71,8 +73,16 @@ class EvaluateRanking(RankersJob[RankingConfig]):
     schema = RANKING
 
     def prepare(self, config: RankingConfig, path: Path, reporter: Reporter) -> EvaluatedRanking:
-        """Groups, rankers and rules, each rule tried once."""
+        """Groups, rankers and rules, each rule tried once.
+
+        Raises:
+            DataError: no context has both right and wrong replies.
+        """
         prepared, _ = found_ranking(config, asked_rankers(config.model_names, controls=config.controls), reporter)
+        if not any(len(set(item.group.labels)) > 1 for item in prepared.groups.values()):
+            what = f"no context of the {config.split} split has both right and wrong replies"
+            fix = "list replies of both labels, or name another --split or --corpus"
+            raise DataError(what, where=config.corpus, got=f"{len(prepared.groups):,} contexts", fix=fix)
         keys, num = list(prepared.groups), config.num_erased
         read = frozenset(drawn(keys, num, config.seed, "erasure") if num else ())
         groups = {key: item._replace(is_read=key in read) for key, item in prepared.groups.items()}
@@ -91,14 +101,17 @@ class EvaluateRanking(RankersJob[RankingConfig]):
         entries = (entry for row in rows if row["status"] == OK for entry in row["ranked"])
         scored = ((entry["model"], entry["scores"]) for entry in entries if entry["rule"] == CLEAN and entry["scores"])
         named = [each.label for each in found.rankers if not each.is_control]
-        rules = f"{len(config.rule_names)} rules" if config.rule_names else "no rules"
+        rankers = {each.label: asdict(each) for each in found.rankers}
+        pairs = rankers_beside(named, _trainings(rankers))
+        num = len(config.rule_names)
+        rules = f"{num} rule{'s' * (num > 1)}" if num else "no rules"
         return Summary(
             f"ranking by {', '.join(named)} on {config.corpus}",
             f"{len(found.groups):,} {config.split} contexts, {rules}, seed {config.seed}.",
-            ranking_metrics(read),
+            ranking_metrics(read) | differences(read, pairs),
             {
                 NUM_CONTEXTS: len(found.groups),
-                RANKERS: {each.label: asdict(each) for each in found.rankers},
+                RANKERS: rankers,
                 RULES: read.rules,
                 ERRORS: {model: Counter(reasons).most_common(1)[0][0] for model, reasons in read.errors.items()},
                 NOT_RATED: not_rated(run.path, found.rankers, scored),
@@ -134,14 +147,17 @@ def _shown(config: Mapping[str, Any], summary: Mapping[str, Any]) -> Shown:
         rules=summary[RULES],
         controls=[label for label, each in rankers.items() if each["is_control"]],
         kinds={label: each["kind"] for label, each in rankers.items() if each["kind"]},
-        trainings={
-            label: (each["against"], each["base"]) for label, each in rankers.items() if each["against"] or each["base"]
-        },
+        trainings=_trainings(rankers),
         size=summary[SIZE],
         several=summary[SEVERAL],
         corpus=config["published"],
         untouched=config["metrics"]["untouched"],
+        unranked=config["metrics"]["unranked"],
     )
+
+
+def _trainings(rankers: Mapping[str, Mapping[str, Any]]) -> Trainings:
+    return {label: (each["against"], each["base"]) for label, each in rankers.items() if each["against"] or each["base"]}
 
 
 EVALUATE_RANKING = EvaluateRanking()

@@ -35,6 +35,8 @@ CLEAN = "clean"
 """The rule where there is none."""
 CHANGE, P_VALUE = "_change", "_p"
 """What follows the name of `first_place`: less that of the same clean contexts, and the p-value of that difference."""
+LESS, LESS_P = "_less", "_less_p"
+"""The same: less that of another ranker in the same contexts, and the p-value (`engine.metrics.retrieval.beside`)."""
 TIES_RIGHT, TIES_WRONG = "_ties_right", "_ties_wrong"
 """The same: with ties as right or as wrong answers, where there are ties."""
 UNTOUCHED, WORDS, UNRANKED, FAILED = "untouched", "words_changed", "unranked", "failed"
@@ -225,7 +227,7 @@ def ranking_metrics(found: RankedRows) -> dict[str, Estimate]:
                 if value is not None:
                     metrics[f"{first}{ending}.{model}.{rule}"] = count(value, told[at_first].estimate.n)
             if rule != CLEAN:
-                here, before = (_only(each, at_first) for each in (found.measured(model, rule), clean))
+                here, before = (only(each, at_first) for each in (found.measured(model, rule), clean))
                 test = compared(here, before, found.clusters)[at_first]
                 metrics[f"{first}{CHANGE}.{model}.{rule}"] = test.difference
                 metrics[f"{first}{P_VALUE}.{model}.{rule}"] = count(test.p_value, test.difference.n)
@@ -246,7 +248,8 @@ def first_place(several: bool) -> str:
     return PRECISION if several else recall_at(1)
 
 
-def _only(metrics: GroupMetrics, name: str) -> GroupMetrics:
+def only(metrics: GroupMetrics, name: str) -> GroupMetrics:
+    """One metric of several."""
     return replace(metrics, values={name: metrics.values[name]})
 
 
@@ -293,6 +296,11 @@ _DEFINITIONS: Mapping[str, str] = {
     PRECISION: "whether the first reply is relevant",
 }
 _ENDINGS: Mapping[str, Metric] = {
+    LESS: Metric(
+        ", less that of another", "", "of the first ranker less that of the second in the same contexts, mean over contexts"
+    ),
+    # Before P_VALUE, which ends it too.
+    LESS_P: Metric(", p of the difference", "", "of two rankers, paired bootstrap over dialogues, two-sided"),
     CHANGE: Metric(", change", "", "less the figure of the same contexts as they are, mean over contexts"),
     P_VALUE: Metric(", p of the change", "", "paired bootstrap over dialogues, two-sided"),
     TIES_RIGHT: Metric(", ties right", "", "if the relevant one of tied replies were always first", "rate"),

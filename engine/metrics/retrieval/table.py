@@ -13,6 +13,7 @@ from typing import Literal
 
 from engine.metrics.retrieval import published
 from engine.metrics.retrieval.attacked import title
+from engine.metrics.retrieval.beside import Trainings, control_of, rankers_beside
 from engine.metrics.retrieval.erasure import KS as KEPT_KS
 from engine.metrics.retrieval.ranking import (
     BY_KIND,
@@ -21,9 +22,12 @@ from engine.metrics.retrieval.ranking import (
     FAILED,
     KEPT,
     KEPT_RELATIVE,
+    LESS,
+    LESS_P,
     P_VALUE,
     TIES_RIGHT,
     TIES_WRONG,
+    UNRANKED,
     UNTOUCHED,
     WORDS,
     among,
@@ -32,7 +36,7 @@ from engine.metrics.retrieval.ranking import (
 )
 from engine.metrics.retrieval.ranks import KS, MAP, MRR, PAIRWISE, PRECISION, recall_at
 from engine.metrics.statistics import NOTHING, Estimate
-from engine.metrics.tables import ABSENT, BETWEEN, FEW_MARK, TextTable, above, few_note, figure, num_measured, number
+from engine.metrics.tables import ABSENT, BETWEEN, FEW_MARK, MINUS, TextTable, above, few_note, figure, num_measured, number
 from envs.candidates.groups import CandidateKind
 
 SIGNIFICANT = 0.05
@@ -66,14 +70,23 @@ _NOTE_KEPT = (
 )
 _NOTE_NGR = " ngr: one reply for all contexts unless replies.generic names several; its figure is how that text ranks."
 _UNTOUCHED = {"left-out": "left out of the figures", "kept": "kept as attacks that failed"}
+_NOTE_UNRANKED = " Without a right or a wrong reply, {unranked}: {num:,.0f} of {n:,} contexts."
+_UNRANKED = {"left-out": "left out", "zero": "worth 0"}
 _NOTE_PUBLISHED = (
     " Published: Li et al. 2019, on another corpus or another part of it: drops can be compared, absolute values cannot."
 )
 _NOTE_ATTACKED = "What the rule left of the right reply is the relevant one: lower is better. "
 _NOTE_TRAINED = (
     "How often a right reply is first before and after training against a rule, on candidates as they are and as the rule "
-    "leaves them; brackets: 95 % intervals, contexts of a dialogue drawn together; n: dialogues. Control: trained as long on "
-    "clean pairs."
+    "leaves them; brackets: 95 % intervals, contexts of a dialogue drawn together; n: dialogues. Change: after less before on "
+    "the same contexts; less control: after less that of the ranker that was trained as long on clean pairs; star: p < 0.05, "
+    "paired bootstrap, two-sided, not corrected for their number."
+)
+_NOTE_TRAINED_PUBLISHED = " Published changes: differences of the printed figures."
+_NOTE_BESIDE = (
+    "{first} of the one ranker less that of the other on the same contexts (A@1 under rules that spoil the right reply, where "
+    "less is better); brackets: 95 % intervals, contexts of a dialogue drawn together; n: dialogues; star: p < 0.05, paired "
+    "bootstrap, two-sided, not corrected for their number."
 )
 
 
@@ -85,22 +98,23 @@ class Shown:
         rules: whether each rule keeps labels.
         controls: labels of rankers that are there to be beaten.
         kinds: of checkpoints, by label, such as "smn".
-        trainings: by label of a ranker the rules that it was trained against, none for the control that was trained as long on
-            clean pairs, and the label of its base or "".
+        trainings: what rankers were trained against, and from which they began.
         size: candidates of every group; None where groups differ.
         several: whether a group has several right replies.
         corpus: of the paper, whose figures are shown beside.
         untouched: "left-out" or "kept".
+        unranked: "left-out" or "zero".
     """
 
     rules: Mapping[str, bool]
     controls: Sequence[str] = ()
     kinds: Mapping[str, str] = field(default_factory=dict)
-    trainings: Mapping[str, tuple[Sequence[str], str]] = field(default_factory=dict)
+    trainings: Trainings = field(default_factory=dict)
     size: int | None = None
     several: bool = False
     corpus: Corpus = "none"
     untouched: str = "left-out"
+    unranked: str = "left-out"
 
     @property
     def first(self) -> str:
@@ -121,7 +135,6 @@ def overview(metrics: Metrics, shown: Shown) -> TextTable:
         shown: what else is told.
     """
     situations = {CLEAN: True, **shown.rules}
-    heads = [f"{rule} {title(shown.first, shown.size, adversarial=not keeps)}" for rule, keeps in situations.items()]
     rows = []
     for model in models_of(metrics):
         cells = [_glance(metrics, shown, model, rule) for rule in situations]
@@ -130,9 +143,11 @@ def overview(metrics: Metrics, shown: Shown) -> TextTable:
     told = [f"{rule} {100 * share:.1f} %" for rule, share in untouched.items() if share > 0]
     note = _NOTE_OVERVIEW.format(first=_at_first(shown)) + (_NOTE_RULES.format(first=_at_first(shown)) if shown.rules else "")
     note += f" Untouched contexts, {_UNTOUCHED[shown.untouched]}: {', '.join(told)}." if told else ""
+    if (unranked := metrics.get(UNRANKED, NOTHING)).value > 0:
+        note += _NOTE_UNRANKED.format(unranked=_UNRANKED[shown.unranked], num=unranked.value, n=unranked.n)
     few = any(row[-1].endswith(FEW_MARK) for row in rows)
     return TextTable(
-        ("ranker", *heads, "n"), tuple(rows), note + _controls(shown) + _failed(metrics) + few_note("dialogues") * few
+        ("ranker", *_heads(shown), "n"), tuple(rows), note + _controls(shown) + _failed(metrics) + few_note("dialogues") * few
     )
 
 
@@ -150,6 +165,8 @@ def tables(metrics: Metrics, shown: Shown) -> dict[str, TextTable]:
         found["Rules that make wrong replies of right ones"] = _attacked(metrics, shown, others, False)
     if kinds := [kind for kind in CandidateKind if any(f"{among(kind)}." in name for name in metrics)]:
         found["By where wrong replies come from"] = _by_kind(metrics, kinds)
+    if (beside := _beside(metrics, shown)).rows:
+        found["Rankers beside one another"] = beside
     if shown.rules:
         found["What the rules changed"] = _rules(metrics, shown)
     if any(name.startswith(KEPT) for name in metrics):
@@ -220,6 +237,19 @@ def _kept(metrics: Metrics, shown: Shown) -> TextTable:
     return TextTable(("ranker", *heads, "n"), tuple(rows), note + few_note("dialogues") * few)
 
 
+def _beside(metrics: Metrics, shown: Shown) -> TextTable:
+    """Differences of rankers; without any row where one stands alone."""
+    situations = {CLEAN: True, **shown.rules}
+    rankers = [model for model in models_of(metrics) if model not in shown.controls]
+    rows = []
+    for ranker, other in rankers_beside(rankers, shown.trainings):
+        cells = [_less(metrics, shown, ranker, other, rule) for rule in situations]
+        rows.append((f"{ranker} less {other}", *cells, num_measured(_first(metrics, shown, f"{ranker}.{other}", CLEAN, LESS))))
+    few = any(row[-1].endswith(FEW_MARK) for row in rows)
+    note = _NOTE_BESIDE.format(first=_at_first(shown)) + few_note("dialogues") * few
+    return TextTable(("rankers", *_heads(shown), "n"), tuple(rows), note)
+
+
 def _rules(metrics: Metrics, shown: Shown) -> TextTable:
     """What each rule found to change."""
     rows = []
@@ -242,9 +272,18 @@ def _glance(metrics: Metrics, shown: Shown, model: str, rule: str) -> str:
 
 def _change(metrics: Metrics, shown: Shown, model: str, rule: str) -> str:
     """How far a figure is from that of the same contexts as they are, with a star where that is no chance."""
-    value, *below = number(_first(metrics, shown, model, rule, CHANGE)).split("\n")
+    return _starred(*(_first(metrics, shown, model, rule, ending) for ending in (CHANGE, P_VALUE)))
+
+
+def _less(metrics: Metrics, shown: Shown, model: str, other: str, rule: str) -> str:
+    """How far a ranker's figure is above another's, likewise; a dash where that is not known."""
+    return _starred(*(_first(metrics, shown, f"{model}.{other}", rule, ending) for ending in (LESS, LESS_P)))
+
+
+def _starred(difference: Estimate, p_value: Estimate) -> str:
+    value, *below = number(difference).split("\n")
     # NaN, for no test, is not below it.
-    return above(value + "*" * (_first(metrics, shown, model, rule, P_VALUE).value < SIGNIFICANT), *below)
+    return above(value + "*" * (p_value.value < SIGNIFICANT), *below)
 
 
 def _ties(metrics: Metrics, shown: Shown, model: str, rule: str) -> str:
@@ -255,6 +294,12 @@ def _ties(metrics: Metrics, shown: Shown, model: str, rule: str) -> str:
 def _first(metrics: Metrics, shown: Shown, model: str, rule: str, ending: str = "") -> Estimate:
     """How often a right reply is first, or what is left of it; by its ending what is known of that figure."""
     return metrics.get(f"{metric_of(shown.first, shown.rules.get(rule, True))}{ending}.{model}.{rule}", NOTHING)
+
+
+def _heads(shown: Shown) -> list[str]:
+    """The first place as replies are, and under each rule."""
+    situations = {CLEAN: True, **shown.rules}
+    return [f"{rule} {title(shown.first, shown.size, adversarial=not keeps)}" for rule, keeps in situations.items()]
 
 
 def _at_first(shown: Shown) -> str:
@@ -291,32 +336,38 @@ def _published(
 def _trained(metrics: Metrics, shown: Shown, keeps_labels: bool) -> TextTable:
     """Table 5, or table 6; without any row where no ranker was trained against such a rule that it was asked about."""
     clean, attacked = (title(shown.first, shown.size, adversarial=each) for each in (False, not keeps_labels))
-    columns = (
-        "ranker, rule",
-        f"{clean} before",
-        f"{clean} after",
-        f"attacked {attacked} before",
-        f"attacked {attacked} after",
-        "n",
-    )
+    named = (clean, f"attacked {attacked}")
+    columns = ["ranker, rule", *(f"{name} {kind}" for name in named for kind in ("before", "after", "change"))]
+    has_control = any(control_of(model, shown.trainings) for model in shown.trainings)
+    columns += [*(f"{name} less control" for name in named)] * has_control + ["n"]
     known = (published.TABLE_5 if keeps_labels else published.TABLE_6) if shown.corpus == "ubuntu" else {}
     rows: list[tuple[str, ...]] = []
     for model, (against, base) in shown.trainings.items():
         # The control stands beside every training that began as it did.
         others = (rules for rules, begun in shown.trainings.values() if begun == base)
+        control = control_of(model, shown.trainings)
         for rule in against or dict.fromkeys(chain.from_iterable(others)):
             if shown.rules.get(rule) is not keeps_labels:
                 continue
-            cells = [number(_first(metrics, shown, each, situation)) for situation in (CLEAN, rule) for each in (base, model)]
-            named = f"{model}, {rule}" if against else f"{model} (control), {rule}"
-            rows.append((named, *cells, num_measured(_first(metrics, shown, model, rule))))
+            cells = []
+            for situation in (CLEAN, rule):
+                cells += [number(_first(metrics, shown, each, situation)) for each in (base, model)]
+                cells.append(_less(metrics, shown, model, base, situation))
+            cells += [_less(metrics, shown, model, control, situation) for situation in (CLEAN, rule)] * has_control
+            named_rule = f"{model}, {rule}" if against else f"{model} (control), {rule}"
+            rows.append((named_rule, *cells, num_measured(_first(metrics, shown, model, rule))))
             kind = shown.kinds.get(model, "") if against else ""
             if (told := known.get(kind, {}).get(rule)) is not None:
                 before, under = _before(kind, rule, keeps_labels)
-                figures = (before, told.clean, under, told.attacked)
-                rows.append((_PUBLISHED, *(ABSENT if math.isnan(each) else f"{each:.3f}" for each in figures), ""))
+                figures = (before, told.clean, told.clean - before, under, told.attacked, told.attacked - under)
+                shown_figures = (ABSENT if math.isnan(each) else f"{each:.3f}".replace("-", MINUS) for each in figures)
+                rows.append((_PUBLISHED, *shown_figures, *[ABSENT] * 2 * has_control, ""))
     few = any(row[-1].endswith(FEW_MARK) for row in rows)
-    return TextTable(columns, tuple(rows), _NOTE_TRAINED + _NOTE_PUBLISHED * bool(known) + few_note("dialogues") * few)
+    return TextTable(
+        tuple(columns),
+        tuple(rows),
+        _NOTE_TRAINED + (_NOTE_PUBLISHED + _NOTE_TRAINED_PUBLISHED) * bool(known) + few_note("dialogues") * few,
+    )
 
 
 def _before(kind: str, rule: str, keeps_labels: bool) -> tuple[float, float]:

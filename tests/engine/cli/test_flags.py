@@ -46,6 +46,13 @@ def test_flags_override_settings_override_the_file_overrides_the_preset(tmp_path
     assert (config.fit.optimiser, config.fit.patience) == ("sgd", 30)
 
 
+@pytest.mark.parametrize("verb", ["evaluate ranking", "attack ranking"])
+def test_rankers_and_rules_may_be_named_one_flag_each(verb: str) -> None:
+    config = understood(f"parley {verb} --model tfidf --rules iiw --model=bm25,runs/smn --rules sow").config
+    assert config.model_names == ("tfidf", "bm25", "runs/smn"), "the last one is not the only one"
+    assert config.rule_names == ("iiw", "sow")
+
+
 def test_the_first_preset_is_the_default_and_gives_what_has_no_default() -> None:
     command = understood("train adversary")
     assert command.config == find("train-adversary").load().presets["cheng2019"]()

@@ -20,6 +20,7 @@ from engine.jobs.job import Job, Reporter, Silent
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
 from engine.jobs.negotiation.whitebox import JOBS as ATTACKS
 from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS
+from engine.jobs.retrieval.attack import ATTACK_RANKING
 from engine.jobs.retrieval.ranking import EVALUATE_RANKING
 from engine.jobs.triggers.search import SEARCH
 from engine.runtime import pool
@@ -124,7 +125,7 @@ class Case:
 
 
 def make_case(kind: str, folder: Path) -> Case:
-    """A run of "search", "attack", "robustness", "ranking" or "selfplay" on models made in a folder."""
+    """A run of "search", "attack", "robustness", "ranking", "ranking-attack" or "selfplay" on models made in a folder."""
     return _CASES[kind](folder)
 
 
@@ -154,13 +155,24 @@ def _ranking(folder: Path) -> Case:
     return Case(EVALUATE_RANKING, rankings.asked("tfidf,bm25", limit=2 * NUM_SHARDS, shard_size=2))
 
 
+def _ranking_attack(folder: Path) -> Case:
+    return Case(ATTACK_RANKING, rankings.attacks("tfidf,bm25", limit=2 * NUM_SHARDS, shard_size=2))
+
+
 def _selfplay(folder: Path) -> Case:
     target = str(save_negotiator(folder / "target"))
     config = MatchConfig(adversary="scripted", target=target, dialogues=2 * NUM_SHARDS, shard_size=2, max_turns=6)
     return Case(SELFPLAY, config)
 
 
-_CASES = {"search": _search, "attack": _attack, "robustness": _robustness, "ranking": _ranking, "selfplay": _selfplay}
+_CASES = {
+    "search": _search,
+    "attack": _attack,
+    "robustness": _robustness,
+    "ranking": _ranking,
+    "ranking-attack": _ranking_attack,
+    "selfplay": _selfplay,
+}
 
 
 class When(Notes):

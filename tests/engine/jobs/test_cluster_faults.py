@@ -77,7 +77,7 @@ def slow(*kinds: str) -> list[object]:
     return [pytest.param(kind, marks=pytest.mark.slow) for kind in kinds]
 
 
-@pytest.mark.parametrize("kind", ["search", *slow("attack", "robustness", "ranking", "selfplay")])
+@pytest.mark.parametrize("kind", ["search", *slow("attack", "robustness", "ranking", "ranking-attack", "selfplay")])
 def test_a_machine_lost_in_the_middle_costs_no_row(tmp_path: Path, kind: str) -> None:
     """A head and one more machine, each with a worker."""
     survives(LOSES_A_MACHINE.replace("KIND", kind).replace("HEAD", "1"), tmp_path, timeout_s=280)
@@ -94,7 +94,7 @@ def test_a_machine_lost_in_the_middle_of_adversarial_training_changes_nothing(tm
     survives(LOSES_A_RUNNER, tmp_path, timeout_s=450)
 
 
-@pytest.mark.parametrize("kind", ["selfplay", *slow("search", "attack", "robustness", "ranking")])
+@pytest.mark.parametrize("kind", ["selfplay", *slow("search", "attack", "robustness", "ranking", "ranking-attack")])
 def test_a_killed_driver_goes_on_in_another_session(tmp_path: Path, kind: str, ray_session: RaySession) -> None:
     case, path, log = make_case(kind, tmp_path), tmp_path / "run", tmp_path / "log"
     words = shlex.split(case.job.command(replace(case.config, workers=2), path))[1:]
@@ -109,7 +109,7 @@ def test_a_killed_driver_goes_on_in_another_session(tmp_path: Path, kind: str, r
     assert found == case.rows_of(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("kind", ["selfplay", *slow("search", "attack", "robustness", "ranking")])
+@pytest.mark.parametrize("kind", ["selfplay", *slow("search", "attack", "robustness", "ranking", "ranking-attack")])
 def test_workers_killed_every_few_seconds_cost_no_row(
     tmp_path: Path, kind: str, ray_session: RaySession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from policies.ranker import Pair, Ranker, scores_of
 from policies.rankers import load_ranker, rankers
 from policies.seq2seq.checkpoints import save_model
 from policies.vhred.checkpoints import FORMAT
+from tests.policies.chat.fake_server import Said, completion, serving
 from tests.policies.matching.made_up import KINDS, matcher
 from tests.policies.seq2seq.made_up import language_model, seq2seq
 from tests.policies.vhred.made_up import vhred
@@ -56,7 +57,21 @@ def broken():
     raise RuntimeError("my own bug")
 """
 TRAINING: list[Context] = [(("w1", "w2"), ("w3", "w2", "w20")), (("w2", "w4"),)]
-WORDS = ("w1", "w2", "w3", "w20", "it", "is", "on", "unknown")
+WORDS = ("w1", "w2", "w3", "w20", "it", "is", "on", "hello", "you", "unknown")
+CHAT_MODELS = """
+from policies.chat.model import Access, ReplyScore
+
+class Rates:
+    def reply(self, messages):
+        return str(sum(map(ord, messages[-1]["content"])) % 101)
+
+class Scores(Rates):
+    access = Access.SCORES
+
+    def score(self, chats, replies):
+        said = [sum(map(ord, "".join(part.content for part in chat))) % 89 for chat in chats]
+        return [ReplyScore(-1.0 - number % 7 - len(reply) / 3, 2) for number, reply in zip(said, replies)]
+"""
 
 
 @pytest.fixture
@@ -95,6 +110,35 @@ def of_bi_encoder(folder: Path) -> str:
     return f"hf:{bi_encoder(folder, ('max',), longest=12)}"
 
 
+def of_causal_model(template: str | None) -> Callable[[Path], str]:
+    def made(folder: Path) -> str:
+        pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
+        from tests.policies.chat.tiny import saved
+
+        return f"hf:{saved(folder, template, positions=64)}"
+
+    return made
+
+
+def of_gguf(folder: Path) -> str:
+    for package in ("gguf", "transformers"):
+        pytest.importorskip(package, reason="the extra gguf is not installed")
+    from tests.policies.small_gguf import write_gguf
+
+    folder.mkdir()
+    write_gguf(folder / "model.gguf", positions=1024)
+    return f"gguf:{folder / 'model.gguf'}"
+
+
+def of_chat_model(name: str) -> Callable[[Path], str]:
+    def made(folder: Path) -> str:
+        folder.mkdir()
+        (folder / "chats.py").write_text(CHAT_MODELS)
+        return f"{folder / 'chats.py'}:{name}"
+
+    return made
+
+
 def of_matcher(kind: str) -> Callable[[Path], str]:
     def made(folder: Path) -> str:
         model = matcher(kind)
@@ -112,13 +156,28 @@ MADE: dict[str, Callable[[Path], str]] = {
     **{kind: of_matcher(kind) for kind in KINDS},
     "cross-encoder": of_cross_encoder,
     "bi-encoder": of_bi_encoder,
+    "causal model": of_causal_model("{% for m in messages %}<s> {{ m['content'] }} </s> {% endfor %}"),
+    "causal model without a template": of_causal_model(None),
+    "gguf": of_gguf,
+    "chat model of one's own that scores": of_chat_model("Scores"),
+    "chat model of one's own that rates": of_chat_model("Rates"),
     "response only": lambda folder: f"response-only:{of_seq2seq(folder)}",
 }
 
 
-@pytest.fixture(params=MADE)
-def ranker(request: pytest.FixtureRequest, tmp_path: Path) -> Ranker:
-    return load_ranker(MADE[request.param](tmp_path / "model"), TRAINING)
+def rated(_: int, body: dict[str, Any]) -> Said:
+    """A rating that depends on what is asked alone."""
+    return Said(completion(str(sum(map(ord, body["messages"][-1]["content"])) % 101)))
+
+
+@pytest.fixture(params=[*(pytest.param(name, marks=[pytest.mark.slow] * (name == "gguf")) for name in MADE), "served"])
+def ranker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ranker]:
+    """A file of llama.cpp takes long to be read."""
+    if request.param == "served":
+        with serving(rated) as server:
+            yield load_ranker(server.name)
+    else:
+        yield load_ranker(MADE[request.param](tmp_path / "model"), TRAINING)
 
 
 UTTERANCES = st.lists(st.sampled_from(WORDS), max_size=9).map(tuple)

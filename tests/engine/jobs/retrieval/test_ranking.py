@@ -13,6 +13,7 @@ from engine.jobs.retrieval.asked import AskedRanker, asked_rankers
 from engine.jobs.retrieval.config import MetricSettings, RankingConfig
 from engine.jobs.retrieval.groups import rule_seed
 from engine.jobs.retrieval.ranking import ERRORS, EVALUATE_RANKING
+from engine.metrics.retrieval.beside import differences
 from engine.metrics.retrieval.ranking import RankedRows, ranking_metrics
 from engine.perturb.replies.catalogue import build_rules
 from engine.perturb.replies.resources import RuleResources
@@ -68,7 +69,8 @@ def test_every_context_is_a_row_with_what_rules_and_rankers_made_of_it(tmp_path:
             for rule_name, view in views.items():
                 assert told[rule_name] == pytest.approx(list(ranker.score(view.context, view.candidates)))
     assert any(attack["changed"] for row in found for attack in row["attacks"] if attack["rule"] == "iiw")
-    assert result.metrics == ranking_metrics(RankedRows(found)), "rows decide everything"
+    read = RankedRows(found)
+    assert result.metrics == ranking_metrics(read) | differences(read, [("bm25", "tfidf")]), "rows decide everything"
     assert result.legend["r@1.tfidf.clean"].title == "R10@1, tfidf, clean"
     assert result.legend["a@1.bm25.sow"].title == "A10@1, bm25, sow"
 
@@ -187,7 +189,7 @@ def test_trainings_against_rules_stand_beside_their_base(tmp_path: Path) -> None
         AskedRanker("hard", hard, kind="smn", against=("iiw", "sow", "rsw"), base="base"),
         AskedRanker("as-long", as_long, kind="smn", base="base"),
     )
-    run(config, tmp_path / "run", Silent())
+    result = run(config, tmp_path / "run", Silent())
     for row in rows(tmp_path / "run"):
         context = tuple(tuple(turn.split()) for turn in row["context"])
         told = load_ranker(hard).score(context, [tuple(text.split()) for text in row["candidates"]])
@@ -203,6 +205,13 @@ def test_trainings_against_rules_stand_beside_their_base(tmp_path: Path) -> None
         "published",
         "as-long (control), sow",
     ]
+    pairs = [("hard", "base"), ("hard", "as-long"), ("as-long", "base")]
+    beside = found["Rankers beside one another"]
+    assert [row[0] for row in beside.rows] == [f"{ranker} less {other}" for ranker, other in pairs]
+    known = differences(RankedRows(rows(tmp_path / "run")), pairs)
+    assert {name: result.metrics[name] for name in known} == known, "rows decide everything"
+    (hard, *_) = found["Training against rules that keep labels"].rows
+    assert hard[6] == beside.rows[0][2], "after less before is that difference"
     keeping = found["Rules that keep labels"]
     assert [row[0] for row in keeping.rows][:4] == ["base, clean", "published", "base, iiw", "published"]
 
@@ -290,6 +299,16 @@ def test_what_counts_is_a_setting(tmp_path: Path) -> None:
     kept = run(replace(config, metrics=MetricSettings(untouched="kept")), tmp_path / "kept", Silent()).metrics
     assert 0 < left["untouched.rsw"].value < 1
     assert left["r@1.tfidf.rsw"].n < kept["r@1.tfidf.rsw"].n
+
+
+def test_contexts_without_right_replies_are_told_before_there_is_a_run(tmp_path: Path) -> None:
+    lines = "".join(f"0\tcontext {number}\treply {place}\n" for number in range(40) for place in range(3))
+    (tmp_path / "wrong.tsv").write_text(lines)
+    with pytest.raises(
+        DataError, match=r"no context of the test split has both right and wrong replies(.|\n)*got: +2 contexts"
+    ):
+        run(asked(corpus=str(tmp_path / "wrong.tsv"), lexicon="built-in"), tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()
 
 
 def test_the_built_in_lexicon_answers_for_the_built_in_corpus_alone(tmp_path: Path) -> None:

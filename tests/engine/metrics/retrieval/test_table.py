@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from engine.metrics.retrieval.beside import differences
 from engine.metrics.retrieval.ranking import RankedRows, ranking_metrics
 from engine.metrics.retrieval.table import Shown, overview, tables
 from engine.metrics.statistics import Estimate, count
@@ -107,26 +110,58 @@ def test_published_figures_stand_below_a_model_of_their_kind_and_at_the_end() ->
     assert "absolute values cannot" in douban.note
 
 
-def test_trainings_stand_beside_their_base() -> None:
+def trained() -> dict[str, Estimate]:
+    """IIW misleads "mine" always, "hard" never, and "as-long" in every other dialogue."""
     rows = [attacked(number, [1.0, 2.0, 3.0]) for number in range(80)]
-    for row, hard in zip(rows, (attacked(number, [3.0, 2.0, 1.0], model="hard") for number in range(80)), strict=True):
-        row["ranked"] = [entry for entry in row["ranked"] + hard["ranked"] if entry["model"] != "constant"]
-    found = tables(
-        ranking_metrics(RankedRows(rows)),
-        shown(trainings={"hard": (["iiw", "sow", "rnpv"], "mine")}, kinds={"hard": "smn"}, corpus="ubuntu"),
-    )
+    for number, row in enumerate(rows):
+        row["ranked"] = row["ranked"][:3] + attacked(number, [3.0, 2.0, 1.0], model="hard")["ranked"][:3]
+        half = [3.0, 2.0, 1.0] if number % 4 < 2 else [1.0, 2.0, 3.0]
+        row["ranked"] += attacked(number, half, model="as-long")["ranked"][:3]
+    found = RankedRows(rows)
+    return ranking_metrics(found) | differences(found, [("hard", "mine"), ("hard", "as-long"), ("as-long", "mine")])
+
+
+def test_trainings_stand_beside_their_base() -> None:
+    beside = shown(trainings={"hard": (["iiw", "sow", "rnpv"], "mine")}, kinds={"hard": "smn"}, corpus="ubuntu")
+    found = tables(trained(), beside)
     keeping, others = found["Training against rules that keep labels"], found["Training against other rules"]
-    assert keeping.columns[1:5] == ("R3@1 before", "R3@1 after", "attacked R3@1 before", "attacked R3@1 after")
-    assert cells(keeping, "hard, iiw") == ["1.00", "1.00", "0.00", "1.00", "40"]
-    assert keeping.rows[1] == ("published", "0.726", "0.737", "0.345", "0.458", "")
-    assert others.columns[3:5] == ("attacked A3@1 before", "attacked A3@1 after")
+    assert keeping.columns[1:4] == ("R3@1 before", "R3@1 after", "R3@1 change")
+    assert keeping.columns[4:] == ("attacked R3@1 before", "attacked R3@1 after", "attacked R3@1 change", "n")
+    assert cells(keeping, "hard, iiw") == ["1.00", "1.00", "0.00", "0.00", "1.00", "1.00*", "40"]
+    assert keeping.rows[1] == ("published", "0.726", "0.737", "0.011", "0.345", "0.458", "0.113", "")
+    assert others.columns[4:6] == ("attacked A3@1 before", "attacked A3@1 after")
     assert [row[0] for row in others.rows] == ["hard, sow", "published"]
-    assert others.rows[1][1:] == ("0.726", "0.723", "0.711", "0.057", "")
-    beside = shown(trainings={"hard": (["iiw"], "mine"), "as-long": ([], "mine"), "another": ([], "other")}, corpus="ubuntu")
-    with_control = tables(ranking_metrics(RankedRows(rows)), beside)["Training against rules that keep labels"]
-    assert [row[0] for row in with_control.rows] == ["hard, iiw", "as-long (control), iiw"]
-    alone = tables(ranking_metrics(RankedRows(rows)), shown(trainings={"hard": (["iiw"], "")}))
-    assert cells(alone["Training against rules that keep labels"], "hard, iiw")[:4] == ["–", "1.00", "–", "1.00"]
+    assert others.rows[1][1:] == ("0.726", "0.723", "−0.003", "0.711", "0.057", "−0.654", "")
+    alone = tables(trained(), shown(trainings={"hard": (["iiw"], "")}))["Training against rules that keep labels"]
+    assert cells(alone, "hard, iiw")[:6] == ["–", "1.00", "–", "–", "1.00", "–"]
+
+
+def test_trainings_stand_beside_the_control_that_was_trained_as_long() -> None:
+    trainings = {"hard": (["iiw"], "mine"), "as-long": ([], "mine"), "another": ([], "other")}
+    table = tables(trained(), shown(trainings=trainings, corpus="ubuntu"))["Training against rules that keep labels"]
+    assert [row[0] for row in table.rows] == ["hard, iiw", "as-long (control), iiw"]
+    assert table.columns[7:] == ("R3@1 less control", "attacked R3@1 less control", "n")
+    assert cells(table, "hard, iiw")[6:8] == ["0.00", "0.50*"]
+    assert table.rows[0][8] == "0.50*\n[0.35, 0.65]"
+    assert cells(table, "as-long (control), iiw") == ["1.00", "1.00", "0.00", "0.00", "0.50", "0.50*", "–", "–", "40"]
+
+
+def test_rankers_stand_beside_one_another() -> None:
+    heading = "Rankers beside one another"
+    assert heading not in tables(metrics(), shown()), "a control alone is beside"
+    table = tables(trained(), shown(trainings={"hard": (["iiw"], "mine"), "as-long": ([], "mine")}))[heading]
+    assert table.columns == ("rankers", "clean R3@1", "iiw R3@1", "sow A3@1", "n")
+    assert [row[0] for row in table.rows] == ["hard less mine", "hard less as-long", "as-long less mine"]
+    assert cells(table, "hard less as-long") == ["0.00", "0.50*", "0.00", "40"]
+
+
+@pytest.mark.parametrize(("unranked", "told"), [("left-out", "left out"), ("zero", "worth 0")])
+def test_contexts_with_nothing_to_rank_are_told(unranked: Any, told: str) -> None:
+    rows = [attacked(number, [3.0, 2.0, 1.0]) for number in range(8)]
+    rows[0]["labels"], rows[1]["labels"] = [False] * 3, [True] * 3
+    note = overview(ranking_metrics(RankedRows(rows, unranked=unranked)), shown(unranked=unranked)).note
+    assert f"Without a right or a wrong reply, {told}: 2 of 8 contexts." in note
+    assert "Without a right" not in overview(metrics(), shown()).note
 
 
 def test_rankers_without_scores_are_named() -> None:
