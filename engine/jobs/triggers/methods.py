@@ -176,6 +176,7 @@ class SearchMethods(Composite[MethodsConfig, MethodsConfig, MethodsConfig]):
                     name: getattr(config, name)
                     for name in ("model", "targets", "limit", "words", "writing", "fitness", "success", "chat")
                 },
+                target_file=settings.target_file,
                 template=settings.template or "",
                 end=settings.end,
                 forbidden=settings.forbidden,

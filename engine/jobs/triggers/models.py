@@ -23,8 +23,7 @@ from engine.triggers.success import SuccessSettings
 from engine.triggers.target_pairs import has_prompts
 from envs.core.errors import CheckpointError, ConfigError
 from envs.storage.copies import fetched_model
-from envs.storage.places import HUGGING_FACE
-from policies.chat.addresses import absolute_address
+from policies.chat.addresses import absolute_address, weights_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -271,7 +270,7 @@ def _hugging_face(config: TriggerConfig) -> Models:
     if victim.rules.start:
         # So is a start that does not fit.
         _ = victim.start_ids
-    classifier(config)
+    classifier(config.success)
     # A question without a place for a reply, a judge that is not there.
     chat_judge(config.success, config.chat.on("cpu"))
     return Models(folder, None, measured_thresholds(victim, input_model(config, victim), config), {})
@@ -298,8 +297,12 @@ def input_model(config: TriggerConfig, victim: HuggingFaceSeq2Seq | HuggingFaceC
     return judge
 
 
-def classifier(config: TriggerConfig, device: str = "cpu") -> ReplyClassifier | None:
+def classifier(config: SuccessSettings, device: str = "cpu") -> ReplyClassifier | None:
     """What judges replies; None where no classifier does.
+
+    Args:
+        config: names it.
+        device: torch device.
 
     Raises:
         ConfigError: its package is not installed, or it has no such label.
@@ -307,10 +310,9 @@ def classifier(config: TriggerConfig, device: str = "cpu") -> ReplyClassifier | 
     """
     from policies.reply_classifier import load_reply_classifier
 
-    name = config.success.classifier
-    if not name:
+    if not config.classifier:
         return None
-    return load_reply_classifier(fetched_model(name.removeprefix(HUGGING_FACE)), config.success.label, device)
+    return load_reply_classifier(fetched_model(weights_of(absolute_address(config.classifier))), config.label, device)
 
 
 def chat_judge(config: SuccessSettings, chat: ChatModelSettings, answers: Path | None = None) -> ChatVerdicts | None:

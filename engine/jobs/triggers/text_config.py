@@ -26,6 +26,8 @@ class TextSearchConfig(ShardedConfig):
     """A file of (prompt, target) pairs (CSV, JSONL), a file of sentences, or mal."""
     limit: NumItemsOrAll = 20
     """At most so many targets, the seed's choice; 0 for all."""
+    target_file: str = ""
+    """JSON of targets by BehaviorID, for a file of pairs without a column of targets (HarmBench)."""
     template: str = ""
     """user, prefix, suffix, system, or a JSON file of messages, with {} and {prompt}; suffix or user when empty."""
     words: str = ""

@@ -36,7 +36,7 @@ def text_composition(config: TextSearchConfig) -> AttackComposition:
     asked = {name: getattr(config, name) for name in ("template", "words", "start", "forbidden", "end")}
     return AttackComposition(
         victim=config.model,
-        shows=shown_access(config.model),
+        shows=shown_access(config.model, by_messages=True),
         method=how,
         reads=Access.TEXT,
         objective=f"fitness {settings_told(config.fitness, 'by')}, until a success",

@@ -22,7 +22,7 @@ from engine.triggers.fitness import FitnessSettings
 from engine.triggers.success import TOKENS, SuccessSettings
 from engine.triggers.targets import Target, TargetList
 from engine.triggers.writing import WritingSettings
-from envs.core.errors import ConfigError
+from envs.core.errors import ConfigError, DataError
 from policies.seq2seq.checkpoints import save_model
 from tests.engine.jobs.made_up import Listening, kill_when, rows, start_parley
 from tests.policies.seq2seq.made_up import seq2seq
@@ -92,6 +92,18 @@ def test_replies_alone_lead_to_an_input_that_works(tmp_path: Path) -> None:
     page = report_from_run(tmp_path / "run").read_text()
     assert "with what the search found" in page
     assert "evolution: num_words=5, population=8, max_queries=200, mutation=0.15, reads text" in page
+
+
+def test_targets_of_harmbench_stand_in_a_file_of_their_own(tmp_path: Path) -> None:
+    config = asked(tmp_path, search=EvolutionSettings(num_words=5, population=8, max_queries=8))
+    (tmp_path / "pairs.csv").write_text('Behavior,ContextString,BehaviorID\nbeg,"A cat, a dog.",x\n')
+    with pytest.raises(DataError, match="no column target"):
+        run(config, tmp_path / "none", Silent())
+    (tmp_path / "targets.json").write_text('{"x": "hello there"}')
+    run(replace(config, target_file=str(tmp_path / "targets.json")), tmp_path / "run", Silent())
+    assert [(row["prompt"], row["target"]) for row in rows(tmp_path / "run")] == [
+        ("A cat, a dog.\n\n---\n\nbeg", "hello there")
+    ]
 
 
 def test_inputs_start_from_given_words_and_hold_nothing_forbidden(tmp_path: Path) -> None:
@@ -343,7 +355,6 @@ def test_what_cannot_work_is_refused_before_anything_is_asked(tmp_path: Path) ->
         ({"template": "<s>{prompt} {}"}, "asked by messages"),
         ({"success": SuccessSettings(by="judge", judge="nobody")}, "no chat model"),
         ({"fitness": FitnessSettings(by="rating", judge="nobody")}, "no chat model"),
-        ({"success": SuccessSettings(by="classifier", classifier="hf:x")}, "not classified"),
     ):
         with pytest.raises(ConfigError, match=message):
             run(replace(config, **changes), tmp_path / "run", Silent())
