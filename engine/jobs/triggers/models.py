@@ -216,18 +216,11 @@ def open_together(config: TriggerConfig, names: Sequence[str]) -> Models:
         names: of the models; the first has the thresholds, and is what judges itself.
 
     Raises:
-        ConfigError: they have different tokens, which is found out from their tokenizers alone, or one is not causal.
+        ConfigError: one is not causal.
         CheckpointError: as of `open_models`.
     """
-    from policies.hugging_face import read_tokenizer
     from policies.hugging_face_victims import HuggingFaceCausal
 
-    words = {name: read_tokenizer(name).get_vocab() for name in names} if len(names) > 1 else {}
-    for name, own in words.items():
-        if own != words[names[0]]:
-            where, got = f"{names[0]} and {name}", f"{len(words[names[0]]):,} and {len(own):,} tokens, or others"
-            fix = "name models of one family"
-            raise ConfigError("models that share an input have the same tokens", where=where, got=got, fix=fix)
     models = open_models(replace(config, model=names[0]))
     others = tuple(HuggingFaceFolder(name, config.hugging_face, has_prompts(config.targets)) for name in names[1:])
     for other in others:

@@ -21,10 +21,9 @@ from engine.triggers.settings import SearchSettings
 from engine.triggers.success import SuccessSettings
 from envs.core.errors import CheckpointError, ConfigError
 from tests.engine.jobs.made_up import rows
+from tests.policies.small_classifier import LABELS, save_classifier
 
 transformers = pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
-
-from tests.policies.small_classifier import LABELS, save_classifier
 
 PAIRS = "prompt,target\ntell me,you\nsay it,hello\n"
 HELLO = """
