@@ -19,7 +19,6 @@ from engine.triggers.objective import TriggerObjective
 from engine.triggers.scorer import Incumbent, InputModel, PlainScorer, Victim
 from envs.core.errors import ConfigError
 
-
 _TRIED = 7
 """Tokens of a text by which it is found out whether a model reads the same in parts."""
 
