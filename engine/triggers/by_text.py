@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from engine.triggers.causal.reader import CausalReader, reads_in_parts, said
+from engine.triggers.causal.scorer import LOGITS
 from engine.triggers.hits import Reading
 from engine.triggers.objective import TriggerObjective
 from engine.triggers.scorer import Incumbent, InputModel, PlainScorer, Victim
@@ -69,7 +70,8 @@ class ByTextScorer(PlainScorer):
             loss_R[list(rows)] = self.objective.loss(nll_BT, likeliest_BT, torch.ones_like(likeliest_BT), input_nll_B)
 
         for rows in alike.values():
-            self._finder.in_pieces(score, rows)
+            most = max(1, LOGITS // (len(targets[rows[0]]) * len(self.victim.embedding_VE)))
+            self._finder.in_pieces(score, rows, most)
         return loss_R
 
     @torch.no_grad()

@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
+from engine.triggers import by_text as by_text_module
 from engine.triggers.attack import TriggerSearch
 from engine.triggers.batch import tasks_of
 from engine.triggers.beast import Beast
+from engine.triggers.by_text import ByTextScorer
+from engine.triggers.causal.reader import said
 from engine.triggers.gcg import Gcg
 from engine.triggers.objective import TriggerObjective
 from engine.triggers.pez import Pez
@@ -86,7 +89,9 @@ def test_models_with_the_same_tokens_share_an_input(victim: UniversalVictim) -> 
         TriggerSearch(both, Pez())
 
 
-def test_a_model_with_other_tokens_chooses_and_points_to_nothing(victim: UniversalVictim) -> None:
+def test_a_model_with_other_tokens_chooses_and_points_to_nothing(
+    victim: UniversalVictim, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model, tokenizer = piece_model()
     template = "<|begin|>user\n{prompt} {}<|turn|>\n<|begin|>assistant\n"
     other = HuggingFaceCausal(model, tokenizer, 4, template, prompt="", end=False)
@@ -108,6 +113,16 @@ def test_a_model_with_other_tokens_chooses_and_points_to_nothing(victim: Univers
     measured = ours.measure(targets, inputs_BN)
     assert [each.loss for each in measured] == pytest.approx(wanted, abs=1e-4)
     torch.testing.assert_close(ours.losses(targets, inputs_BN), torch.tensor(wanted), rtol=0, atol=1e-4)
+    # However many are read at once: the head at the replies alone, and no more of these than is allowed.
+    part, num_logits = ours.parts[-1], list[int]()
+    assert isinstance(part, ByTextScorer)
+    target_T, all_of_one = by_text[-1].target("hello"), part.losses([by_text[-1].target("hello")] * 6, inputs_BN)
+    monkeypatch.setattr(by_text_module, "LOGITS", 2 * len(target_T) * len(tokenizer))
+    monkeypatch.setattr(
+        by_text_module, "said", lambda logits, target: (num_logits.append(logits.numel()), said(logits, target))[1]
+    )
+    torch.testing.assert_close(part.losses([target_T] * 6, inputs_BN), all_of_one, rtol=0, atol=1e-4)
+    assert max(num_logits) <= 2 * len(target_T) * len(tokenizer)
     at, own = torch.tensor([2]), guide.measure([victim.target_ids], inputs_BN[:1])
     assert torch.equal(ours.slopes(measured[:1], at), guide.slopes(own, at))
     swaps = Swaps(torch.arange(40)[None] % 4, words[torch.arange(40)[None] * 3])
