@@ -180,6 +180,7 @@ class SearchMethods(Composite[MethodsConfig, MethodsConfig, MethodsConfig]):
                 template=settings.template or "",
                 end=settings.end,
                 forbidden=settings.forbidden,
+                alphabet=settings.alphabet,
                 start="" if config.method == ATTACKER else settings.start,
                 attacker=config.attacker,
                 search=replace(config.evolution, max_queries=config.budget),

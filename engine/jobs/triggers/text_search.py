@@ -325,7 +325,8 @@ class SearchText(Job[TextSearchConfig, WantedTexts, WantedTexts]):
         words = tuple(word for word in input_words(path, config.words, targets) if config.allows((word,)))
         if not words:
             fix = "forbid less, or name other words"
-            raise ConfigError("no word may stand in an input", where="--forbidden", got=config.forbidden, fix=fix)
+            got = f"forbidden {config.forbidden!r}, alphabet {config.alphabet!r}"
+            raise ConfigError("no word may stand in an input", got=got, fix=fix)
         judges_of_replies(config.success, config.chat.on("cpu"), None)
         load_fitness(config.fitness, config.chat.on("cpu"))
         load_fluency(config.fitness, config.chat.on("cpu"))

@@ -116,6 +116,18 @@ def test_inputs_start_from_given_words_and_hold_nothing_forbidden(tmp_path: Path
     for wrong in ({"start": "w1 w1"}, {"start": "please kindly w1"}, {"start": "w1 w1 w1", "attacker": "hf:x"}):
         with pytest.raises(ConfigError, match="--start"):
             replace(config, **wrong)  # type: ignore[arg-type]  # mypy reads one type of all
+    lower = replace(config, forbidden="w2, E KIND", start="", alphabet="[a-z]*1?", search=replace(settings, max_queries=8))
+    run(lower, tmp_path / "lower", Silent())
+    words = json.loads((tmp_path / "lower" / "words.json").read_text())["words"]
+    assert (
+        set(words)
+        == {"please", "kindly", "w1"}
+        >= {each for row in rows(tmp_path / "lower") for each in row["trigger"].split()}
+    )
+    with pytest.raises(ConfigError, match="start from is forbidden"):
+        replace(config, alphabet="lower")
+    with pytest.raises(ConfigError, match="no such alphabet"):
+        replace(config, alphabet="[a")
     with pytest.raises(ConfigError, match="no word may stand in an input"):
         run(replace(config, start="", forbidden="w,e,i"), tmp_path / "none", Silent())
 
