@@ -117,13 +117,6 @@ def read_placed(name: str | Path, kind: Callable[[Any], str], weights: WeightSet
     return tokenizer, model if weights.device_map else _moved(model, device, name)
 
 
-def read_tokenizer(name: str | Path) -> Any:
-    """The tokenizer alone; see `read_placed`."""
-    transformers, folder, source = _source(folder_of(name))
-    with _readable(folder), without_progress_bars():
-        return transformers.AutoTokenizer.from_pretrained(folder, **source)
-
-
 def is_encoder_decoder(name: str | Path) -> bool:
     """Whether a model has an encoder, by its configuration alone; see `read_placed`."""
     return bool(read_config(folder_of(name)).is_encoder_decoder)

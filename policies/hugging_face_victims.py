@@ -17,7 +17,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, Self
 
 import torch
@@ -164,8 +164,14 @@ class HuggingFaceVictim:
 
     @property
     def start_ids(self) -> list[int] | None:
-        """The tokens (N,) that a search starts from, as the rules say; None where they are drawn. See `start_of`."""
-        return start_of(self.tokenizer, self.rules.start, self.input_length, self.searchable_V)
+        """The tokens (N,) that a search starts from, as the rules say; None where they are drawn. See `start_of`.
+
+        A blank leads the text where its place asks for one: where words behind a blank, or at the beginning, have other tokens.
+        """
+        text = self.rules.start
+        tried = [(each, self.tokenizer(each, add_special_tokens=False).input_ids) for each in (text, f" {text}") if text]
+        stands = (each for each, ids in tried if self._read_texts([each]) == self._in_first_slot(ids))
+        return start_of(self.tokenizer, next(stands, text), self.input_length, self.searchable_V)
 
     def typed(self, ids: Sequence[int]) -> list[int]:
         """The tokens that the model reads where an input's text is typed into its place: of a whole prompt, or source."""
@@ -225,6 +231,10 @@ class HuggingFaceVictim:
     def _read(self, ids: Sequence[int]) -> list[int]:
         """The tokens that the model reads of an input."""
         raise NotImplementedError
+
+    def _in_first_slot(self, ids: Sequence[int]) -> list[int]:
+        """The tokens that the model reads of an input of any length in the first slot, the others empty."""
+        return self._read(ids)
 
     def _typed(self, rows: Sequence[Sequence[int]]) -> list[list[int]]:
         """`typed` of many inputs."""
@@ -354,6 +364,9 @@ class HuggingFaceCausal(HuggingFaceVictim):
         for slot, piece in enumerate(self._pieces[1:]):
             read += [*ids[self._ends[slot] : self._ends[slot + 1]], *piece]
         return read
+
+    def _in_first_slot(self, ids: Sequence[int]) -> list[int]:
+        return [*self._pieces[0], *ids, *chain(*self._pieces[1:])]
 
     def _read_texts(self, texts: Sequence[str]) -> list[int]:
         text = self._slots.text([*texts, *[""] * (self._slots.num_slots - len(texts))])

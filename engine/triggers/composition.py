@@ -15,8 +15,10 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from envs.core.errors import ConfigError
-from policies.chat.addresses import OPENAI
+from envs.storage.copies import fetched_model
+from policies.chat.addresses import OPENAI, is_local
 from policies.chat.model import Access
+from policies.stored import is_pretrained
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,9 +68,17 @@ class AttackComposition:
         return "\n".join(f"{name:<9}  {text}" for name, text in self.parts.items())
 
 
-def shown_access(model: str) -> Access:
-    """How much is seen of a model by its address; of a server and of a user's own function replies alone."""
-    return Access.TEXT if model.startswith(OPENAI) or ".py:" in model else Access.GRADIENTS
+def shown_access(model: str, *, by_messages: bool = False) -> Access:
+    """How much is seen of a model by its address; of a server and of a user's own function replies alone.
+
+    Args:
+        model: the address.
+        by_messages: whether it answers messages: of a run of a response model replies alone are seen then.
+    """
+    if model.startswith(OPENAI) or ".py:" in model:
+        return Access.TEXT
+    answers_alone = by_messages and not (is_local(model) or is_pretrained(fetched_model(model)))
+    return Access.TEXT if answers_alone else Access.GRADIENTS
 
 
 def settings_told(settings: Any, *always: str) -> str:

@@ -79,6 +79,13 @@ class SuccessSettings(Configuration):
         if (self.by == "judge") != bool(self.judge):
             fix = "give both --set success.by=judge and success.judge=ADDRESS, or neither"
             raise ConfigError("a chat model judges where one is named", got=f"by {self.by}, judge {self.judge!r}", fix=fix)
+        for name, by in {"refusals": "no-refusal", "label": "classifier", "question": "judge"}.items():
+            if getattr(self, name) and self.by != by:
+                got, fix = (
+                    f"by {self.by}, {name} {getattr(self, name)!r}",
+                    f"--set success.by={by}, or leave out success.{name}",
+                )
+                raise ConfigError(f"success.{name} is read where {by} judges", got=got, fix=fix)
         try:
             re.compile(self.pattern)
         except re.error as error:

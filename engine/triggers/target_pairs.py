@@ -92,7 +92,7 @@ def _column(columns: Mapping[str, Any], names: tuple[str, ...], where: FileLine)
     name = next((name for name in names if name in columns), None)
     if name is None:
         got = f"columns {', '.join(columns) or 'none'}"
-        fix = "name the columns prompt,target"
+        fix = "name the columns prompt,target; targets without prompts stand in a file of sentences (.txt), one a line"
         raise DataError(f"the file has no column {' or '.join(names)}", where=where, got=got, fix=fix)
     value = columns[name]
     if not isinstance(value, str) or not value.strip():

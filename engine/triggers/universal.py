@@ -8,9 +8,11 @@ one after the other, those of the highest loss first. No loss is below 0, so a c
 the best one does ends there, which is exact. Where nothing is to be beaten, as in gcg, the few that are cheapest behind the
 first prompt are read behind all of them first.
 
-Pairs may be of several models with the same tokens, as in Zou et al. (section 2.3: an input for several models at once): a
-prompt of each is a pair of its own. Models may have more embeddings than tokens; the words are those that all of them have.
-Each may be on a device of its own. A search is where the first one is: inputs go from there to each model, figures come back.
+Pairs may be of several models, as in Zou et al. (section 2.3: an input for several models at once): a prompt of each is a pair
+of its own. Models may have more embeddings than tokens; the words are those that all of them have. A model with other tokens
+than the first is given inputs as texts (`by_text.py`): its losses choose among candidates, which those with the first one's
+tokens point to. Each may be on a device of its own. A search is where the first one is: inputs go from there to each model,
+figures come back.
 
 A hit is an input that is one behind every prompt (o-greedy, o-sample-min); of o-sample-avg it is the mean over all words.
 Zou et al. add prompts one by one as those before are hit. Ours: all from the beginning.
@@ -25,6 +27,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from engine.triggers.by_text import ByTextScorer, VictimByText
 from engine.triggers.causal.scorer import CausalScorer, is_causal
 from engine.triggers.hits import Reading
 from engine.triggers.objective import TriggerObjective
@@ -37,10 +40,11 @@ _ROUNDING = 1e-5
 
 
 class UniversalVictim:
-    """Prompts of one model, or of several with the same tokens, that share the searched words.
+    """Prompts of one model, or of several, that share the searched words.
 
     Args:
-        victims: a model behind each prompt; all have the same words and as many searched positions.
+        victims: a model behind each prompt; all have the words of the first, as tokens or as texts (`VictimByText`), and as
+            many searched positions.
         targets: word ids (T,) of each, the end included.
 
     Attributes:
@@ -111,11 +115,11 @@ class UniversalScorer:
     def __init__(self, victim: UniversalVictim, objective: TriggerObjective, input_model: InputModel | None = None) -> None:
         self.victim, self.objective = victim, objective
         firsts = {id(getattr(part, "model", None)): part for part in reversed(victim.victims)}
-        kinds = {model: CausalScorer if is_causal(part) else PlainScorer for model, part in firsts.items()}
+        kinds = {model: _kind(part) for model, part in firsts.items()}
         self.parts: list[PlainScorer] = [
-            kinds[id(getattr(part, "model", None))](part, objective, input_model)  # type: ignore[arg-type]  # asked above
-            for part in victim.victims
+            kinds[id(getattr(part, "model", None))](part, objective, input_model) for part in victim.victims
         ]
+        self.guides = [place for place, part in enumerate(self.parts) if not isinstance(part, ByTextScorer)]
 
     def measure(self, targets: Sequence[Tensor], words_BN: Tensor) -> list[Incumbent]:
         """Measures inputs behind each prompt."""
@@ -126,27 +130,28 @@ class UniversalScorer:
         ]
 
     def slopes(self, incumbents: Sequence[Incumbent], positions_B: Tensor) -> Tensor:
-        """The mean of the slopes (B, V) behind each prompt."""
+        """The mean of the slopes (B, V) behind each prompt of a model with the searched tokens."""
         num = len(self.victim.searchable_V)
         total_BV = torch.zeros(len(incumbents), num, device=self.victim.device)
-        for place, part in enumerate(self.parts):
-            slopes_BV = part.slopes([incumbent.cache[place] for incumbent in incumbents], positions_B)
+        for place in self.guides:
+            slopes_BV = self.parts[place].slopes([incumbent.cache[place] for incumbent in incumbents], positions_B)
             total_BV += slopes_BV[:, :num].to(self.victim.device)
-        return total_BV / len(self.parts)
+        return total_BV / len(self.guides)
 
     def gradients(self, incumbents: Sequence[Incumbent]) -> Tensor:
-        """The mean of the gradients (B, N, E) behind each prompt."""
-        of_pairs = [part.gradients([each.cache[place] for each in incumbents]) for place, part in enumerate(self.parts)]
+        """The mean of the gradients (B, N, E) behind each prompt of a model with the searched tokens."""
+        of_pairs = [self.parts[place].gradients([each.cache[place] for each in incumbents]) for place in self.guides]
         return torch.stack([of_pair.to(self.victim.device) for of_pair in of_pairs]).mean(0)
 
     def next_logits(self, target: Tensor, words_Bt: Tensor) -> Tensor:
-        """The mean of log probabilities (B, V) behind each prompt."""
+        """The mean of log probabilities (B, V) behind each prompt of a model with the searched tokens."""
         num = len(self.victim.searchable_V)
         total_BV = torch.zeros(len(words_Bt), num, device=self.victim.device)
-        for part, own in self._pairs():
+        pairs = self._pairs()
+        for part, own in (pairs[place] for place in self.guides):
             logits_BV = part.next_logits(own, words_Bt.to(own.device))
             total_BV += logits_BV.log_softmax(-1)[:, :num].to(self.victim.device)
-        return total_BV / len(self.parts)
+        return total_BV / len(self.guides)
 
     def best_swap(self, incumbents: Sequence[Incumbent], swaps: Swaps, beat_B: Tensor) -> tuple[Tensor, Tensor]:
         """The argmin of the mean over the lists; what cannot be it is not read behind all prompts."""
@@ -190,6 +195,13 @@ class UniversalScorer:
         choice = int(left_g[cost_G[left_g].argmin()])
         loss = float(cost_G[choice])
         return (choice, loss) if loss < beat else (-1, beat)
+
+
+def _kind(victim: Victim) -> type[PlainScorer]:
+    """How losses of a model are read."""
+    if isinstance(victim, VictimByText):
+        return ByTextScorer
+    return CausalScorer if is_causal(victim) else PlainScorer
 
 
 def _together(read: Sequence[Incumbent]) -> Reading:

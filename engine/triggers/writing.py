@@ -145,7 +145,7 @@ def asked_for_words(problem: str, max_words: int) -> str:
 def read_words(answer: Answer, max_words: int, allows: Callable[[Words], bool]) -> tuple[str, str]:
     """The words of an answer, and why there are none (`read_line`), or none that may be tried."""
     line, problem = read_line(answer, NAME, max_words)
-    return line, problem or ("" if allows(tuple(line.split())) else "they hold a text that is forbidden")
+    return line, problem or ("" if allows(tuple(line.split())) else "they hold what may stand in no input")
 
 
 def _question(target: str, shown: str, tried: Sequence[TriedInput], max_words: int) -> Chat:

@@ -15,7 +15,7 @@ from policies import gguf
 from policies.chat.loading import load_chat_model
 from policies.chat.model import ChatDecoding, Message
 from policies.gguf import plain_folder
-from policies.hugging_face import is_encoder_decoder, read_model, read_tokenizer
+from policies.hugging_face import is_encoder_decoder, read_model
 from tests.policies.small_gguf import write_gguf
 
 pytestmark = pytest.mark.skipif(find_spec("gguf") is None, reason="the extra gguf is not installed")
@@ -43,7 +43,7 @@ def test_the_folder_holds_the_numbers_and_the_tokens_of_the_file(file: Path) -> 
     for text in ("hello  there,\n", "<|begin|>ça va?", ""):
         assert tokenizer(text).input_ids == words(text).input_ids
     assert tokenizer.chat_template == words.chat_template
-    assert read_tokenizer(f"gguf:{file}").get_vocab() == words.get_vocab()
+    assert tokenizer.get_vocab() == words.get_vocab()
     assert not is_encoder_decoder(f"gguf:{file}")
 
 

@@ -143,6 +143,21 @@ def test_rules_hold_for_tokens_and_for_whole_inputs(parts: tuple[Any, Any]) -> N
         _ = victim_of(parts, 9, rules=InputRules(start="hello")).start_ids
 
 
+@pytest.mark.parametrize("template", ["suffix", "prefix", "system", TURNS])
+def test_a_start_is_led_by_a_blank_where_its_place_asks_for_one(parts: tuple[Any, Any], template: Any) -> None:
+    """As it is written "hello" is read as one token behind a blank, and as another one at the beginning of a text."""
+    rules, named = (
+        InputRules(start="hello you are a"),
+        template_of(template, has_prompts=True) if template is not TURNS else TURNS,
+    )
+    victim = victim_of(parts, 5, named, prompt="tell me", rules=rules)
+    ids = victim.start_ids
+    assert ids is not None
+    assert victim.retokenises(ids)
+    assert "".join(victim.slot_texts(ids)).strip() == "hello you are a"
+    assert bool(victim.allows(torch.tensor([ids]))[0])
+
+
 @pytest.mark.parametrize(
     ("template", "prompt", "message"),
     [

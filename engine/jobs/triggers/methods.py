@@ -176,9 +176,11 @@ class SearchMethods(Composite[MethodsConfig, MethodsConfig, MethodsConfig]):
                     name: getattr(config, name)
                     for name in ("model", "targets", "limit", "words", "writing", "fitness", "success", "chat")
                 },
+                target_file=settings.target_file,
                 template=settings.template or "",
                 end=settings.end,
                 forbidden=settings.forbidden,
+                alphabet=settings.alphabet,
                 start="" if config.method == ATTACKER else settings.start,
                 attacker=config.attacker,
                 search=replace(config.evolution, max_queries=config.budget),

@@ -23,8 +23,7 @@ from engine.triggers.success import SuccessSettings
 from engine.triggers.target_pairs import has_prompts
 from envs.core.errors import CheckpointError, ConfigError
 from envs.storage.copies import fetched_model
-from envs.storage.places import HUGGING_FACE
-from policies.chat.addresses import absolute_address
+from policies.chat.addresses import absolute_address, weights_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -217,18 +216,11 @@ def open_together(config: TriggerConfig, names: Sequence[str]) -> Models:
         names: of the models; the first has the thresholds, and is what judges itself.
 
     Raises:
-        ConfigError: they have different tokens, which is found out from their tokenizers alone, or one is not causal.
+        ConfigError: one is not causal.
         CheckpointError: as of `open_models`.
     """
-    from policies.hugging_face import read_tokenizer
     from policies.hugging_face_victims import HuggingFaceCausal
 
-    words = {name: read_tokenizer(name).get_vocab() for name in names} if len(names) > 1 else {}
-    for name, own in words.items():
-        if own != words[names[0]]:
-            where, got = f"{names[0]} and {name}", f"{len(words[names[0]]):,} and {len(own):,} tokens, or others"
-            fix = "name models of one family"
-            raise ConfigError("models that share an input have the same tokens", where=where, got=got, fix=fix)
     models = open_models(replace(config, model=names[0]))
     others = tuple(HuggingFaceFolder(name, config.hugging_face, has_prompts(config.targets)) for name in names[1:])
     for other in others:
@@ -271,7 +263,7 @@ def _hugging_face(config: TriggerConfig) -> Models:
     if victim.rules.start:
         # So is a start that does not fit.
         _ = victim.start_ids
-    classifier(config)
+    classifier(config.success)
     # A question without a place for a reply, a judge that is not there.
     chat_judge(config.success, config.chat.on("cpu"))
     return Models(folder, None, measured_thresholds(victim, input_model(config, victim), config), {})
@@ -298,8 +290,12 @@ def input_model(config: TriggerConfig, victim: HuggingFaceSeq2Seq | HuggingFaceC
     return judge
 
 
-def classifier(config: TriggerConfig, device: str = "cpu") -> ReplyClassifier | None:
+def classifier(config: SuccessSettings, device: str = "cpu") -> ReplyClassifier | None:
     """What judges replies; None where no classifier does.
+
+    Args:
+        config: names it.
+        device: torch device.
 
     Raises:
         ConfigError: its package is not installed, or it has no such label.
@@ -307,10 +303,9 @@ def classifier(config: TriggerConfig, device: str = "cpu") -> ReplyClassifier | 
     """
     from policies.reply_classifier import load_reply_classifier
 
-    name = config.success.classifier
-    if not name:
+    if not config.classifier:
         return None
-    return load_reply_classifier(fetched_model(name.removeprefix(HUGGING_FACE)), config.success.label, device)
+    return load_reply_classifier(fetched_model(weights_of(absolute_address(config.classifier))), config.label, device)
 
 
 def chat_judge(config: SuccessSettings, chat: ChatModelSettings, answers: Path | None = None) -> ChatVerdicts | None:

@@ -13,6 +13,7 @@ from engine.triggers.targets import TargetList
 from engine.triggers.writing import WritingSettings
 from envs.core.errors import ConfigError
 from envs.core.ranges import NumItemsOrAll
+from policies.alphabets import ANY, alphabet_pattern
 from policies.chat.settings import ChatAsking
 
 
@@ -26,6 +27,8 @@ class TextSearchConfig(ShardedConfig):
     """A file of (prompt, target) pairs (CSV, JSONL), a file of sentences, or mal."""
     limit: NumItemsOrAll = 20
     """At most so many targets, the seed's choice; 0 for all."""
+    target_file: str = ""
+    """JSON of targets by BehaviorID, for a file of pairs without a column of targets (HarmBench)."""
     template: str = ""
     """user, prefix, suffix, system, or a JSON file of messages, with {} and {prompt}; suffix or user when empty."""
     words: str = ""
@@ -34,6 +37,8 @@ class TextSearchConfig(ShardedConfig):
     """Whether the model has to end its reply behind the target; else targets are what its replies begin with."""
     forbidden: str = ""
     """Texts that stand in no input, whatever their case, separated by commas."""
+    alphabet: str = ANY
+    """What each word of an input is made of: any, ascii, letters (A to z), lower (a to z), or a regular expression."""
     start: str = ""
     """Words that evolution starts from, as many as search.num_words; drawn at random when empty."""
     attacker: str = ""
@@ -51,6 +56,7 @@ class TextSearchConfig(ShardedConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        alphabet_pattern(self.alphabet)
         num = len(self.start.split())
         if self.start and (self.attacker or num != self.search.num_words):
             what, got = f"evolution starts from {self.search.num_words} words", f"{num} words, --attacker {self.attacker!r}"
@@ -62,9 +68,10 @@ class TextSearchConfig(ShardedConfig):
             )
 
     def allows(self, words: Words) -> bool:
-        """Whether an input holds no forbidden text."""
-        text = " ".join(words).lower()
-        return not any(each.lower() in text for each in forbidden_texts(self.forbidden))
+        """Whether an input holds no forbidden text, and no word of other characters than the alphabet's."""
+        text, pattern = " ".join(words).lower(), alphabet_pattern(self.alphabet)
+        is_clean = not any(each.lower() in text for each in forbidden_texts(self.forbidden))
+        return is_clean and all(pattern.fullmatch(word) for word in words)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from engine.triggers.composition import AttackComposition, settings_told, shown_
 from engine.triggers.success import TOKENS
 from engine.triggers.target_pairs import has_prompts
 from envs.core.errors import ConfigError
+from policies.alphabets import ANY
 from policies.chat.model import Access
 
 if TYPE_CHECKING:
@@ -33,14 +34,14 @@ def text_composition(config: TextSearchConfig) -> AttackComposition:
     if config.attacker:
         written = settings_told(config.writing, "streams", "memory", "max_words", "temperature")
         how = f"{config.attacker} writes: {written}, max_queries={config.search.max_queries}"
-    asked = {name: getattr(config, name) for name in ("template", "words", "start", "forbidden", "end")}
+    asked = {name: getattr(config, name) for name in ("template", "words", "start", "forbidden", "alphabet", "end")}
     return AttackComposition(
         victim=config.model,
-        shows=shown_access(config.model),
+        shows=shown_access(config.model, by_messages=True),
         method=how,
         reads=Access.TEXT,
         objective=f"fitness {settings_told(config.fitness, 'by')}, until a success",
-        prompts=f"{config.targets}: {', '.join(f'{name}={value}' for name, value in asked.items() if value)}",
+        prompts=f"{config.targets}: {', '.join(f'{name}={value}' for name, value in asked.items() if value and value != ANY)}",
         success=settings_told(config.success, "by"),
     )
 

@@ -25,7 +25,7 @@ from engine.jobs.triggers.rows import TEXT_TRIGGERS
 from engine.jobs.triggers.targets import FILE, as_written, kept_targets, limited, num_targets, save_targets
 from engine.jobs.triggers.text_config import TextSearchConfig, WantedTexts
 from engine.jobs.triggers.text_prompts import messages_of, num_tokens, text_composition
-from engine.jobs.triggers.verification import judges_of_texts, verdict_columns
+from engine.jobs.triggers.verification import judges_of_replies, verdict_columns
 from engine.jobs.triggers.worker import MOST_PARTS
 from engine.metrics.rows import finished
 from engine.metrics.tables import TextTable
@@ -110,7 +110,7 @@ class TextSearchWorker(TurnWorker[Target, Rows]):
         chat, answers = self.config.chat.on(self.config.device), Path(searching.answers)
         self._model: ChatModel = load_chat_model(absolute_address(self.config.model), chat, answers=answers)
         self._template = messages_of(self.config)
-        self._success = judges_of_texts(self.config.success, chat, answers)[self.config.end]
+        self._success = judges_of_replies(self.config.success, chat, answers)[self.config.end]
         self.fitness = load_fitness(self.config.fitness, chat, answers)
         self.cost = load_fluency(self.config.fitness, chat)
         self._num_tokens = num_tokens(searching.wanted)
@@ -325,8 +325,9 @@ class SearchText(Job[TextSearchConfig, WantedTexts, WantedTexts]):
         words = tuple(word for word in input_words(path, config.words, targets) if config.allows((word,)))
         if not words:
             fix = "forbid less, or name other words"
-            raise ConfigError("no word may stand in an input", where="--forbidden", got=config.forbidden, fix=fix)
-        judges_of_texts(config.success, config.chat.on(config.device), None)
+            got = f"forbidden {config.forbidden!r}, alphabet {config.alphabet!r}"
+            raise ConfigError("no word may stand in an input", got=got, fix=fix)
+        judges_of_replies(config.success, config.chat.on("cpu"), None)
         load_fitness(config.fitness, config.chat.on("cpu"))
         load_fluency(config.fitness, config.chat.on("cpu"))
         for address in filter(None, (config.model, config.attacker)):
@@ -378,7 +379,8 @@ def _targets(config: TextSearchConfig) -> TargetList:
         fix = "a file of pairs (CSV, JSONL) or of sentences, or mal"
         raise ConfigError("there is no such list of targets", where="--targets", got=config.targets, fix=fix)
     elif has_prompts(config.targets):
-        found = read_pairs(path, lambda prompt, target: None)
+        target_file = Path(config.target_file) if config.target_file else None
+        found = read_pairs(path, lambda prompt, target: None, target_file=target_file)
     else:
         found = from_file(path, lambda words: (), words_of=as_written)
     return limited(found.require_some(), config.limit, config.seed)

@@ -18,7 +18,7 @@ from engine.jobs.sharded import RESUME_SAFE, Sharded, ShardedConfig, Tally, spre
 from engine.jobs.tables import TABLE_FILE
 from engine.jobs.triggers.rows import TRANSFERRED
 from engine.jobs.triggers.typed_triggers import TypedTrigger, Wanted, typed_triggers, with_controls
-from engine.jobs.triggers.verification import judges_of_texts, verdict_columns
+from engine.jobs.triggers.verification import judges_of_replies, verdict_columns
 from engine.metrics.rows import finished
 from engine.metrics.tables import TextTable
 from engine.metrics.triggers.hits import VERIFIED, unread_failure
@@ -52,7 +52,7 @@ class TriggerTransferConfig(ShardedConfig):
     """Which triggers are typed to which models."""
 
     searches: str = "runs/search"
-    """Runs of parley search or parley search universal on chat models, separated by commas."""
+    """Runs of parley search, search universal, search text or search methods on chat models, separated by commas."""
     model: str = ""
     """Chat models by their addresses, separated by commas; the one that was searched too, to have it in the matrix."""
     found: Wanted = "verified"
@@ -156,7 +156,7 @@ class TriggerTransferWorker:
         self.transferring, self.config = transferring, transferring.config
         self._label = ""
         self._model: ChatModel | None = None
-        self._success = judges_of_texts(
+        self._success = judges_of_replies(
             self.config.success, self.config.chat.on(self.config.device), Path(transferring.answers)
         )
 
@@ -255,7 +255,7 @@ class SearchTransfer(Job[TriggerTransferConfig, WantedTransfer, WantedTransfer])
             raise ConfigError("there is no model to type triggers to", where="--model", fix=fix)
         config.require_device()
         items = _items(config)
-        judges_of_texts(config.success, config.chat.on(config.device), None)
+        judges_of_replies(config.success, config.chat.on("cpu"), None)
         for address in config.model_names.values():
             load_chat_model(address, config.chat.on("cpu"))
         return WantedTransfer(config, items)
@@ -299,7 +299,7 @@ def _composition(config: TriggerTransferConfig) -> AttackComposition:
     models = config.model_names.values()
     return AttackComposition(
         victim=", ".join(models),
-        shows=min(map(shown_access, models)),
+        shows=min(shown_access(model, by_messages=True) for model in models),
         method=f"what {', '.join(config.run_names.values())} found: {config.found}",
         reads=Access.TEXT,
         prompts="those of the searches",

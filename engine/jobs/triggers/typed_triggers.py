@@ -14,13 +14,17 @@ from engine.metrics.triggers.transfer import NO_INPUT
 from engine.metrics.triggers.universal import RANDOM, best_found
 from engine.store.mirror import fetched_run
 from engine.store.run_folder import RunFolder
+from engine.triggers.method_lines import read_lines
 from envs.core.errors import ConfigError, DataError
+from policies.chat.addresses import is_local
 
 if TYPE_CHECKING:
     from policies.chat.model import Chat
 
-SEARCH, UNIVERSAL = "search", "search-universal"
+SEARCH, UNIVERSAL, TEXT = "search", "search-universal", "search-text"
 """The jobs whose rows are read."""
+METHODS = "search-methods"
+"""The job whose run holds searches, one for each line of its table."""
 Wanted = Literal["verified", "hits", "all"]
 
 
@@ -64,8 +68,9 @@ def typed_triggers(runs: Mapping[str, str], wanted: Wanted) -> dict[str, list[Ty
     """The triggers of runs, by source.
 
     Args:
-        runs: names of runs of parley search or search universal on chat models, by what each is called.
-        wanted: those whose reply was a success, those that are hits, or all.
+        runs: names of runs of parley search, search universal, search text or search methods on chat models, by what each is
+            called.
+        wanted: those whose reply was a success, those that are hits (by replies alone: a success), or all.
 
     Raises:
         ConfigError: a run is one of something else, of a model that takes no messages, or of a prompt that is written out.
@@ -96,18 +101,24 @@ def with_controls(triggers: Mapping[str, Sequence[TypedTrigger]]) -> dict[str, l
 
 def _triggers(label: str, name: str, wanted: Wanted) -> Iterator[TypedTrigger]:
     run = RunFolder.load(fetched_run(name))
-    if run.job not in (SEARCH, UNIVERSAL):
-        fix = "name runs of parley search or parley search universal"
+    if run.job == METHODS:
+        for line in read_lines(str(run.config["method"])):
+            yield from _triggers(f"{label}, {line.label}", f"{name.rstrip('/')}/{line.folder}", wanted)
+        return
+    if run.job not in (SEARCH, UNIVERSAL, TEXT):
+        fix = "name runs of parley search, search universal, search text or search methods"
         raise ConfigError("this run is no search for triggers", where=name, got=run.job, fix=fix)
     rows = [row for part in run.read_parts() for row in part.to_pylist()]
-    template, end = _template(run, name), bool(run.config["hugging_face"]["end"])
+    settings = run.config if run.job == TEXT else run.config.get("hugging_face", {})
+    template, end = _template(run, settings, name), bool(settings["end"])
 
     def typed(source: str, key: str, entry: Mapping[str, Any], slots: list[str]) -> TypedTrigger:
         return TypedTrigger(key, source, entry["prompt"], entry["target"], tuple(slots), template, end)
 
-    if run.job == SEARCH:
+    if run.job != UNIVERSAL:
         for row in finished(rows):
-            if row["typed"] and _is_wanted(row, is_hit(row, str(run.config["hit"])), wanted):
+            hit = bool(row["verified"]) if run.job == TEXT else is_hit(row, str(run.config["hit"]))
+            if row["typed"] and _is_wanted(row, hit, wanted):
                 yield typed(label, row["item_key"], row, row["typed"])
         return
     if (best := best_found(rows)) is None:
@@ -126,17 +137,16 @@ def _is_wanted(entry: Row, hit: bool, wanted: Wanted) -> bool:
     return {"verified": bool(entry["verified"]), "hits": hit, "all": True}[wanted]
 
 
-def _template(run: RunFolder, name: str) -> Chat:
-    """The messages that a search stood in."""
+def _template(run: RunFolder, settings: Mapping[str, Any], name: str) -> Chat:
+    """The messages that a search stood in, by settings that name them."""
     from policies.chat.model import Message
     from policies.hugging_face_slots import SLOT, template_of
 
-    settings = run.config.get("hugging_face")
-    if settings is None or not str(run.config["model"]).startswith(("hf:", "gguf:")):
+    if run.job != TEXT and not (settings and is_local(str(run.config["model"]))):
         fix = "name a search of --model hf:FOLDER or gguf:FILE"
         raise ConfigError("the search's model takes no messages", where=name, got=str(run.config.get("model")), fix=fix)
     with_prompts = Path(str(run.config["targets"])).suffix in (".csv", ".jsonl")
-    found = template_of(settings["template"], has_prompts=with_prompts)
+    found = template_of(settings["template"] or None, has_prompts=with_prompts)
     if isinstance(found, str):
         fix = "search with one of the templates suffix, prefix, system and user, or a file of messages"
         raise ConfigError("a prompt that is written out cannot be typed to other models", where=name, got=found[:80], fix=fix)

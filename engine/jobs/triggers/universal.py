@@ -50,7 +50,8 @@ class UniversalConfig(TriggerConfig):
     """Which model is to say the targets of many pairs behind one input."""
 
     model: str = ""
-    """Causal model that is searched: hf:FOLDER or gguf:FILE; or several with the same tokens, separated by commas."""
+    """Causal model that is searched: hf:FOLDER or gguf:FILE; or several, separated by commas. The words are the first one's
+    tokens; models with others read them as text."""
     targets: str = ""
     """A file of (prompt, target) pairs: CSV or JSONL, as of parley search."""
     hit: str = "o-greedy"

@@ -126,6 +126,14 @@ class _Asked:
         return " ".join(self.pair.words)
 
 
+def _with_words_of_the_first(models: Sequence[HuggingFaceCausal]) -> list[HuggingFaceCausal]:
+    """The models; those with other tokens than the first are given inputs as texts."""
+    from policies.hugging_face_by_text import HuggingFaceByText
+
+    words = models[0].tokenizer.get_vocab()
+    return [model if model.tokenizer.get_vocab() == words else HuggingFaceByText(model, models[0]) for model in models]
+
+
 class UniversalWorker(SearchTurns[UniversalInput]):
     """Holds the model behind every prompt.
 
@@ -141,7 +149,7 @@ class UniversalWorker(SearchTurns[UniversalInput]):
         config, models = replace(searching.config, model=searching.config.model.split(",")[0].strip()), searching.models
         self.config, self.thresholds, self.wanted = config, models.thresholds, HitType.parse(config.hit)
         folders = cast("list[HuggingFaceFolder]", [models.victim, *models.others])
-        causal = [cast("HuggingFaceCausal", folder.load(config.device)) for folder in folders]
+        causal = _with_words_of_the_first([cast("HuggingFaceCausal", folder.load(config.device)) for folder in folders])
         self.pairs = [
             _Asked(label, pair, pair in searching.searched, model.behind(str(pair.prompt)))
             for label, model in zip(searching.labels, causal, strict=True)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from engine.jobs.triggers.config import TriggerConfig
 from engine.jobs.triggers.models import chat_judge, classifier
 from engine.triggers.success import Success, SuccessSettings
-from envs.core.errors import ConfigError
 from envs.core.seeds import derive_seed
 from policies.chat.settings import ChatModelSettings
 from policies.chat.verdicts import ReplyVerdict
@@ -105,22 +104,23 @@ def verifier(config: TriggerConfig, victim: TextVictim, answers: str = "") -> Ve
     """
     if not config.is_hugging_face:
         return None
-    judge = classifier(config, config.device)
-    verdicts = chat_judge(config.success, config.chat.on(config.device), Path(answers) if answers else None)
-    success = Success(config.success, end=config.hugging_face.end, scores=judge.scores if judge else None, verdicts=verdicts)
-    return Verifier(success, config.success.samples, config.success.temperature)
+    judges = judges_of_replies(config.success, config.chat.on(config.device), Path(answers) if answers else None)
+    return Verifier(judges[config.hugging_face.end], config.success.samples, config.success.temperature)
 
 
-def judges_of_texts(settings: SuccessSettings, chat: ChatModelSettings, answers: Path | None) -> dict[bool, Success]:
-    """What judges replies of models that show nothing else, by whether a reply ends behind its target.
+def judges_of_replies(settings: SuccessSettings, chat: ChatModelSettings, answers: Path | None) -> dict[bool, Success]:
+    """What judges replies, by whether one ends behind its target.
+
+    Args:
+        settings: by what.
+        chat: how a chat model that judges is loaded or asked; a classifier is on its device.
+        answers: folder of a run in which answers of a chat model that judges are kept; None keeps none.
 
     Raises:
-        ConfigError: a chat model that judges is none, or a classifier is named.
-        CheckpointError: it is not there.
+        ConfigError: of a classifier or a judge, its package is not installed, or it is none.
+        CheckpointError: there is no classifier, or no judge.
         DataError: a file of the settings cannot be read.
     """
-    if settings.by == "classifier":
-        fix = "--set success.by=judge, pattern, no-refusal, prefix, exact or target"
-        raise ConfigError("replies of chat models are not classified", where="success.by", got="classifier", fix=fix)
-    verdicts = chat_judge(settings, chat, answers)
-    return {end: Success(settings, end=end, verdicts=verdicts) for end in (True, False)}
+    judge, verdicts = classifier(settings, chat.device), chat_judge(settings, chat, answers)
+    scores = judge.scores if judge else None
+    return {end: Success(settings, end=end, scores=scores, verdicts=verdicts) for end in (True, False)}

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from engine.jobs.sharded import Sharded, Tally, spread
@@ -205,8 +206,12 @@ class SearchWorker(SearchTurns[Target]):
         self.victim = models.load(config.device, unknown=config.engine.unknown)
         self._composed = composer(config, models, self.victim)
         self._verifier = verifier(config, self.victim, answers)
-        self.search = self._composed(self.victim)
         self.drop()
+
+    @cached_property
+    def search(self) -> TriggerSearch:
+        """The search of targets without prompts."""
+        return self._composed(self.victim)
 
     def drop(self) -> None:
         self._by_prompt: dict[str, SideBySide] = {}

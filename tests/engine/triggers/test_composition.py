@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from engine.triggers.composition import AttackComposition, settings_told, shown_access
@@ -26,6 +29,16 @@ def test_a_method_reads_no_more_than_the_victim_shows(victim: str, refused: bool
     if refused:
         with pytest.raises(ConfigError, match="reads scores of the model, which shows text"):
             AttackComposition(victim=victim, shows=shown_access(victim), method="RandomSearch()", reads=Access.SCORES)
+
+
+def test_of_a_run_that_answers_messages_replies_alone_are_seen(tmp_path: Path) -> None:
+    for name, config in {"own": {"kind": "seq2seq"}, "hardened": {"model_type": "llama"}}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(json.dumps(config))
+    assert shown_access(f"{tmp_path}/own") == Access.GRADIENTS, "by parley search"
+    assert shown_access(f"{tmp_path}/own", by_messages=True) == Access.TEXT
+    for name in (f"{tmp_path}/hardened", f"hf:{tmp_path}/hardened", "gguf:x"):
+        assert shown_access(name, by_messages=True) == Access.GRADIENTS
 
 
 def test_settings_are_told_where_they_are_not_the_defaults() -> None:

@@ -115,7 +115,16 @@ def test_signs_of_refusal_are_the_users_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [{"by": "pattern"}, {"pattern": "a"}, {"by": "pattern", "pattern": "("}, {"by": "classifier"}]
+    "settings",
+    [
+        {"by": "pattern"},
+        {"pattern": "a"},
+        {"by": "pattern", "pattern": "("},
+        {"by": "classifier"},
+        {"refusals": "list.txt"},
+        {"by": "judge", "judge": "hf:x", "label": "bad"},
+        {"by": "prefix", "question": "q.txt"},
+    ],
 )
 def test_settings_of_success_that_do_not_fit_are_refused(settings: dict[str, str]) -> None:
     with pytest.raises(ConfigError):

@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
+from engine.triggers import by_text as by_text_module
 from engine.triggers.attack import TriggerSearch
 from engine.triggers.batch import tasks_of
 from engine.triggers.beast import Beast
+from engine.triggers.by_text import ByTextScorer
+from engine.triggers.causal.reader import said
 from engine.triggers.gcg import Gcg
 from engine.triggers.objective import TriggerObjective
 from engine.triggers.pez import Pez
@@ -17,9 +20,11 @@ from envs.core.errors import ConfigError
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 
+from policies.hugging_face_by_text import HuggingFaceByText
 from policies.hugging_face_tokens import InputRules
 from policies.hugging_face_victims import HuggingFaceCausal
 from tests.policies.byte_pairs import byte_model
+from tests.policies.sentence_pieces import piece_model
 
 PROMPTS = ("tell me", "say it", "about the printer")
 TARGETS = ("hello", "you", "a")
@@ -82,6 +87,51 @@ def test_models_with_the_same_tokens_share_an_input(victim: UniversalVictim) -> 
     assert outcome.candidates == 9 + 3 * 27
     with pytest.raises(ConfigError, match="which models do not share"):
         TriggerSearch(both, Pez())
+
+
+def test_a_model_with_other_tokens_chooses_and_points_to_nothing(
+    victim: UniversalVictim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, tokenizer = piece_model()
+    template = "<|begin|>user\n{prompt} {}<|turn|>\n<|begin|>assistant\n"
+    other = HuggingFaceCausal(model, tokenizer, 4, template, prompt="", end=False)
+    by_text = [HuggingFaceByText(other, victim.victims[0]).behind(prompt) for prompt in PROMPTS]  # type: ignore[arg-type]
+    both = UniversalVictim([*victim.victims, *by_text], [*victim.targets, *(each.target("hello") for each in by_text)])
+    assert both.num_models == 2
+    ours, guide = UniversalScorer(both, LIKELIHOOD), UniversalScorer(victim, LIKELIHOOD)
+    words = both.searchable_V.nonzero()[:, 0]
+    inputs_BN = words[torch.randint(len(words), (6, 4), generator=torch.Generator().manual_seed(3))]
+    wanted = []
+    for words_N in inputs_BN:
+        losses = [each.loss for each in guide.measure([victim.target_ids], words_N[None])[0].cache]
+        for each in by_text:
+            read, target_T = each.typed(words_N.tolist()), each.target("hello")
+            logits_TV = model(input_ids=torch.tensor([[*read, *target_T.tolist()]])).logits[0, len(read) - 1 : -1]
+            losses.append(-float(logits_TV.log_softmax(-1)[range(len(target_T)), target_T].mean()))
+        wanted.append(sum(losses) / len(losses))
+    targets = [both.target_ids] * len(inputs_BN)
+    measured = ours.measure(targets, inputs_BN)
+    assert [each.loss for each in measured] == pytest.approx(wanted, abs=1e-4)
+    torch.testing.assert_close(ours.losses(targets, inputs_BN), torch.tensor(wanted), rtol=0, atol=1e-4)
+    # However many are read at once: the head at the replies alone, and no more of these than is allowed.
+    part, num_logits = ours.parts[-1], list[int]()
+    assert isinstance(part, ByTextScorer)
+    target_T, all_of_one = by_text[-1].target("hello"), part.losses([by_text[-1].target("hello")] * 6, inputs_BN)
+    monkeypatch.setattr(by_text_module, "LOGITS", 2 * len(target_T) * len(tokenizer))
+    monkeypatch.setattr(
+        by_text_module, "said", lambda logits, target: (num_logits.append(logits.numel()), said(logits, target))[1]
+    )
+    torch.testing.assert_close(part.losses([target_T] * 6, inputs_BN), all_of_one, rtol=0, atol=1e-4)
+    assert max(num_logits) <= 2 * len(target_T) * len(tokenizer)
+    at, own = torch.tensor([2]), guide.measure([victim.target_ids], inputs_BN[:1])
+    assert torch.equal(ours.slopes(measured[:1], at), guide.slopes(own, at))
+    swaps = Swaps(torch.arange(40)[None] % 4, words[torch.arange(40)[None] * 3])
+    tried_GN = inputs_BN[:1].repeat(40, 1)
+    tried_GN[torch.arange(40), swaps.positions_BG[0]] = swaps.words_BG[0]
+    choice_B, loss_B = ours.best_swap(measured[:1], swaps, torch.tensor([torch.inf]))
+    loss_G = torch.tensor([each.loss for each in ours.measure([both.target_ids] * 40, tried_GN)])
+    assert float(loss_G[choice_B[0]]) == pytest.approx(float(loss_G.min()), abs=1e-5)
+    assert float(loss_B) == pytest.approx(float(loss_G.min()), abs=1e-4)
 
 
 def test_candidates_that_cannot_win_are_not_read_behind_all_prompts(

@@ -101,6 +101,23 @@ def test_fluency_weighs_in_any_hits_objective_where_it_is_asked_for(tmp_path: Pa
         run(replace(fluent, lm=""), tmp_path / "run", Silent())
 
 
+@pytest.mark.parametrize("content", ["{prompt} {}", "{} {prompt} {}", "{}{prompt}"])
+def test_a_search_starts_from_the_text_that_the_user_wrote(tmp_path: Path, folder: Path, content: str) -> None:
+    template = tmp_path / "messages.json"
+    template.write_text(json.dumps([{"role": "user", "content": content}]))
+    start = "hello you are a"
+    settings = HuggingFaceSettings(length=5, end=False, start=start, template=str(template))
+    once = SearchSettings(candidates=1, max_candidates=1, restarts=1)
+    run(asked(folder, tmp_path, method="gcg", search=once, hugging_face=settings), tmp_path / "run", Silent())
+    tokenizer = load_hugging_face(folder, 4).tokenizer
+    written = [tokenizer(text).input_ids for text in (start, f" {start}")]
+    for row in rows(tmp_path / "run"):
+        assert row["status"] == "ok", row["error"]
+        assert row["retokenised"]
+        changed = [sum(a != b for a, b in zip(row["trigger_ids"], ids, strict=True)) for ids in written]
+        assert min(changed) <= 1, "one swap was tried"
+
+
 @pytest.mark.parametrize("scheme", ["first", "always"])
 def test_hits_reproduce_with_a_tokenizer_whose_blanks_lead_words(tmp_path: Path, scheme: str) -> None:
     model, tokenizer = piece_model(scheme, seed=3)

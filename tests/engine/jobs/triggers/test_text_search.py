@@ -22,7 +22,7 @@ from engine.triggers.fitness import FitnessSettings
 from engine.triggers.success import TOKENS, SuccessSettings
 from engine.triggers.targets import Target, TargetList
 from engine.triggers.writing import WritingSettings
-from envs.core.errors import ConfigError
+from envs.core.errors import ConfigError, DataError
 from policies.seq2seq.checkpoints import save_model
 from tests.engine.jobs.made_up import Listening, kill_when, rows, start_parley
 from tests.policies.seq2seq.made_up import seq2seq
@@ -94,6 +94,18 @@ def test_replies_alone_lead_to_an_input_that_works(tmp_path: Path) -> None:
     assert "evolution: num_words=5, population=8, max_queries=200, mutation=0.15, reads text" in page
 
 
+def test_targets_of_harmbench_stand_in_a_file_of_their_own(tmp_path: Path) -> None:
+    config = asked(tmp_path, search=EvolutionSettings(num_words=5, population=8, max_queries=8))
+    (tmp_path / "pairs.csv").write_text('Behavior,ContextString,BehaviorID\nbeg,"A cat, a dog.",x\n')
+    with pytest.raises(DataError, match="no column target"):
+        run(config, tmp_path / "none", Silent())
+    (tmp_path / "targets.json").write_text('{"x": "hello there"}')
+    run(replace(config, target_file=str(tmp_path / "targets.json")), tmp_path / "run", Silent())
+    assert [(row["prompt"], row["target"]) for row in rows(tmp_path / "run")] == [
+        ("A cat, a dog.\n\n---\n\nbeg", "hello there")
+    ]
+
+
 def test_inputs_start_from_given_words_and_hold_nothing_forbidden(tmp_path: Path) -> None:
     settings = EvolutionSettings(num_words=3, max_queries=1)
     config = asked(tmp_path, search=settings, start="Kindly w1 please", forbidden="w2, E KIND")
@@ -104,6 +116,18 @@ def test_inputs_start_from_given_words_and_hold_nothing_forbidden(tmp_path: Path
     for wrong in ({"start": "w1 w1"}, {"start": "please kindly w1"}, {"start": "w1 w1 w1", "attacker": "hf:x"}):
         with pytest.raises(ConfigError, match="--start"):
             replace(config, **wrong)  # type: ignore[arg-type]  # mypy reads one type of all
+    lower = replace(config, forbidden="w2, E KIND", start="", alphabet="[a-z]*1?", search=replace(settings, max_queries=8))
+    run(lower, tmp_path / "lower", Silent())
+    words = json.loads((tmp_path / "lower" / "words.json").read_text())["words"]
+    assert (
+        set(words)
+        == {"please", "kindly", "w1"}
+        >= {each for row in rows(tmp_path / "lower") for each in row["trigger"].split()}
+    )
+    with pytest.raises(ConfigError, match="start from is forbidden"):
+        replace(config, alphabet="lower")
+    with pytest.raises(ConfigError, match="no such alphabet"):
+        replace(config, alphabet="[a")
     with pytest.raises(ConfigError, match="no word may stand in an input"):
         run(replace(config, start="", forbidden="w,e,i"), tmp_path / "none", Silent())
 
@@ -343,7 +367,6 @@ def test_what_cannot_work_is_refused_before_anything_is_asked(tmp_path: Path) ->
         ({"template": "<s>{prompt} {}"}, "asked by messages"),
         ({"success": SuccessSettings(by="judge", judge="nobody")}, "no chat model"),
         ({"fitness": FitnessSettings(by="rating", judge="nobody")}, "no chat model"),
-        ({"success": SuccessSettings(by="classifier", classifier="hf:x")}, "not classified"),
     ):
         with pytest.raises(ConfigError, match=message):
             run(replace(config, **changes), tmp_path / "run", Silent())

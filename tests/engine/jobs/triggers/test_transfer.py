@@ -13,15 +13,17 @@ import pytest
 from engine.jobs.job import Silent
 from engine.jobs.triggers import typed_triggers
 from engine.jobs.triggers.config import HuggingFaceSettings, TriggerConfig
+from engine.jobs.triggers.methods import SEARCH_METHODS, MethodsConfig
 from engine.jobs.triggers.search import SEARCH
 from engine.jobs.triggers.transfer import SEARCH_TRANSFER, TriggerTransferConfig
 from engine.jobs.triggers.typed_triggers import UNIVERSAL
 from engine.metrics.triggers.transfer import NO_INPUT, transfer_metrics, transfer_table
 from engine.report.collect import report_from_run
 from engine.store.run_folder import RunFolder
+from engine.triggers.evolution import EvolutionSettings
 from engine.triggers.settings import SearchSettings
 from engine.triggers.success import SuccessSettings
-from envs.core.errors import ConfigError, RunError
+from envs.core.errors import ConfigError, DataError, RunError
 from tests.engine.jobs.made_up import Notes, rows
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
@@ -172,12 +174,38 @@ def test_drawn_replies_have_a_column_of_their_own() -> None:
     assert "Drawn" in table.note
 
 
+def test_what_methods_found_is_typed_and_inputs_of_words_too(tmp_path: Path, searched: Path) -> None:
+    table = MethodsConfig(
+        model=f"hf:{searched}/chat",
+        targets=str(searched / "pairs.csv"),
+        method="random,gcg[search.num_replaced=2],evolution",
+        budget=4,
+        hugging_face=HuggingFaceSettings(length=3, end=False),
+        evolution=EvolutionSettings(num_words=2, population=2),
+        success=SHORT,
+    )
+    SEARCH_METHODS.run(table, tmp_path / "table", Silent())
+    config = TriggerTransferConfig(searches=str(tmp_path / "table"), model=table.model, found="all", success=SHORT)
+    result = run(config, tmp_path / "run", Silent())
+    found = rows(tmp_path / "run")
+    for line in table.lines:
+        own = {row["trigger"]: row for row in found if row["source"] == f"table, {line.label}"}
+        told = rows(tmp_path / "table" / line.folder)
+        assert [(row["typed"], row["reply"]) for row in told] == [
+            (own[row["item_key"]]["typed"], own[row["item_key"]]["reply"]) for row in told
+        ]
+        assert result.metrics[f"table, {line.label} | chat | verified"].n == 3
+    assert sum(row["source"] == NO_INPUT for row in found) == 3, "the same prompts for all lines"
+    kept = replace(config, searches=str(tmp_path / "table" / "evolution"), found="hits")
+    with pytest.raises(DataError, match="no trigger to type"):
+        run(kept, tmp_path / "none", Silent())
+
+
 def test_what_cannot_be_typed_is_refused(tmp_path: Path, searched: Path) -> None:
     config = TriggerTransferConfig(searches=str(searched / "found"), model=f"{searched}/parrot.py:parrot", found="all")
     for changes, kind, message in (
         ({"model": ""}, ConfigError, "no model to type"),
         ({"model": "nothing"}, ConfigError, "no chat model"),
-        ({"success": SuccessSettings(by="classifier", classifier="hf:x")}, ConfigError, "not classified"),
     ):
         with pytest.raises(kind, match=message):
             run(replace(config, **changes), tmp_path / "run", Silent())

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from engine.jobs.job import ATTACK, Silent
 from engine.jobs.triggers.config import HuggingFaceSettings, ObjectiveSettings, TriggerEngineSettings
@@ -22,9 +23,9 @@ from tests.engine.jobs.made_up import kill_when, rows, start_parley
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 
-from policies import hugging_face
 from policies.hugging_face import load_hugging_face
 from tests.policies.byte_pairs import byte_model
+from tests.policies.sentence_pieces import piece_model
 
 run = SEARCH_UNIVERSAL.run
 PROMPTS = ("tell me", "say it", "about <b>", "oh well", "please", "the printer")
@@ -124,17 +125,43 @@ def test_one_input_is_searched_for_on_several_models(tmp_path: Path, folder: Pat
     assert len(triggers["both"]) == 3, "a prompt is typed once, however many models were searched"
 
 
-def test_models_with_other_tokens_are_refused_before_any_is_loaded(
-    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other = saved(tmp_path / "other")
-    tokenizer = byte_model()[1]
-    tokenizer.add_tokens(["zzz"])
-    tokenizer.save_pretrained(other)
-    monkeypatch.setattr(hugging_face, "read_pretrained", None)
-    both = f"hf:{folder},hf:{other}"
-    with pytest.raises(ConfigError, match="have the same tokens"):
-        run(asked(folder, tmp_path, model=both), tmp_path / "run", Silent())
+@pytest.mark.parametrize("method", ["gcg", "gibbs-enum", "beast"])
+def test_a_model_with_other_tokens_reads_the_input_as_text(tmp_path: Path, folder: Path, method: str) -> None:
+    other = tmp_path / "other"
+    for part in piece_model(seed=3):
+        part.save_pretrained(other)
+    model, search = f"hf:{folder},hf:{other}", replace(EFFORT, restarts=1, max_sweeps=2, stop_on_hit=False)
+    config = asked(folder, tmp_path, model=model, method=method, search=search, num_random=1, held_out=0.0)
+    result = run(config, tmp_path / "run", Silent())
+    _, found, random = rows(tmp_path / "run")
+    assert {row["status"] for row in (found, random)} == {"ok"}
+    means = {}
+    for row in (found, random):
+        nats = []
+        for pair in row["pairs"]:
+            victim = load_hugging_face(folder if pair["model"] == folder.name else other, 4)
+            messages = [{"role": "user", "content": f"{pair['prompt']} {row['typed'][0]}"}]
+            given = {"add_generation_prompt": True, "return_tensors": "pt", "return_dict": True}
+            read = victim.tokenizer.apply_chat_template(messages, **given).input_ids
+            target_T = victim.tokenizer("hello", return_tensors="pt", add_special_tokens=False).input_ids[0]
+            with torch.no_grad():
+                logits_SV = victim.model(input_ids=torch.cat([read, target_T[None]], dim=1)).logits[0]
+            said_TV = logits_SV[read.shape[1] - 1 : -1].log_softmax(-1)
+            nats.append(-float(said_TV[range(len(target_T)), target_T].mean()))
+            assert pair["nats"] == pytest.approx(nats[-1], abs=1e-4), "what is typed is what is measured"
+            assert pair["hit"] == (said_TV.argmax(-1) == target_T).all()
+            said = victim.model.generate(read, do_sample=False, max_new_tokens=len(target_T) + 1)
+            assert victim.tokenizer.decode(said[0, read.shape[1] :], skip_special_tokens=True) == pair["reply"]
+        means[row["kind"]] = sum(nats) / len(nats)
+    assert [pair["model"] for pair in found["pairs"]] == [folder.name] * 6 + ["other"] * 6
+    assert means["found"] < means["random"]
+    assert result.metrics["found.searched.nats.other"].n == 6
+    run(replace(config, workers=0, shard_size=2, engine=TriggerEngineSettings(batch_size=1)), tmp_path / "two", Silent())
+    assert rows(tmp_path / "two") == rows(tmp_path / "run")
+
+
+def test_several_models_share_no_embeddings_and_no_thresholds(tmp_path: Path, folder: Path) -> None:
+    both = f"hf:{folder},hf:{folder}"
     with pytest.raises(ConfigError, match="do not share the embeddings"):
         run(asked(folder, tmp_path, model=both, method="pez"), tmp_path / "run", Silent())
     with pytest.raises(ConfigError, match="thresholds of one model"):
