@@ -38,8 +38,10 @@ MOST_BYTES = 16 * 2**20
 """Of an answer; more is none."""
 MAX_FAILED = 10
 """Calls in a row that may fail, after which a server is left alone for `longest_wait_s`."""
-_SECRET = 12
+_SECRET = 8
 """Characters of the shortest key that is blotted out."""
+_BEGINNING = 4
+"""Characters of a key that a server may show of it."""
 _PATH = "/chat/completions"
 _BUSY = frozenset({408, 409, 425, 429, *range(500, 600)})
 # No answer follows from when it was asked.
@@ -306,12 +308,18 @@ def _seconds(retry_after: str | None) -> float | None:
 def _without_key(body: bytes) -> bytes:
     """What a server said without the key; one as short as those that servers without keys are given is no secret."""
     key = api_key()
-    return body.replace(key.encode(), b"[key]") if len(key) >= _SECRET else body
+    if len(key) < _SECRET:
+        return body
+    # JSON may write a slash in two ways.
+    return body.replace(key.encode(), b"[key]").replace(key.replace("/", r"\/").encode(), b"[key]")
 
 
 def _blotted(text: str) -> str:
     """What an error shows, without the key as it is or as a server shortens it."""
-    return re.sub(r"\b(sk|pk|key)-[\w*.-]{4,}", "[key]", _without_key(text.encode()).decode())
+    shown = _without_key(text.encode()).decode()
+    key = api_key()
+    begins = rf"|\b{re.escape(key[:_BEGINNING])}[\w*.…-]*" if len(key) >= _SECRET else ""
+    return re.sub(rf"\b(sk|pk|key)-[\w*.…-]{{4,}}|[\w.-]*\*{{3,}}[\w*.-]*{begins}", "[key]", shown)
 
 
 def _after(error: ModelError, attempts: int) -> ModelError:

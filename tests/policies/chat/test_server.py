@@ -204,6 +204,27 @@ def test_the_key_reaches_the_server_and_nothing_else(variable: str, monkeypatch:
     assert {headers["Authorization"] for headers in server.headers} == {f"Bearer {KEY}"}
 
 
+@pytest.mark.parametrize("key", ["gsk_veryse_hidden_56789", "veryse/hidden+56789", "veryse89"])
+def test_a_key_of_any_kind_is_blotted_out_also_where_it_is_shortened(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PARLEY_API_KEY", key)
+    echoed = json.dumps({"error": f"wrong key {key}"}).replace("/", r"\/").encode()
+    said = [
+        Said(f"wrong key {key[:6]}******{key[-4:]}, **".encode(), 401),
+        Said(f"wrong key ***{key[-4:]}.".encode(), 403),
+        Said(f"wrong key {key[:5]}\N{HORIZONTAL ELLIPSIS}".encode(), 403),
+        Said(echoed, 401),
+        Said(completion(f"it is {key}").replace(b"/", rb"\/")),
+    ]
+    with serving(lambda number, body: said[number]) as server:
+        model = load_chat_model(server.name, dataclasses.replace(QUICK, max_attempts=1))
+        for _ in said[:-1]:
+            with pytest.raises(ModelError, match=r"wrong key.*\[key\]") as caught:
+                model.answer(chats(), decoding=GREEDY)
+            assert "very" not in str(caught.value) and key[-4:] not in str(caught.value)
+        (answer,) = model.answer(chats(), decoding=GREEDY)
+    assert answer.text == "it is [key]"
+
+
 def test_a_key_that_no_header_can_hold_is_refused_without_showing_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PARLEY_API_KEY", "hunter2\r\nEvil: 1")
     with serving(echo) as server, pytest.raises(ConfigError, match="PARLEY_API_KEY") as caught:
