@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from dataclasses import replace
 from http.client import HTTPException
 from typing import IO, Any, NoReturn
 from urllib.error import HTTPError, URLError
@@ -143,20 +144,21 @@ class ServedChatModel:
 
     def _asked(self, chat: Chat, decoding: ChatDecoding, seed: int | None) -> Answer:
         """One answer, in as many attempts as are allowed."""
-        settings = self._settings
+        settings, failed = self._settings, 0
         for attempt in range(1, settings.max_attempts + 1):
             limit = self._limit
             body = request_of(self._model, chat, decoding, seed, limit)
             try:
-                return self._attempt(body)
+                return replace(self._attempt(body), failed_attempts=failed)
             except _Again as again:
+                failed += 1
                 self._tell(again.error)
                 if attempt == settings.max_attempts:
                     raise _after(again.error, attempt) from None
                 wait_s = min(settings.first_wait_s * 2 ** (attempt - 1), settings.longest_wait_s) * _JITTER.uniform(0.5, 1)
                 if again.wait_s is not None and again.wait_s > settings.longest_wait_s:
                     got = f"{again.error.got}; it asks for {again.wait_s:.0f} s of patience"
-                    fix = "resume later, or raise longest_wait_s"
+                    fix = "resume later, or --set chat.longest_wait_s=SECONDS"
                     raise ModelError(again.error.what, where=self.name, got=got, fix=fix) from None
                 time.sleep(max(wait_s, again.wait_s or 0.0))
             except ModelError as error:
@@ -249,7 +251,7 @@ class ServedChatModel:
         raise ModelError("the server refuses the question", where=self.name, got=got, fix=fix)
 
     def _late(self) -> ModelError:
-        got, fix = f"nothing whole within {self._settings.timeout_s:g} s", "raise timeout_s, or resume later"
+        got, fix = f"nothing whole within {self._settings.timeout_s:g} s", "--set chat.timeout_s=SECONDS, or resume later"
         return ModelError("the server does not answer in time", where=self.name, got=got, fix=fix)
 
 

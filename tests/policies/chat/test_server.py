@@ -336,6 +336,19 @@ def test_what_answers_took_is_told_with_their_cost() -> None:
     assert RunUsage({"gguf:here.gguf": usage}).told(ChatAsking(price_per_1k_in=0.5)) == f"{free}.", "what is here costs nothing"
 
 
+def test_attempts_that_failed_before_an_answer_stay_counted_in_the_run(tmp_path: Path) -> None:
+    said = [Said(b"busy", 429), Said(b"busy", 503), Said(completion("yes"))]
+    with serving(lambda number, body: said[number]) as server:
+        model = load_chat_model(server.name, QUICK, answers=tmp_path / "answers")
+        model.answer(chats(1), decoding=GREEDY)
+        assert model.usage.failed_attempts == 2  # type: ignore[attr-defined]
+        (again,) = load_chat_model(server.name, QUICK, answers=tmp_path / "answers").answer(chats(1), decoding=GREEDY)
+        assert again.known
+    found = usage_of(tmp_path)
+    assert found is not None and found.total.failed_attempts == 2
+    assert found.told(ChatAsking()) == "Chat models gave 1 answers: 7 tokens read, 3 written, 2 attempts failed."
+
+
 def test_each_model_costs_what_it_costs(tmp_path: Path) -> None:
     prices = ChatAsking(prices="large=2/8,other/small.1=0.1/0.4,unasked=1/1", price_per_1k_out=100)
     answered = Answer("yes", num_prompt_tokens=1_000, num_tokens=500)
