@@ -149,7 +149,8 @@ def folder_of(name: str | Path) -> Path:
     if not str(name).startswith(GGUF):
         return fetched_model(name if isinstance(name, Path) else name.removeprefix(HUGGING_FACE))
     file = _gguf(str(name))
-    with _readable(file, "name a file of a causal model that transformers knows, or serve it by llama.cpp: openai:URL#MODEL"), without_progress_bars():
+    known = "name a file of a causal model that transformers knows, or serve it by llama.cpp: openai:URL#MODEL"
+    with _readable(file, known), without_progress_bars():
         return plain_folder(file)
 
 
@@ -323,8 +324,8 @@ def _readable(folder: Path, fix: str = "save model and tokenizer there with save
             known = "take a model of a kind that transformers itself knows"
             raise CheckpointError("the folder wants code of its own to be run, and none is", where=folder, fix=known) from None
         if "out of memory" in str(error):
-            fix = "take a smaller model or dtype, another device, or a device_map"
-            raise ConfigError("the model does not fit into the memory", where=str(folder), got=_first_line(error), fix=fix) from None
+            got, fix = _first_line(error), "take a smaller model or dtype, another device, or a device_map"
+            raise ConfigError("the model does not fit into the memory", where=str(folder), got=got, fix=fix) from None
         got = _first_line(error)
         raise CheckpointError("there is no Hugging Face model that can be read", where=folder, got=got, fix=fix) from None
 

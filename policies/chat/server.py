@@ -160,7 +160,10 @@ class ServedChatModel:
                     got = f"{again.error.got}; it asks for {again.wait_s:.0f} s of patience"
                     fix = "resume later, or --set chat.longest_wait_s=SECONDS"
                     raise ModelError(again.error.what, where=self.name, got=got, fix=fix) from None
-                time.sleep(max(wait_s, again.wait_s or 0.0))
+                if again.wait_s is not None:
+                    # Many are told the same, and would all come back at once.
+                    wait_s = max(wait_s, again.wait_s + settings.first_wait_s * _JITTER.random())
+                time.sleep(wait_s)
             except ModelError as error:
                 # OpenAI's newer models call the limit otherwise, and say so.
                 if limit == _LIMITS[0] and _LIMITS[1] in str(error.got):

@@ -217,7 +217,7 @@ REFUSED = {
     "no place": (lambda folder: saved(folder, "hello"), "no place for what the user says"),
     "remote code": (_remote, "code of its own"),
     "remote code without a tokenizer": (_remote_alone, "code of its own"),
-    "other shapes": (lambda folder: _says(folder, vocab_size=77), r"other shapes(.|\n)*wte\.weight is \(20, 8\), and \(77, 8\)"),
+    "other shapes": (lambda folder: _says(folder, vocab_size=77), r"other shapes(.|\n)*wte\.weight is \(20, 8\), and \(77"),
     "squeezed": (
         lambda folder: _says(folder, quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True}),
         "package(.|\n)*bitsandbytes(.|\n)*plain weights",

@@ -129,6 +129,22 @@ def test_the_patience_that_a_server_asks_for_is_given() -> None:
     assert time.monotonic() - began >= 0.4
 
 
+def test_questions_that_are_told_the_same_patience_do_not_come_back_at_once() -> None:
+    came: list[float] = []
+
+    def says(number: int, body: dict[str, Any]) -> Said:
+        came.append(time.monotonic())
+        return Said(b"busy", 429, {"Retry-After": "1"}) if number < 6 else Said(completion("yes"))
+
+    with serving(says) as server:
+        load_chat_model(server.name, dataclasses.replace(QUICK, concurrency=6, first_wait_s=1, longest_wait_s=5)).answer(
+            chats(6), decoding=GREEDY
+        )
+    first, again = came[:6], sorted(came[6:])
+    assert again[0] >= min(first) + 1
+    assert again[-1] - again[0] > 0.05
+
+
 LATE = {"slow": {"slow_s": 1.0}, "dripping": {"drip_s": 0.05}, "dripping headers": {"headers_drip_s": 0.05}}
 
 
@@ -220,7 +236,8 @@ def test_a_key_of_any_kind_is_blotted_out_also_where_it_is_shortened(key: str, m
         for _ in said[:-1]:
             with pytest.raises(ModelError, match=r"wrong key.*\[key\]") as caught:
                 model.answer(chats(), decoding=GREEDY)
-            assert "very" not in str(caught.value) and key[-4:] not in str(caught.value)
+            assert "very" not in str(caught.value)
+            assert key[-4:] not in str(caught.value)
         (answer,) = model.answer(chats(), decoding=GREEDY)
     assert answer.text == "it is [key]"
 
@@ -345,7 +362,8 @@ def test_attempts_that_failed_before_an_answer_stay_counted_in_the_run(tmp_path:
         (again,) = load_chat_model(server.name, QUICK, answers=tmp_path / "answers").answer(chats(1), decoding=GREEDY)
         assert again.known
     found = usage_of(tmp_path)
-    assert found is not None and found.total.failed_attempts == 2
+    assert found is not None
+    assert found.total.failed_attempts == 2
     assert found.told(ChatAsking()) == "Chat models gave 1 answers: 7 tokens read, 3 written, 2 attempts failed."
 
 
