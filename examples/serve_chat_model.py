@@ -19,8 +19,9 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from envs.core.errors import ConfigError
 from policies.chat.loading import load_chat_model
-from policies.chat.model import ChatDecoding, ChatModel, Message
+from policies.chat.model import ChatDecoding, ChatModel, ChatTooLongError, Message
 from policies.chat.own import OwnChatModel
 
 
@@ -30,7 +31,7 @@ def reply(messages: list[dict[str, str]]) -> str:
 
 
 def completion(model: ChatModel, asked: dict[str, Any]) -> dict[str, Any]:
-    """What a server says: a chat completion of OpenAI's protocol."""
+    """What a server says: a chat completion of OpenAI's protocol; raises ConfigError where the model takes no such messages."""
     chat = tuple(Message(message["role"], message["content"]) for message in asked["messages"])
     decoding = ChatDecoding(temperature=asked.get("temperature", 0.0), max_tokens=asked.get("max_tokens", 128))
     (answer,) = model.answer([chat], decoding=decoding, seeds=[asked.get("seed", 0)])
@@ -38,16 +39,26 @@ def completion(model: ChatModel, asked: dict[str, Any]) -> dict[str, Any]:
     return {"choices": [choice], "usage": {"prompt_tokens": answer.num_prompt_tokens, "completion_tokens": answer.num_tokens}}
 
 
+def refused(error: ConfigError) -> dict[str, Any]:
+    """What it says with status 400, so that nobody asks the same again."""
+    code = "context_length_exceeded" if isinstance(error, ChatTooLongError) else "invalid_request_error"
+    return {"error": {"message": str(error), "code": code}}
+
+
 def app(address: str, replicas: int) -> Any:
     """Replicas of one model as an application of Ray Serve, each with a copy of its weights."""
     from ray import serve
+    from starlette.responses import JSONResponse
 
     class Served:
         def __init__(self) -> None:
             self.model = load_chat_model(address)
 
-        async def __call__(self, request: Any) -> dict[str, Any]:
-            return await asyncio.to_thread(completion, self.model, await request.json())
+        async def __call__(self, request: Any) -> Any:
+            try:
+                return await asyncio.to_thread(completion, self.model, await request.json())
+            except ConfigError as error:
+                return JSONResponse(refused(error), status_code=400)
 
     # A replica answers one question at a time, beside the loop in which Ray asks whether it is alive.
     return serve.deployment(num_replicas=replicas, max_ongoing_requests=1)(Served).bind()
@@ -58,10 +69,13 @@ def serve_with_ray(address: str, replicas: int, port: int) -> None:
     # Ray gives up a proxy that is not ready in 5 seconds, which it is not where other work has the processor.
     os.environ.setdefault("RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S", "60")
     try:
+        import ray
         from ray import serve
     except ImportError:
         fix = 'pip install --constraint constraints.txt --editable ".[serve]"'
         raise SystemExit(f"Ray Serve is not installed\n  fix:   {fix}") from None
+    # Not whatever Ray runs on this machine besides: serving would go on there after Ctrl-C.
+    ray.init(os.environ.get("RAY_ADDRESS") or "local")
     serve.start(http_options={"port": port})
     serve.run(app(address, replicas), route_prefix="/")
     print(f"{address} is served as openai:http://127.0.0.1:{port}/v1#served")

@@ -5,14 +5,11 @@ The optional extra `hugging-face` installs what loading needs; this module itsel
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-
-from safetensors import SafetensorError
 
 from envs.core.errors import CheckpointError, ConfigError, ParleyError
 from envs.core.extras import how_to_install
@@ -36,6 +33,11 @@ GGUF_EXTRA = "gguf"
 WEIGHTS = WeightSettings()
 """In float32, on one device."""
 _MAGIC = b"GGUF"
+_HEADS = {
+    "AutoModelForCausalLM": ("ForCausalLM", "LMHead", "ForConditionalGeneration"),
+    "AutoModelForSequenceClassification": ("ForSequenceClassification",),
+}
+"""What the architectures of `config.json` are called that a class reads; others would get a head of random weights."""
 
 
 def load_hugging_face(
@@ -140,7 +142,8 @@ def folder_of(name: str | Path) -> Path:
     if not str(name).startswith(GGUF):
         return fetched_model(name if isinstance(name, Path) else name.removeprefix(HUGGING_FACE))
     file = _gguf(str(name))
-    with _readable(file, "name a file of a causal model that transformers knows"), without_progress_bars():
+    known = "name a file of a causal model that transformers knows, or serve it by llama.cpp: openai:URL#MODEL"
+    with _readable(file, known), without_progress_bars():
         return plain_folder(file)
 
 
@@ -177,7 +180,8 @@ def read_pretrained(folder: Path, kind: Callable[[Any], str], **options: Any) ->
 
     Raises:
         ConfigError: transformers is not installed.
-        CheckpointError: the folder holds no model that it can read, not all of its weights, or pickled ones.
+        CheckpointError: the folder holds no model that it can read, none of that kind, no tokenizer, not all of its weights,
+            some of other shapes, or pickled ones.
     """
     transformers, folder, source = _source(folder)
     _require_no_pickles(folder)
@@ -185,8 +189,19 @@ def read_pretrained(folder: Path, kind: Callable[[Any], str], **options: Any) ->
         # The configuration first: it says that code is wanted, which a tokenizer of that code does not.
         config = transformers.AutoConfig.from_pretrained(folder, **source)
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **source)
-        reader = getattr(transformers, kind(config))
-        model, read = reader.from_pretrained(folder, **source, **options, output_loading_info=True)
+        found = _class_of(config, kind, folder)
+        _require_words(tokenizer, folder)
+        # Other shapes are told below, by name.
+        source |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
+        model, read = getattr(transformers, found).from_pretrained(folder, **source, **options)
+    if wrong := sorted(read["mismatched_keys"]):
+        key, there, wanted = wrong[0]
+        raise CheckpointError(
+            "the weights have other shapes than the config.json says",
+            where=folder,
+            got=f"{key} is {tuple(there)}, and {tuple(wanted)} is said",
+            fix="save the model and its configuration there anew with save_pretrained",
+        )
     # transformers draws what the files do not hold. Base models often come without their pooler, and nothing here reads it.
     if missing := sorted(key for key in read["missing_keys"] if not key.startswith("pooler.")):
         raise CheckpointError(
@@ -196,6 +211,24 @@ def read_pretrained(folder: Path, kind: Callable[[Any], str], **options: Any) ->
             fix="save the whole model there with save_pretrained",
         )
     return tokenizer, model
+
+
+def _class_of(config: Any, kind: Callable[[Any], str], folder: Path) -> str:
+    """The class that reads a model; its configuration says whether it is one of that kind, before its weights are read."""
+    found, names = kind(config), config.architectures or []
+    if (heads := _HEADS.get(found)) and names and not any(head in name for name in names for head in heads):
+        what = "a causal model of language" if heads[0] == "ForCausalLM" else "a classifier"
+        got = f"architecture {', '.join(names)}"
+        fix = f"name a folder whose config.json names an architecture with {heads[0]}"
+        raise CheckpointError(f"this needs {what} and the folder holds another model", where=folder, got=got, fix=fix)
+    return found
+
+
+def _require_words(tokenizer: Any, folder: Path) -> None:
+    """Checks that there is a tokenizer: where its files are missing transformers may make one of special tokens alone."""
+    if set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
+        fix = "save the model's tokenizer there with save_pretrained"
+        raise CheckpointError("the folder holds no tokenizer with words", where=folder, fix=fix)
 
 
 def _require_no_pickles(folder: Path) -> None:
@@ -212,7 +245,7 @@ def _mapped(folder: Path, kind: Callable[[Any], str], dtype: str, options: dict[
     """The same model with its weights in the precision that they are read in, so that processes share one copy of them."""
     config = read_config(folder)
     with _readable(folder), without_progress_bars():
-        found = kind(config)
+        found = _class_of(config, kind, folder)
         return in_precision(model_inside(folder), dtype, found, lambda: read_pretrained(folder, kind, **options)[1])
 
 
@@ -220,7 +253,7 @@ def _moved(model: Any, device: str, name: str | Path) -> Any:
     try:
         return model.to(device)
     except (RuntimeError, AssertionError) as error:
-        got, fix = (str(error).splitlines() or [""])[0][:200], "device=cpu, or cuda where there is a GPU with room"
+        got, fix = _first_line(error), "device=cpu, or cuda where there is a GPU with room"
         raise ConfigError("the model cannot be moved to the device", where=f"{name} on {device}", got=got, fix=fix) from None
 
 
@@ -273,9 +306,23 @@ def _readable(folder: Path, fix: str = "save model and tokenizer there with save
         yield
     except ParleyError:
         raise
-    except (OSError, ValueError, KeyError, IndexError, struct.error, SafetensorError) as error:
+    except ImportError as error:
+        # What is squeezed (bitsandbytes, GPTQ, ...) is read by packages of its own.
+        missing = "install what it names, or take the same model in plain weights"
+        got = _first_line(error)
+        raise ConfigError("a package that reads this model is not installed", where=str(folder), got=got, fix=missing) from None
+    # What is wrong with a stranger's files comes out as an error of whatever kind.
+    except Exception as error:
         if "trust_remote_code" in str(error):
             known = "take a model of a kind that transformers itself knows"
             raise CheckpointError("the folder wants code of its own to be run, and none is", where=folder, fix=known) from None
-        got = str(error).splitlines()[0][:200]
+        if "out of memory" in str(error):
+            got, fix = _first_line(error), "take a smaller model or dtype, another device, or a device_map"
+            raise ConfigError("the model does not fit into the memory", where=str(folder), got=got, fix=fix) from None
+        got = _first_line(error)
         raise CheckpointError("there is no Hugging Face model that can be read", where=folder, got=got, fix=fix) from None
+
+
+def _first_line(error: Exception) -> str:
+    line = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    return (f"{type(error).__name__}: {line}" if isinstance(error, LookupError) or not line else line)[:200]

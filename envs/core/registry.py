@@ -84,9 +84,10 @@ class Registry:
                 return point.load()
         if ".py:" in name:
             return _load_file(name)
+        known = f"known: {', '.join(self)}; or " if [*self] else ""
         raise ConfigError(
             f"no {self.kind} is called {name!r}{nearest(name, self)}",
-            fix=f"known: {', '.join(self)}; or name your own as path/file.py:Name",
+            fix=f"{known}name your own as path/file.py:Name",
         )
 
 

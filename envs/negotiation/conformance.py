@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from envs.core.conformance import Kind, expect, same_alone
+from envs.core.own_code import takes_messages
 from envs.core.seeds import derive_seed, stream
 from envs.data.conformance import keeps_its_fingerprint
 from envs.data.root import data_root
@@ -21,6 +22,8 @@ _RULES = Rules(max_turns=8)
 
 def make_agent(named: Any) -> Agent:
     """An agent from a class, a function or an object; classes and functions are called with a vocabulary if they take one."""
+    if takes_messages(named):
+        raise TypeError("a function of messages is a chat model")
     vocabulary = bargainer_vocabulary()
     made: Any = called(named, vocabulary) if callable(named) else named
     if hasattr(made, "name") and hasattr(made, "vocabulary"):

@@ -91,7 +91,9 @@ class ChatAnswers:
         self.find(())
         found: dict[str, ChatUsage] = {}
         for key, answer in self._known.items():
-            found.setdefault(self._models[key], ChatUsage()).count([replace(answer, known=False)])
+            own = found.setdefault(self._models[key], ChatUsage())
+            own.count([replace(answer, known=False)])
+            own.failed_attempts += answer.failed_attempts
         return found
 
     def _read_on(self) -> None:

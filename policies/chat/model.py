@@ -80,6 +80,7 @@ class Answer:
         num_prompt_tokens: that were read; None where nobody says.
         num_tokens: that were written; None where nobody says.
         known: whether it was answered before, so that nothing was asked.
+        failed_attempts: that came to no answer before it.
     """
 
     text: str
@@ -87,6 +88,7 @@ class Answer:
     num_prompt_tokens: int | None = None
     num_tokens: int | None = None
     known: bool = False
+    failed_attempts: int = 0
 
 
 @dataclass(frozen=True)

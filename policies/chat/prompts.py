@@ -41,6 +41,7 @@ class ChatPrompts:
         more: Iterable[int] = named if isinstance(named, list | tuple) else [] if named is None else [named]
         self.end_ids: tuple[int, ...] = tuple(sorted({tokenizer.eos_token_id, *more}))
         self.longest = longest_input(tokenizer, model)
+        self._num_tokens = len(model.get_input_embeddings().weight)
         if tokenizer.chat_template and _PROBE not in self._written([{"role": "user", "content": _PROBE}]):
             fix = "write message['content'] of the user into the chat_template of its tokenizer"
             raise ConfigError("the chat template has no place for what the user says", where=where, fix=fix)
@@ -49,7 +50,7 @@ class ChatPrompts:
         """The tokens that the model reads before its answer to a chat; room for one more is left.
 
         Raises:
-            ConfigError: a role is unknown, or the template refuses the messages.
+            ConfigError: a role is unknown, the template refuses the messages, or the model lacks a token of theirs.
             ChatTooLongError: they are longer than the model reads.
         """
         if not chat:
@@ -69,6 +70,10 @@ class ChatPrompts:
             fix = "ask less, or take a model that reads more"
             got = f"{len(ids):,} tokens, and it reads {self.longest:,.0f} with its answer"
             raise ChatTooLongError("the messages are longer than the model reads", where=self._where, got=got, fix=fix)
+        if (highest := max(ids, default=0)) >= self._num_tokens:
+            got = f"{self._tokenizer.convert_ids_to_tokens(highest)!r}, number {highest:,} of {self._num_tokens:,}"
+            fix = "save the tokenizer that the model was trained with beside it"
+            raise ConfigError("the tokenizer writes a token that the model lacks", where=self._where, got=got, fix=fix)
         return ids
 
     def reply_ids(self, reply: str) -> list[int]:

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from dataclasses import replace
 from http.client import HTTPException
 from typing import IO, Any, NoReturn
 from urllib.error import HTTPError, URLError
@@ -38,8 +39,10 @@ MOST_BYTES = 16 * 2**20
 """Of an answer; more is none."""
 MAX_FAILED = 10
 """Calls in a row that may fail, after which a server is left alone for `longest_wait_s`."""
-_SECRET = 12
+_SECRET = 8
 """Characters of the shortest key that is blotted out."""
+_BEGINNING = 4
+"""Characters of a key that a server may show of it."""
 _PATH = "/chat/completions"
 _BUSY = frozenset({408, 409, 425, 429, *range(500, 600)})
 # No answer follows from when it was asked.
@@ -141,22 +144,26 @@ class ServedChatModel:
 
     def _asked(self, chat: Chat, decoding: ChatDecoding, seed: int | None) -> Answer:
         """One answer, in as many attempts as are allowed."""
-        settings = self._settings
+        settings, failed = self._settings, 0
         for attempt in range(1, settings.max_attempts + 1):
             limit = self._limit
             body = request_of(self._model, chat, decoding, seed, limit)
             try:
-                return self._attempt(body)
+                return replace(self._attempt(body), failed_attempts=failed)
             except _Again as again:
+                failed += 1
                 self._tell(again.error)
                 if attempt == settings.max_attempts:
                     raise _after(again.error, attempt) from None
                 wait_s = min(settings.first_wait_s * 2 ** (attempt - 1), settings.longest_wait_s) * _JITTER.uniform(0.5, 1)
                 if again.wait_s is not None and again.wait_s > settings.longest_wait_s:
                     got = f"{again.error.got}; it asks for {again.wait_s:.0f} s of patience"
-                    fix = "resume later, or raise longest_wait_s"
+                    fix = "resume later, or --set chat.longest_wait_s=SECONDS"
                     raise ModelError(again.error.what, where=self.name, got=got, fix=fix) from None
-                time.sleep(max(wait_s, again.wait_s or 0.0))
+                if again.wait_s is not None:
+                    # Many are told the same, and would all come back at once.
+                    wait_s = max(wait_s, again.wait_s + settings.first_wait_s * _JITTER.random())
+                time.sleep(wait_s)
             except ModelError as error:
                 # OpenAI's newer models call the limit otherwise, and say so.
                 if limit == _LIMITS[0] and _LIMITS[1] in str(error.got):
@@ -247,7 +254,7 @@ class ServedChatModel:
         raise ModelError("the server refuses the question", where=self.name, got=got, fix=fix)
 
     def _late(self) -> ModelError:
-        got, fix = f"nothing whole within {self._settings.timeout_s:g} s", "raise timeout_s, or resume later"
+        got, fix = f"nothing whole within {self._settings.timeout_s:g} s", "--set chat.timeout_s=SECONDS, or resume later"
         return ModelError("the server does not answer in time", where=self.name, got=got, fix=fix)
 
 
@@ -306,12 +313,18 @@ def _seconds(retry_after: str | None) -> float | None:
 def _without_key(body: bytes) -> bytes:
     """What a server said without the key; one as short as those that servers without keys are given is no secret."""
     key = api_key()
-    return body.replace(key.encode(), b"[key]") if len(key) >= _SECRET else body
+    if len(key) < _SECRET:
+        return body
+    # JSON may write a slash in two ways.
+    return body.replace(key.encode(), b"[key]").replace(key.replace("/", r"\/").encode(), b"[key]")
 
 
 def _blotted(text: str) -> str:
     """What an error shows, without the key as it is or as a server shortens it."""
-    return re.sub(r"\b(sk|pk|key)-[\w*.-]{4,}", "[key]", _without_key(text.encode()).decode())
+    shown = _without_key(text.encode()).decode()
+    key = api_key()
+    begins = rf"|\b{re.escape(key[:_BEGINNING])}[\w*.…-]*" if len(key) >= _SECRET else ""
+    return re.sub(rf"\b(sk|pk|key)-[\w*.…-]{{4,}}|[\w.-]*\*{{3,}}[\w*.-]*{begins}", "[key]", shown)
 
 
 def _after(error: ModelError, attempts: int) -> ModelError:

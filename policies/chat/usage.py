@@ -20,7 +20,7 @@ class ChatUsage:
     known: int = 0
     """Answers that were given before, so that nothing was asked."""
     failed_attempts: int = 0
-    """Attempts that came to no answer: the server was busy, failed, or cut its answer."""
+    """Attempts that came to no answer: the server was busy, failed, or cut its answer; of a run those before an answer."""
     tokens_in: int = 0
     """Tokens that the model read, as far as it says."""
     tokens_out: int = 0
@@ -94,4 +94,5 @@ class RunUsage:
 def _counted(usage: ChatUsage, cost: float) -> str:
     tokens = f"{usage.tokens_in:,} tokens read, {usage.tokens_out:,} written"
     uncounted = f", tokens of {usage.uncounted:,} answers unknown" if usage.uncounted else ""
-    return f"{usage.asked:,} answers: {tokens}{uncounted}{f', cost {cost:,.4g}' if cost else ''}"
+    failed = f", {usage.failed_attempts:,} attempts failed" if usage.failed_attempts else ""
+    return f"{usage.asked:,} answers: {tokens}{uncounted}{failed}{f', cost {cost:,.4g}' if cost else ''}"

@@ -146,6 +146,13 @@ def test_messages_that_do_not_fit_are_refused() -> None:
         model.answer(CHATS, decoding=DRAWN)
 
 
+def test_a_token_that_the_model_lacks_is_told_before_it_is_read() -> None:
+    model, tokenizer = tiny_chat()
+    tokenizer.add_tokens(["more", "and more", "brandnew"])
+    with pytest.raises(ConfigError, match=r"the model lacks(.|\n)*'brandnew', number 20 of 20"):
+        LocalChatModel("tiny", model, tokenizer).answer([said("oh brandnew")], decoding=GREEDY)
+
+
 def test_a_template_that_does_not_take_messages_says_so() -> None:
     picky = "{{ raise_exception('no system here') if messages[0]['role'] == 'system' else messages[0]['content'] }}"
     with pytest.raises(ConfigError, match="no system here"):
@@ -181,12 +188,43 @@ def _pickled(folder: Path) -> None:
     (folder / "model.safetensors").unlink()
 
 
+def _says(folder: Path, **more: object) -> None:
+    saved(folder)
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **more}))
+
+
+def _without_tokenizer(folder: Path) -> None:
+    saved(folder)
+    for path in folder.glob("tokenizer*"):
+        path.unlink()
+
+
+def _encoder(folder: Path) -> None:
+    _says(folder, architectures=["GPT2Model"])
+    # Told by the configuration alone.
+    (folder / "model.safetensors").write_bytes(b"never read")
+
+
+def _bad_tokenizer(folder: Path) -> None:
+    saved(folder)
+    (folder / "tokenizer.json").write_text("{}")
+
+
 REFUSED = {
     "nothing there": (lambda folder: None, r"config\.json"),
     "no end": (_without_end, "no token that ends a reply"),
     "no place": (lambda folder: saved(folder, "hello"), "no place for what the user says"),
     "remote code": (_remote, "code of its own"),
     "remote code without a tokenizer": (_remote_alone, "code of its own"),
+    "other shapes": (lambda folder: _says(folder, vocab_size=77), r"other shapes(.|\n)*wte\.weight is \(20, 8\), and \(77"),
+    "squeezed": (
+        lambda folder: _says(folder, quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True}),
+        "package(.|\n)*bitsandbytes(.|\n)*plain weights",
+    ),
+    "no tokenizer": (_without_tokenizer, "no tokenizer with words"),
+    "no whole tokenizer": (_bad_tokenizer, "can be read(.|\n)*KeyError: 'added_tokens'"),
+    "an encoder": (_encoder, "causal model(.|\n)*architecture GPT2Model"),
     "pickled": (_pickled, r"weights are pickled(.|\n)*pytorch_model\.bin(.|\n)*save_pretrained"),
 }
 

@@ -41,6 +41,10 @@ def reply(messages):
     return messages[-1]["content"].upper()
 
 
+def always(messages):
+    return "hello"
+
+
 class Forgetful:
     def __init__(self):
         self.asked = 0
@@ -180,7 +184,7 @@ def test_a_question_holds_the_conversation_as_people_write_it() -> None:
 
 
 def test_parley_check_knows_chat_models(own: Path) -> None:
-    for name, kept in (("Echo", True), ("reply", True), ("Forgetful", False)):
+    for name, kept in (("Echo", True), ("reply", True), ("always", True), ("Forgetful", False)):
         found = check_part(f"{own}:{name}")
         assert [each.kind.name for each in found] == ["chat model"]
         assert found[0].kept is kept

@@ -8,17 +8,29 @@ from typing import Any
 
 import pytest
 
+from policies.chat.completions import is_too_long
+
 serve = pytest.importorskip("ray.serve", reason="the extra serve is not installed", exc_type=ImportError)
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "serve_chat_model.py"
-MODEL = "def reply(messages):\n    return 'you said ' + messages[-1]['content']\n"
+MODEL = """
+from policies.chat.model import ChatTooLongError
+
+def reply(messages):
+    if messages[-1]["content"] == "long":
+        raise ChatTooLongError("the messages are longer than the model reads")
+    return "you said " + messages[-1]["content"]
+"""
 
 
 class Request:
     """What Ray Serve hands over of a question."""
 
+    def __init__(self, text: str = "hello") -> None:
+        self.text = text
+
     async def json(self) -> dict[str, Any]:
-        return {"model": "served", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 5, "seed": 3}
+        return {"model": "served", "messages": [{"role": "user", "content": self.text}], "max_tokens": 5, "seed": 3}
 
 
 def test_the_application_answers_a_question(tmp_path: Path) -> None:
@@ -31,3 +43,6 @@ def test_the_application_answers_a_question(tmp_path: Path) -> None:
     handle = serve.run(example.app(f"{tmp_path}/mine.py:reply", 2), _local_testing_mode=True)
     said = handle.remote(Request()).result(timeout_s=60)
     assert said["choices"] == [{"message": {"role": "assistant", "content": "you said hello"}, "finish_reason": "stop"}]
+    said = handle.remote(Request("long")).result(timeout_s=60)
+    assert said.status_code == 400
+    assert is_too_long(said.body)

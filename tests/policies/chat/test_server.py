@@ -129,6 +129,22 @@ def test_the_patience_that_a_server_asks_for_is_given() -> None:
     assert time.monotonic() - began >= 0.4
 
 
+def test_questions_that_are_told_the_same_patience_do_not_come_back_at_once() -> None:
+    came: list[float] = []
+
+    def says(number: int, body: dict[str, Any]) -> Said:
+        came.append(time.monotonic())
+        return Said(b"busy", 429, {"Retry-After": "1"}) if number < 6 else Said(completion("yes"))
+
+    with serving(says) as server:
+        load_chat_model(server.name, dataclasses.replace(QUICK, concurrency=6, first_wait_s=1, longest_wait_s=5)).answer(
+            chats(6), decoding=GREEDY
+        )
+    first, again = came[:6], sorted(came[6:])
+    assert again[0] >= min(first) + 1
+    assert again[-1] - again[0] > 0.05
+
+
 LATE = {"slow": {"slow_s": 1.0}, "dripping": {"drip_s": 0.05}, "dripping headers": {"headers_drip_s": 0.05}}
 
 
@@ -202,6 +218,28 @@ def test_the_key_reaches_the_server_and_nothing_else(variable: str, monkeypatch:
         assert "veryse" not in (tmp_path / ANSWERS).read_text()
         assert "veryse" not in repr(vars(model.inner))  # type: ignore[attr-defined]
     assert {headers["Authorization"] for headers in server.headers} == {f"Bearer {KEY}"}
+
+
+@pytest.mark.parametrize("key", ["gsk_veryse_hidden_56789", "veryse/hidden+56789", "veryse89"])
+def test_a_key_of_any_kind_is_blotted_out_also_where_it_is_shortened(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PARLEY_API_KEY", key)
+    echoed = json.dumps({"error": f"wrong key {key}"}).replace("/", r"\/").encode()
+    said = [
+        Said(f"wrong key {key[:6]}******{key[-4:]}, **".encode(), 401),
+        Said(f"wrong key ***{key[-4:]}.".encode(), 403),
+        Said(f"wrong key {key[:5]}\N{HORIZONTAL ELLIPSIS}".encode(), 403),
+        Said(echoed, 401),
+        Said(completion(f"it is {key}").replace(b"/", rb"\/")),
+    ]
+    with serving(lambda number, body: said[number]) as server:
+        model = load_chat_model(server.name, dataclasses.replace(QUICK, max_attempts=1))
+        for _ in said[:-1]:
+            with pytest.raises(ModelError, match=r"wrong key.*\[key\]") as caught:
+                model.answer(chats(), decoding=GREEDY)
+            assert "very" not in str(caught.value)
+            assert key[-4:] not in str(caught.value)
+        (answer,) = model.answer(chats(), decoding=GREEDY)
+    assert answer.text == "it is [key]"
 
 
 def test_a_key_that_no_header_can_hold_is_refused_without_showing_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,6 +351,20 @@ def test_what_answers_took_is_told_with_their_cost() -> None:
     assert alone.told(ChatAsking()) == f"{free}."
     assert alone.told(ChatAsking(price_per_1k_in=0.5, price_per_1k_out=1.5)) == f"{free}, cost 1.5."
     assert RunUsage({"gguf:here.gguf": usage}).told(ChatAsking(price_per_1k_in=0.5)) == f"{free}.", "what is here costs nothing"
+
+
+def test_attempts_that_failed_before_an_answer_stay_counted_in_the_run(tmp_path: Path) -> None:
+    said = [Said(b"busy", 429), Said(b"busy", 503), Said(completion("yes"))]
+    with serving(lambda number, body: said[number]) as server:
+        model = load_chat_model(server.name, QUICK, answers=tmp_path / "answers")
+        model.answer(chats(1), decoding=GREEDY)
+        assert model.usage.failed_attempts == 2  # type: ignore[attr-defined]
+        (again,) = load_chat_model(server.name, QUICK, answers=tmp_path / "answers").answer(chats(1), decoding=GREEDY)
+        assert again.known
+    found = usage_of(tmp_path)
+    assert found is not None
+    assert found.total.failed_attempts == 2
+    assert found.told(ChatAsking()) == "Chat models gave 1 answers: 7 tokens read, 3 written, 2 attempts failed."
 
 
 def test_each_model_costs_what_it_costs(tmp_path: Path) -> None:
