@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import accumulate, chain
+from itertools import accumulate, chain, repeat
 from operator import getitem
 
 import numpy as np
@@ -157,7 +157,7 @@ def random_friends(
     num_attributes = int(rng.integers(options.min_attributes, options.max_attributes + 1))
     chosen = sorted(rng.permutation(len(schema.attributes))[:num_attributes].tolist())
     attributes = tuple(schema.attributes[i] for i in chosen)
-    alphas = tuple(ALPHAS[i] for i in rng.integers(len(ALPHAS), size=num_attributes).tolist())
+    alphas = tuple([ALPHAS[i] for i in rng.integers(len(ALPHAS), size=num_attributes).tolist()])
     listed = [schema.values[attribute.type] for attribute in attributes]
     sizes = [min(len(all_values), 2 * num_items) for all_values in listed]
     values = [
@@ -185,13 +185,12 @@ def _drawn(
     values: Sequence[list[str]], bounds: Sequence[list[list[float]]], side: int, rng: np.random.Generator, num: int
 ) -> Iterator[Item]:
     """Friends; `bounds` are the cumulative shares of each attribute's values by side, up to a factor."""
-    by_attribute = zip(values, bounds, rng.random((len(values), num)).tolist(), strict=True)
-    return zip(*[_column(few, shares[side], uniforms) for few, shares, uniforms in by_attribute], strict=True)
-
-
-def _column(few: list[str], shares: list[float], uniforms: list[float]) -> Iterator[str]:
-    whole, last = shares[-1], len(few) - 1
-    return (few[bisect_right(shares, uniform * whole, 0, last)] for uniform in uniforms)
+    columns = []
+    for few, by_side, uniforms in zip(values, bounds, rng.random((len(values), num)).tolist(), strict=True):
+        shares = by_side[side]
+        places = map(bisect_right, repeat(shares), map(shares[-1].__mul__, uniforms), repeat(0), repeat(len(few) - 1))
+        columns.append(map(few.__getitem__, places))
+    return zip(*columns, strict=True)
 
 
 def _shuffled(values: Sequence[list[str]], rng: np.random.Generator) -> list[Item]:
