@@ -56,8 +56,9 @@ class FriendsScenario:
                     where = f"scenario {self.key}, side {side}, item {index}"
                     got, fix = f"{len(item)} values {item}", "give one for each attribute"
                     raise ScenarioError(f"a friend does not have {width} values", where=where, got=got, fix=fix)
-        different = [set(friends) for friends in self.entities]
-        for side, friends in enumerate(self.entities):
+        entities = self.entities
+        different = set(entities[0]), set(entities[1])
+        for side, friends in enumerate(entities):
             if not friends or len(different[side]) < len(friends):
                 where, got = (
                     f"scenario {self.key}, side {side}",
@@ -69,8 +70,7 @@ class FriendsScenario:
             where, got = f"scenario {self.key}", f"{len(both)} friends in both tables"
             raise ScenarioError("a scenario has exactly one common friend", where=where, got=got, fix="share one friend")
         (common,) = both
-        first, second = (friends.index(common) for friends in self.entities)
-        object.__setattr__(self, "shared", (first, second))
+        object.__setattr__(self, "shared", (entities[0].index(common), entities[1].index(common)))
 
     @cached_property
     def entities(self) -> tuple[tuple[tuple[Entity, ...], ...], tuple[tuple[Entity, ...], ...]]:

@@ -40,10 +40,12 @@ BARE = 0.3
 """How often a negative answer names no entity."""
 _NOWHERE: list[int] = []
 _HEARD, _DENIED = 1.0, -10.0
-_MORE, _BESIDE, _ALIKE = math.exp(_HEARD), math.exp(2.0), math.exp(0.5)
+_FACTORS = math.exp(_HEARD), math.exp(2.0), math.exp(0.5)
 """By what shares grow of an entity that is heard, of those of the same friends, and of those of the same column."""
-_LESS, _BESIDE_DENIED, _OTHER = math.exp(_DENIED), math.exp(-1.0), math.exp(1.0)
-"""The same where it is denied; the first also for what one has said oneself."""
+_FACTORS_DENIED = math.exp(_DENIED), math.exp(-1.0), math.exp(1.0)
+"""The same where it is denied."""
+_LESS = _FACTORS_DENIED[0]
+"""The first also for what one has said oneself."""
 
 
 @cache
@@ -174,8 +176,7 @@ class FriendsBotSession:
         if event.selected is not None:
             mind.item_weights[event.selected] = -100.0
             return
-        mentions = self._mentions(mind, event)
-        numbers = mind.numbers
+        numbers, mentions = mind.numbers, self._mentions(mind, event)
         for entity in mentions:
             if entity in numbers:
                 mind.shares[numbers[entity]] *= _LESS
@@ -195,20 +196,18 @@ class FriendsBotSession:
         if not own:
             return
         if denied:
+            change, (of_own, of_beside, of_others) = _DENIED, _FACTORS_DENIED
             friends = mind.having(mentions)
-            for i in friends:
-                weights[i] += _DENIED
-            if len(mentions) > 1:
-                return
-            of_own, of_beside, of_others = _LESS, _BESIDE_DENIED, _OTHER
         else:
+            change, (of_own, of_beside, of_others) = _HEARD, _FACTORS
             friends = mind.places[own[0]] if len(own) == 1 else [i for number in own for i in mind.places[number]]
-            for i in friends:
-                weights[i] += _HEARD
-            of_own, of_beside, of_others = _MORE, _BESIDE, _ALIKE
+        for i in friends:
+            weights[i] += change
+        if denied and len(mentions) > 1:
+            return
         after = [shares[number] * of_own for number in own]
-        beside = mind.friends[friends[0]] if len(friends) == 1 else frozenset().union(*[mind.friends[i] for i in friends])
-        for number in beside:
+        beside = [mind.friends[i] for i in friends]
+        for number in beside[0] if len(beside) == 1 else frozenset[int]().union(*beside):
             shares[number] *= of_beside
         for column in {mind.columns[number] for number in own} if len(own) > 1 else (mind.columns[own[0]],):
             for number in mind.by_column[column]:
