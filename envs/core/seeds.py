@@ -48,7 +48,8 @@ def streams(names: Sequence[tuple[int, tuple[Key, ...]]]) -> list[np.random.Gene
     if len(names) < MANY:
         return [stream(seed, *key) for seed, key in names]
     words = np.array([(seed, stable_hash(*key)) for seed, key in names], dtype=np.uint64).reshape(-1, 2).view(np.uint32)
-    return [np.random.Generator(np.random.PCG64(_Spread(state))) for state in _spread(words)]
+    # PCG64 takes any ISeedSequence, which its types do not say.
+    return [np.random.Generator(np.random.PCG64(_Spread(state))) for state in _spread(words)]  # type: ignore[arg-type]
 
 
 class _Spread(ISeedSequence):

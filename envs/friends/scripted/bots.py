@@ -54,6 +54,10 @@ def _first_shares(total: int) -> list[float]:
     return [math.exp(count / total) for count in range(total + 1)]
 
 
+def _uniforms(generator: np.random.Generator, num: int) -> memoryview[float]:
+    return generator.random(num).data  # type: ignore[return-value]  # of float64
+
+
 @dataclass(slots=True)
 class _Mind:
     """What a bot knows and wants in one chat. Different entities of its table are numbered in order."""
@@ -133,7 +137,7 @@ class FriendsBotSession:
             for column, among in enumerate(by_column):
                 for number in among:
                     columns[number] = column
-            uniforms = generator.random(1 + NUM_DRAWS * NUM_ACTS).data
+            uniforms = _uniforms(generator, 1 + NUM_DRAWS * NUM_ACTS)
             first = _first_shares(len(table))
             self._minds[row] = _Mind(
                 entities=list(numbers),
@@ -171,7 +175,7 @@ class FriendsBotSession:
     def _remember(self, mind: _Mind, event: ChatEvent) -> None:
         mind.at += NUM_DRAWS
         if mind.at == len(mind.uniforms):
-            mind.uniforms, mind.at = mind.generator.random(NUM_DRAWS * NUM_ACTS).data, 0
+            mind.uniforms, mind.at = _uniforms(mind.generator, NUM_DRAWS * NUM_ACTS), 0
         mind.greeted = True
         if event.selected is not None:
             mind.item_weights[event.selected] = -100.0

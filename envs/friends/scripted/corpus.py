@@ -11,7 +11,7 @@ from envs.core.seeds import derive_seed, streams
 from envs.friends.events import FriendsChat
 from envs.friends.linker import EntityLinker
 from envs.friends.play import play_friends
-from envs.friends.scenario import FriendsScenario, ScenarioOptions, check_schema, random_friends
+from envs.friends.scenario import FriendsScenario, ScenarioOptions, check_schema, many_friends
 from envs.friends.schema import FriendsSchema
 from envs.friends.scripted.bots import FriendsBot
 
@@ -37,10 +37,8 @@ def draw_scenarios(
     check_schema(schema, options)
     chosen = list(numbers)
     drawn = streams([(seed, ("friends", i)) for i in chosen])
-    return [
-        (random_friends(schema, rng, options, f"S_{seed}_{i}"), derive_seed(seed, "friends", i))
-        for i, rng in zip(chosen, drawn, strict=True)
-    ]
+    scenarios = many_friends(schema, drawn, options, [f"S_{seed}_{i}" for i in chosen])
+    return [(scenario, derive_seed(seed, "friends", i)) for i, scenario in zip(chosen, scenarios, strict=True)]
 
 
 def scripted_chats(schema: FriendsSchema, linker: EntityLinker, numbers: Iterable[int], seed: int = 0) -> list[FriendsChat]:
