@@ -41,7 +41,7 @@ class PlainLinker(EntityLinker):
         at = 0
         while at < len(words):
             spans: list[Words] = [tuple(words[at:end]) for end in range(len(words), at, -1)]
-            mention = next((known for span in spans if (known := self._meant(span, contexts)) is not None), None)
+            mention = next((known for span in spans if (known := self.meant(span, contexts)) is not None), None)
             found += [] if mention is None else [(at, mention)]
             at += 1 if mention is None else len(mention.words)
         return found

@@ -140,8 +140,10 @@ REPLIES = Plan(
         "learning.teacher_steps": Integer(0, 3),
         "num_rollouts": Integer(1, 8, log=True),
     },
-    # Of the best round. What replies lose on recorded ones has a price: a judge is deceived by much that nobody says.
-    metrics=("validation_adversuc", "-0.1*validation_nll"),
+    # Of the best round. AdverSuc never without machine-vs-random: their sum is 1 of random replies of people (.5 and .5), of
+    # one reply to everybody and of none (0 and 1); with every share of noise it nears 1, so that noise pays nobody above that.
+    # What replies lose on recorded ones has a price: a judge is deceived by much that nobody says.
+    metrics=("validation_adversuc", "validation_random", "-0.1*validation_nll"),
     direction="max",
     fidelity="learning.rounds",
     budget=9,

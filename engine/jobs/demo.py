@@ -61,8 +61,10 @@ from engine.jobs.triggers import search
 from engine.jobs.triggers.config import MAL
 from engine.metrics.collaboration.chats import COMPLETION, MODEL, of
 from engine.metrics.retrieval.searched import BASELINE
+from engine.metrics.tables import TextTable
 from engine.negotiation.settings import ReinforceConfig
 from engine.rllib.reply_settings import ReplyLearning
+from engine.store.event_log import seconds_of
 from engine.store.run_folder import RunFolder
 from envs.core.ranges import Configuration, NonNegativeInt, NumItems, NumItemsOrAll
 from envs.storage.places import display_path
@@ -83,6 +85,11 @@ BESIDE = STAGES[STAGES.index("model") :]
 """Those that need none before them, and are done beside them."""
 BESIDE_HARDENING = STAGES[STAGES.index("selfplay") : STAGES.index("model")]
 """Those that need what hardening needs, and are done beside it."""
+
+_NOTE_SECONDS = (
+    "Seconds on the wall, from where the stage's run begins, what it reads found, to its summary. Stages that are done side by "
+    "side slow each other down; --no-side-by-side does one after the other."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,10 +281,12 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
         )
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """Beside the target against itself; a failure where the adversary is not certainly better."""
+        """Beside the target against itself, and what each stage took; a failure where the adversary is not certainly better."""
         before = RunFolder.load(run.path / "selfplay").metrics()
+        took = [(name, f"{seconds_of(RunFolder.load(run.path / name).events()):.1f}") for name in STAGES]
         comparison = Comparison("target against itself", "adversary against target", before, differences(run.path))
-        return replace(result, comparison=comparison, failure=failure(result.metrics))
+        more = {"stages": TextTable(("stage", "seconds"), tuple(took), _NOTE_SECONDS)}
+        return replace(result, comparison=comparison, more=more, failure=failure(result.metrics))
 
     def next_commands(self, config: DemoConfig, path: Path) -> tuple[str, ...]:
         """Talks with the agents, and searches of one's own."""

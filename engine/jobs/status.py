@@ -16,6 +16,7 @@ from typing import Any
 from engine.jobs.catalogue import find
 from engine.jobs.job import Steps
 from engine.runtime.record import WORK
+from engine.store.event_log import SESSIONS
 from engine.store.layout import CONFIG
 from engine.store.run_folder import RunFolder
 from envs.core.errors import RunError
@@ -29,7 +30,6 @@ DAMAGED = "damaged summary"
 """It has a summary that cannot be read; to resume it writes that again."""
 ITEMS = "items"
 _SUMMARY = "summary"
-_SESSIONS = ("started", "resumed")
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ def _state(run: RunFolder, writer: str | None, session: list[dict[str, Any]], nu
 
 def _last_session(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The events since the run was last started or resumed."""
-    begins = [number for number, event in enumerate(events) if event["kind"] in _SESSIONS]
+    begins = [number for number, event in enumerate(events) if event["kind"] in SESSIONS]
     return events[begins[-1] :] if begins else []
 
 

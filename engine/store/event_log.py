@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -19,6 +20,8 @@ from engine.store.documents import plain
 logger = logging.getLogger(__name__)
 
 Needs = Mapping[str, Mapping[str, type]]
+SESSIONS = ("started", "resumed")
+"""Kinds of the events by which a run begins, and by which it goes on."""
 _OWN = {"shard": {"name": str, "done": int, "failed": int}}
 
 
@@ -58,6 +61,12 @@ def read_events(path: Path, needs: Needs = MappingProxyType({})) -> list[dict[st
     if lost := len(lines) - len(events):
         logger.warning("%s: %s cannot be read and left out", path, "1 line" if lost == 1 else f"{lost} lines")
     return events
+
+
+def seconds_of(events: Sequence[Mapping[str, Any]]) -> float:
+    """Seconds on the wall that a run took: of each session those from its start to its last event."""
+    told = [(event["kind"], datetime.fromisoformat(event["time"])) for event in events]
+    return sum((after - before).total_seconds() for (_, before), (kind, after) in pairwise(told) if kind not in SESSIONS)
 
 
 def _event(line: str, needs: Needs) -> dict[str, Any] | None:

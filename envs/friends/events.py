@@ -33,14 +33,14 @@ def plain_words(tokens: Iterable[Token]) -> tuple[str, ...]:
     """The words of tokens, mentions written out."""
     words: list[str] = []
     for token in tokens:
-        if isinstance(token, Mention):
-            words += token.words
-        else:
+        if isinstance(token, str):
             words.append(token)
+        else:
+            words += token.words
     return tuple(words)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class ChatEvent:
     """UTTERANCE or SELECT.
 
@@ -59,12 +59,11 @@ class ChatEvent:
     """What is said, mentions written out; made once, for everybody asks for it."""
 
     def __post_init__(self) -> None:
-        plain: tuple[str, ...] | None = None
         for token in self.tokens:
             if type(token) is not str:
-                plain = plain_words(self.tokens)
-                break
-        object.__setattr__(self, "words", self.tokens if plain is None else plain)
+                self.words = plain_words(self.tokens)
+                return
+        self.words = self.tokens  # type: ignore[assignment]  # words alone
 
     def plain(self) -> ChatEvent:
         """The event as a listener gets it: words alone."""

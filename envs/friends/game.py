@@ -21,7 +21,7 @@ import numpy as np
 
 from envs.core.errors import ScenarioError
 from envs.core.ranges import Configuration, PositiveInt
-from envs.core.seeds import derive_seed, stream
+from envs.core.seeds import derive_seed, streams
 from envs.friends.events import ChatEvent, FriendsChat, Lying, Slips, Token, plain_words
 from envs.friends.scenario import FriendsScenario, Item
 from envs.friends.schema import Attribute, Entity
@@ -57,11 +57,11 @@ class FriendsGame:
         """As said and done, by row."""
         self.heard: list[list[ChatEvent]] = [[] for _ in range(num_rows)]
         """As they reached the partners, by row; sessions are given the plain words."""
-        self.to_move = np.full(num_rows, NOBODY, dtype=np.int64)
-        """Whose turn it is (B,); nobody's where no chat is open."""
-        self.selections = np.full((num_rows, 2), -1, dtype=np.int64)
-        """Each side's last selection (B, 2), as an index of its own table; -1 before it selects."""
-        self.agreed = np.zeros(num_rows, dtype=bool)
+        self.to_move = [NOBODY] * num_rows
+        """Whose turn it is, by row; nobody's where no chat is open."""
+        self.selections = [[-1, -1] for _ in range(num_rows)]
+        """Each side's last selection, by row and side, as an index of its own table; -1 before it selects."""
+        self.agreed = [False] * num_rows
         self.lying: list[tuple[Lying | None, Lying | None]] = [(None, None)] * num_rows
         """What who lies for a side has noted of it, by row and side."""
 
@@ -81,7 +81,7 @@ class FriendsGame:
             self.scenarios[row], self.seeds[row] = scenario, int(seed)
             self.events[row], self.heard[row] = [], []
             self.to_move[row] = derive_seed(self.seeds[row], "begins") & 1
-            self.selections[row] = -1
+            self.selections[row] = [-1, -1]
             self.agreed[row] = False
             self.lying[row] = None, None
 
@@ -93,7 +93,7 @@ class FriendsGame:
 
     def rows_to_act(self, side: int) -> list[int]:
         """Rows in which it is that side's turn."""
-        return np.flatnonzero(self.to_move == side).tolist()
+        return [row for row, mover in enumerate(self.to_move) if mover == side]
 
     def event(self, row: int, side: int, act: Act) -> ChatEvent:
         """What a side's act comes to in the chat of a row.
@@ -132,8 +132,8 @@ class FriendsGame:
         self.heard[row].append(event if heard is None else heard)
         self.to_move[row] = 1 - event.side
         if event.selected is not None:
-            self.selections[row, event.side] = event.selected
-            self.agreed[row] = tuple(self.selections[row].tolist()) == self.scenario(row).shared
+            self.selections[row][event.side] = event.selected
+            self.agreed[row] = tuple(self.selections[row]) == self.scenario(row).shared
         if self.agreed[row] or len(self.events[row]) >= self.rules.max_events:
             self.to_move[row] = NOBODY
 
@@ -145,7 +145,7 @@ class FriendsGame:
 
     def is_over(self, row: int) -> bool:
         """Whether no chat is open in a row."""
-        return bool(self.to_move[row] == NOBODY)
+        return self.to_move[row] == NOBODY
 
     def event_seed(self, row: int) -> int:
         """A 63-bit seed for who changes the next event of a row on its way."""
@@ -154,7 +154,7 @@ class FriendsGame:
     def chat(self, row: int, slips: tuple[Slips | None, Slips | None] = (None, None)) -> FriendsChat:
         """The chat of a row so far, with the slips that its sides have counted."""
         said, heard = tuple(self.events[row]), tuple(self.heard[row])
-        agreed, key = bool(self.agreed[row]), self.scenario(row).key
+        agreed, key = self.agreed[row], self.scenario(row).key
         return FriendsChat(self.scenario(row), said, heard, agreed, key, slips, self.lying[row])
 
     def view(self, side: int) -> FriendsView:
@@ -198,7 +198,13 @@ class FriendsView:
 
     def generator(self, row: int) -> np.random.Generator:
         """Random numbers for this side's next act in the chat of a row; the same until an event is added."""
-        return stream(derive_seed(self._game.seeds[row], "side", self.side), self.num_events(row))
+        (found,) = self.generators([row])
+        return found
+
+    def generators(self, rows: Sequence[int]) -> list[np.random.Generator]:
+        """As `generator`, for many rows at once."""
+        seeds = self._game.seeds
+        return streams([(derive_seed(seeds[row], "side", self.side), (self.num_events(row),)) for row in rows])
 
 
 def _cut(tokens: Sequence[Token], max_words: int) -> tuple[Token, ...]:

@@ -30,7 +30,7 @@ from envs.friends.play import FriendsAgent, play_friends
 from envs.friends.scenario import FriendsScenario
 from envs.friends.schema import Entity
 from envs.friends.scripted import phrases
-from envs.friends.scripted.wording import Draws, FriendsWording
+from envs.friends.scripted.wording import one, worded
 
 FEATURES = (
     "whether it says what it means to say",
@@ -107,7 +107,6 @@ class LiesHeard(ABC):
 
     def __init__(self, name: str, linker: EntityLinker, rules: LieRules) -> None:
         self.name, self.rules, self._linker = name, rules, linker
-        self._wording = FriendsWording(linker)
         self._linked = lru_cache(_LINKED)(self._entities)
         kinds = linker.schema.values
         self._values = {kind: [Entity(value.lower(), kind) for value in values] for kind, values in kinds.items()}
@@ -123,10 +122,10 @@ class LiesHeard(ABC):
             return list(events)
         occasions = [Occasion(rows[i], events[i], self._claims(game, rows[i], events[i])) for i in at]
         heard = list(events)
-        for i, one, action in zip(at, occasions, self.chosen(game, occasions), strict=True):
-            game.note_lying(one.row, one.meant.side, Lying(chances=1, told=int(action > 0)))
+        for i, occasion, action in zip(at, occasions, self.chosen(game, occasions), strict=True):
+            game.note_lying(occasion.row, occasion.meant.side, Lying(chances=1, told=int(action > 0)))
             if action:
-                heard[i] = self._claim(game, one.row, one.meant.side, one.claims[action - 1])
+                heard[i] = self._claim(game, occasion.row, occasion.meant.side, occasion.claims[action - 1])
         return heard
 
     def _claims(self, game: FriendsGame, row: int, event: ChatEvent) -> list[Entity]:
@@ -145,13 +144,13 @@ class LiesHeard(ABC):
 
     def _claim(self, game: FriendsGame, row: int, side: int, entity: Entity) -> ChatEvent:
         """That some friends have it; a yes where the partner has just asked for it."""
-        draws = Draws(stream(game.event_seed(row), "claim").random(_NUM_DRAWS).tolist())
+        draw = iter(stream(game.event_seed(row), "claim").random(_NUM_DRAWS).tolist()).__next__
         heard = [each for each in game.heard[row] if each.side != side]
         asked = heard and phrases.is_question(heard[-1].words) and entity in self._of_partner(game, row, side)[-1]
-        template = draws.one(phrases.YES if asked else phrases.INFORMS)
+        template = one(phrases.YES if asked else phrases.INFORMS, draw)
         total = len(game.scenario(row).tables[side])
-        count = 1 + draws.one(range(min(_MOST_CLAIMED, total)))
-        return ChatEvent(side, self._wording.phrase(template, (entity,), count, total, 0, draws))
+        count = 1 + one(range(min(_MOST_CLAIMED, total)), draw)
+        return ChatEvent(side, worded(template, (entity,), count, total, 0, self._linker, draw))
 
     def _of_partner(self, game: FriendsGame, row: int, side: int) -> list[Sequence[Entity]]:
         """The entities of each of the partner's events, selected friends' included."""

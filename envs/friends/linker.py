@@ -64,9 +64,11 @@ class EntityLinker:
         for entity, words in sorted(seen, key=lambda form: (-seen[form], form)):
             if words != names[entity] and words in self._outside and self._outside[words].entity == entity:
                 self._mentions[entity].append(self._outside[words])
-        self._longest: dict[str, int] = {}
+        lengths: dict[str, set[int]] = defaultdict(set)
         for words in self._named:
-            self._longest[words[0]] = max(len(words), self._longest.get(words[0], 0))
+            lengths[words[0]].add(len(words))
+        self._lengths = {word: sorted(found, reverse=True) for word, found in lengths.items()}
+        """How long forms are that begin with a word."""
 
     def __repr__(self) -> str:
         return f"EntityLinker({len(self._mentions)} entities, {len(self._named)} forms)"
@@ -82,8 +84,10 @@ class EntityLinker:
         Raises:
             DataError: the schema does not have the entity.
         """
-        self.require(entity)
-        return self._mentions[entity]
+        found = self._mentions.get(entity)
+        if found is None:
+            raise _unknown(entity)
+        return found
 
     def require(self, entity: Entity, where: str | None = None) -> None:
         """Checks that the schema has an entity.
@@ -92,8 +96,7 @@ class EntityLinker:
             DataError: it does not; `where` says who asks.
         """
         if entity not in self._mentions:
-            got, fix = f"{entity.value!r} ({entity.type})", "take tables and schema of one release"
-            raise DataError("the schema does not have the entity", where=where, got=got, fix=fix)
+            raise _unknown(entity, where)
 
     def link(self, words: Sequence[str], *contexts: Collection[Entity]) -> tuple[Token, ...]:
         """Tokens with the same words; no word belongs to two entities.
@@ -112,28 +115,38 @@ class EntityLinker:
 
     def find(self, words: Sequence[str], *contexts: Collection[Entity]) -> list[tuple[int, Mention]]:
         """What `link` finds: where each mention begins, and the mention, from left to right."""
-        longest, found, end = self._longest, [], 0
-        for at in [at for at, word in enumerate(words) if word in longest]:
+        lengths, named, found, end = self._lengths, self._named, [], 0
+        for at in [at for at, word in enumerate(words) if word in lengths]:
             if at < end:
                 continue
-            for length in range(longest[words[at]], 0, -1):
-                mention = self._meant(tuple(words[at : at + length]), contexts)
+            for length in lengths[words[at]]:
+                form = tuple(words[at : at + length])
+                mention = self.meant(form, contexts) if form in named else None
                 if mention is not None:
                     found.append((at, mention))
                     end = at + len(mention.words)
                     break
         return found
 
-    def _meant(self, form: Words, contexts: Sequence[Collection[Entity]]) -> Mention | None:
-        named = self._named.get(form, ())
+    def meant(self, form: Words, contexts: Sequence[Collection[Entity]]) -> Mention | None:
+        """What words mean that are a form as a whole; None of others."""
         for context in contexts:
-            for mention in named:
+            for mention in self._named.get(form, ()):
                 if mention.entity in context:
                     return mention
         known = self._outside.get(form)
-        if known is None or not contexts or any(entity.type == known.entity.type for context in contexts for entity in context):
+        if known is None or not contexts:
             return known
+        for context in contexts:
+            for entity in context:
+                if entity.type == known.entity.type:
+                    return known
         return None
+
+
+def _unknown(entity: Entity, where: str | None = None) -> DataError:
+    got, fix = f"{entity.value!r} ({entity.type})", "take tables and schema of one release"
+    return DataError("the schema does not have the entity", where=where, got=got, fix=fix)
 
 
 def _no_entity(entity: Entity, words: Words, where: str | None = None) -> DataError:

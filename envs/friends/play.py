@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 
 from envs.core.errors import ConfigError, ScenarioError
 from envs.friends.events import ChatEvent, FriendsChat, Slips
-from envs.friends.game import NOBODY, Act, FriendsGame, FriendsRules, FriendsView
+from envs.friends.game import Act, FriendsGame, FriendsRules, FriendsView
 from envs.friends.scenario import FriendsScenario
 
 Remembers = Literal["said", "heard"]
@@ -100,7 +100,7 @@ def play_friends(
             heard = passed_on(game, rows, said, channels[side])
             for row, event, received in zip(rows, said, heard, strict=True):
                 game.add(row, event, received)
-            ended = (game.to_move[rows] == NOBODY).tolist()
+            ended = [game.is_over(row) for row in rows]
             over = [row for row, is_over in zip(rows, ended, strict=True) if is_over]
             open_rows = [i for i, is_over in enumerate(ended) if not is_over]
             going = [rows[i] for i in open_rows]

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import accumulate, chain
+from itertools import accumulate, chain, repeat
 from operator import getitem
 
 import numpy as np
@@ -56,8 +56,9 @@ class FriendsScenario:
                     where = f"scenario {self.key}, side {side}, item {index}"
                     got, fix = f"{len(item)} values {item}", "give one for each attribute"
                     raise ScenarioError(f"a friend does not have {width} values", where=where, got=got, fix=fix)
-        different = [set(friends) for friends in self.entities]
-        for side, friends in enumerate(self.entities):
+        entities = self.entities
+        different = set(entities[0]), set(entities[1])
+        for side, friends in enumerate(entities):
             if not friends or len(different[side]) < len(friends):
                 where, got = (
                     f"scenario {self.key}, side {side}",
@@ -69,8 +70,7 @@ class FriendsScenario:
             where, got = f"scenario {self.key}", f"{len(both)} friends in both tables"
             raise ScenarioError("a scenario has exactly one common friend", where=where, got=got, fix="share one friend")
         (common,) = both
-        first, second = (friends.index(common) for friends in self.entities)
-        object.__setattr__(self, "shared", (first, second))
+        object.__setattr__(self, "shared", (entities[0].index(common), entities[1].index(common)))
 
     @cached_property
     def entities(self) -> tuple[tuple[tuple[Entity, ...], ...], tuple[tuple[Entity, ...], ...]]:
@@ -152,20 +152,53 @@ def random_friends(
         options: bounds.
         key: the scenario's name.
     """
+    (found,) = many_friends(schema, [rng], options, [key])
+    return found
+
+
+def many_friends(
+    schema: FriendsSchema, rngs: Sequence[np.random.Generator], options: ScenarioOptions | None, keys: Sequence[str]
+) -> list[FriendsScenario]:
+    """As `random_friends`, a scenario for each generator: one kind of draw after the other, which takes less time.
+
+    Args:
+        schema: what values there are; see `check_schema`.
+        rngs: the randomness of each; no scenario depends on the others.
+        options: bounds.
+        keys: the scenarios' names.
+    """
     options = options or ScenarioOptions()
-    num_items = int(rng.integers(options.min_items, options.max_items + 1))
-    num_attributes = int(rng.integers(options.min_attributes, options.max_attributes + 1))
-    chosen = sorted(rng.permutation(len(schema.attributes))[:num_attributes].tolist())
-    attributes = tuple(schema.attributes[i] for i in chosen)
-    alphas = tuple(ALPHAS[i] for i in rng.integers(len(ALPHAS), size=num_attributes).tolist())
-    listed = [schema.values[attribute.type] for attribute in attributes]
-    sizes = [min(len(all_values), 2 * num_items) for all_values in listed]
+    items, num_attributes = (
+        [int(rng.integers(least, most + 1)) for rng in rngs]
+        for least, most in ((options.min_items, options.max_items), (options.min_attributes, options.max_attributes))
+    )
+    places = [rng.permutation(len(schema.attributes))[:num].tolist() for rng, num in zip(rngs, num_attributes, strict=True)]
+    attributes = [tuple([schema.attributes[i] for i in sorted(chosen)]) for chosen in places]
+    alphas = [
+        tuple([ALPHAS[i] for i in rng.integers(len(ALPHAS), size=num).tolist()])
+        for rng, num in zip(rngs, num_attributes, strict=True)
+    ]
     values = [
-        [all_values[i] for i in rng.choice(len(all_values), size, replace=False).tolist()]
-        for all_values, size in zip(listed, sizes, strict=True)
+        [_some(schema.values[attribute.type], 2 * num, rng) for attribute in chosen]
+        for rng, num, chosen in zip(rngs, items, attributes, strict=True)
     ]
     # Gamma variates in proportion are a Dirichlet one.
-    variates = [rng.standard_gamma(alpha, (2, size)).tolist() for size, alpha in zip(sizes, alphas, strict=True)]
+    variates = [
+        [rng.standard_gamma(alpha, (2, len(few))).tolist() for few, alpha in zip(all_few, each, strict=True)]
+        for rng, all_few, each in zip(rngs, values, alphas, strict=True)
+    ]
+    tables = [_tables(*each) for each in zip(values, variates, items, rngs, strict=True)]
+    return [FriendsScenario(*each) for each in zip(keys, attributes, tables, alphas, strict=True)]
+
+
+def _some(values: Sequence[str], most: int, rng: np.random.Generator) -> list[str]:
+    return [values[i] for i in rng.choice(len(values), min(len(values), most), replace=False).tolist()]
+
+
+def _tables(
+    values: Sequence[list[str]], variates: Sequence[list[list[float]]], num_items: int, rng: np.random.Generator
+) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
+    """The tables of both sides; `variates` are shares of each attribute's values by side, up to a factor."""
     bounds = [[list(accumulate(shares)) for shares in by_side] for by_side in variates]
     (shared,) = _drawn(values, bounds, int(rng.integers(2)), rng, 1)
     taken, tables = {shared}, []
@@ -178,20 +211,19 @@ def random_friends(
         if len(own) < num_items:
             own += _fresh(_shuffled(values, rng), taken, num_items - len(own))
         tables.append(tuple([own[i] for i in rng.permutation(num_items).tolist()]))
-    return FriendsScenario(key, attributes, (tables[0], tables[1]), alphas)
+    return tables[0], tables[1]
 
 
 def _drawn(
     values: Sequence[list[str]], bounds: Sequence[list[list[float]]], side: int, rng: np.random.Generator, num: int
 ) -> Iterator[Item]:
     """Friends; `bounds` are the cumulative shares of each attribute's values by side, up to a factor."""
-    by_attribute = zip(values, bounds, rng.random((len(values), num)).tolist(), strict=True)
-    return zip(*[_column(few, shares[side], uniforms) for few, shares, uniforms in by_attribute], strict=True)
-
-
-def _column(few: list[str], shares: list[float], uniforms: list[float]) -> Iterator[str]:
-    whole, last = shares[-1], len(few) - 1
-    return (few[bisect_right(shares, uniform * whole, 0, last)] for uniform in uniforms)
+    columns = []
+    for few, by_side, uniforms in zip(values, bounds, rng.random((len(values), num)).tolist(), strict=True):
+        shares = by_side[side]
+        places = map(bisect_right, repeat(shares), map(shares[-1].__mul__, uniforms), repeat(0), repeat(len(few) - 1))
+        columns.append(map(few.__getitem__, places))
+    return zip(*columns, strict=True)
 
 
 def _shuffled(values: Sequence[list[str]], rng: np.random.Generator) -> list[Item]:

@@ -68,6 +68,24 @@ def test_a_metric_that_cannot_be_read_is_an_error(metric: str) -> None:
         replace(plans.SMALL, metrics=(metric,)).base("", 0)
 
 
+@pytest.mark.parametrize("noise", [0.2, 1.0])
+def test_noise_pays_no_generator(noise: float) -> None:
+    """A share of replies that are people's to other sources is .5 in both figures, to judges that read replies."""
+    plan = find_plan("replies")
+    terms = plan.terms(plan.base("", 0))
+
+    def objective(adversuc: float, random: float) -> float:
+        figures = {"validation_adversuc": adversuc, "validation_random": random, "validation_nll": 3.0}
+        return sum(weight * figures[name] for name, weight in terms.items())
+
+    def noisy(value: float) -> float:
+        return (1 - noise) * value + noise * 0.5
+
+    trained = 0.098, 0.952
+    assert objective(*trained) > objective(*map(noisy, trained)), "Li et al. 2017, table 3: Adver-REGS"
+    assert noisy(trained[0]) > trained[0], "by AdverSuc alone it would pay"
+
+
 def test_presets_are_the_registered_sweeps() -> None:
     assert set(SWEEP.presets) == set(sweeps)
 

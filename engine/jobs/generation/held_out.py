@@ -1,7 +1,8 @@
 """How a generator does against judges that its training never saw: AdverSuc and machine-vs-random on a held-out split.
 
 The judges are linear, on unigrams (Li et al. 2017, section 4), fitted on these replies alone and cross-fitted by source, so
-that each pair is judged by one that has not seen its source.
+that each pair is judged by one that has not seen its source. A reply without a word is no question to them: whoever reads its
+length tells it, so that it counts as told, and so does the reply beside it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from engine.metrics.generation.scenarios import (
     assign_folds,
     by_source,
     random_replies,
+    source_name,
 )
 from envs.core.seeds import derive_seed
 from envs.pairs.compiled import PairSplit
@@ -65,11 +67,14 @@ class HeldOut:
             `ADVERSUC`, of recorded replies, the first side, and those; `RANDOM`, of those, the first side, and recorded
             replies to other contexts.
         """
-        human, machine = (by_source(self._pairs(replies), self._seed, len(said)) for replies in (self.recorded, said))
+        recorded, answers = self._pairs(self.recorded), self._pairs(said)
+        human = by_source(recorded, self._seed, len(said))
+        machine = by_source([pair for pair in answers if pair.reply], self._seed, len(said))
+        silent = [source_name(pair) for pair in answers if not pair.reply]
         folds = assign_folds(human, NUM_FOLDS, self._seed)
         others = random_replies(machine, human, folds, self._seed)
         asked = against(ADVERSUC, human, machine, folds), against(RANDOM, machine, others, folds)
-        return {scenario.name: self._scores(scenario) for scenario in asked}
+        return {scenario.name: self._scores(scenario).with_told(silent) for scenario in asked}
 
     def _scores(self, scenario: JudgedScenario) -> JudgedScores:
         from policies.judges.judge import JudgeSettings, scores_by
@@ -79,6 +84,9 @@ class HeldOut:
         scores, make = np.zeros(len(pairs)), judge_maker(_JUDGE, JudgeSettings())
         for fold in range(NUM_FOLDS):
             own = scenario.folds == fold
+            if own.all() or not own.any():
+                # Nothing to learn from, and the pairs stay undecided, or nothing to judge.
+                continue
             judge = make()
             seed = derive_seed(self._seed, "held-out judge", fold)
             judge.fit([pairs[row] for row in np.flatnonzero(~own)], labels[~own], seed)

@@ -32,11 +32,12 @@ from engine.jobs.tables import TABLE_FILE
 from engine.metrics.generation.adversarial import JudgedRows
 from engine.metrics.generation.diversity import overlap
 from engine.metrics.generation.minmax import PICKED
-from engine.metrics.generation.scenarios import PER_FOLD, RANDOM
+from engine.metrics.generation.scenarios import MATCHED, PER_FOLD, RANDOM, source_name
 from engine.metrics.generation.tables import is_reliable
 from engine.metrics.generation.trained import (
     AT,
     DECODED,
+    EMPTY,
     JUDGED,
     OVERLAP,
     PEOPLE,
@@ -191,10 +192,11 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
         for system in done:
             said = reader.read(path / system.replies / MACHINE_FILE)
             figures = reply_figures(said, people, config.seed)
+            figures[EMPTY] = RunFolder.load(path / system.replies).metrics()[EMPTY]
             trained = path / f"{system.row.removesuffix(SAMPLED)}-{system.number}"
             if (trained / SUMMARY).is_file():
                 figures[ROUND] = count(RunFolder.load(trained).metrics()[PICKED].value, 1)
-            rows.setdefault(system.row, []).append(AnsweredRow(_shares(path / system.judged, judges), figures))
+            rows.setdefault(system.row, []).append(AnsweredRow(judged_shares(path, system, judges), figures))
         recorded = reply_figures(people, people, config.seed)
         recorded[OVERLAP] = count(overlap(people.vectors_NE[::2], people.vectors_NE[1::2], config.seed), len(people.words))
         metrics = table_metrics(rows, judges, recorded)
@@ -322,6 +324,29 @@ def systems(config: TrainedTableConfig, path: Path, rows: Collection[str]) -> It
                 yield System(row, number, display_path(path / f"{trained}-{number}"), decoder)
 
 
+def judged_shares(path: Path, system: System, judges: Sequence[str]) -> dict[tuple[str, str], dict[str, float]]:
+    """What judges said of a system, by figure and judge: of each source the share of pairs; a reply without a word is told.
+
+    Args:
+        path: the folder of the table.
+        system: whose replies are judged.
+        judges: labels.
+    """
+    scored = JudgedRows(RunFolder.load(path / system.judged).read_rows().to_pylist()).scored
+    files = (path / system.replies / name for name in (HUMAN_FILE, MACHINE_FILE))
+    recorded, said = ({source_name(each) for each in read_replied(file)} for file in files)
+    silent = sorted(recorded - said)
+    found = {}
+    for kind in JUDGED:
+        for judge in judges:
+            if (judged := scored.get((f"{kind}.{SYSTEM}", judge))) is not None:
+                # Where lengths are matched nothing stands beside no word.
+                shares = (judged if kind == MATCHED else judged.with_told(silent)).by_source
+                # Of random replies it is told what is right, of others what is wrong.
+                found[kind, judge] = {name: 1 - share if kind == RANDOM else share for name, share in shares.items()}
+    return found
+
+
 def replies_side_by_side(path: Path) -> list[dict[str, Any]]:
     """What the rows of a table say to some contexts: of each its turns, and replies by row, people's first.
 
@@ -354,18 +379,6 @@ def _starts(config: TrainedTableConfig, path: Path) -> tuple[str, ...]:
 def _unreliable(done: Sequence[System], path: Path, judge: str) -> set[str]:
     """Rows in one evaluation of which a judge was no better than a constant."""
     return {each.row for each in done if not is_reliable(RunFolder.load(path / each.judged).metrics(), judge)}
-
-
-def _shares(path: Path, judges: Sequence[str]) -> dict[tuple[str, str], dict[str, float]]:
-    """What judges said of a system, by figure and judge: of each source the share of pairs."""
-    scored = JudgedRows(RunFolder.load(path).read_rows().to_pylist()).scored
-    found = {}
-    for kind in JUDGED:
-        for judge in judges:
-            if (said := scored.get((f"{kind}.{SYSTEM}", judge))) is not None:
-                # Of random replies it is told what is right, of others what is wrong.
-                found[kind, judge] = {name: 1 - share if kind == RANDOM else share for name, share in said.by_source.items()}
-    return found
 
 
 EVALUATE_GENERATION = EvaluateGeneration()

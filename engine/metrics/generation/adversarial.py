@@ -71,6 +71,17 @@ class JudgedScores:
         names, index = np.unique(self.sources, return_inverse=True)
         return dict(zip(names.tolist(), (np.bincount(index, self.errors) / np.bincount(index)).tolist(), strict=True))
 
+    def with_told(self, sources: Sequence[str]) -> JudgedScores:
+        """With two more pairs, one of each side and both told right, for each of some sources: what nobody has to be asked."""
+        if not sources:
+            return self
+        sides = np.tile([True, False], len(sources))
+        return JudgedScores(
+            np.concatenate([self.sources.astype(object), np.repeat(np.array(sources, dtype=object), 2)]),
+            np.concatenate([self.labels, sides]),
+            np.concatenate([self.scores, np.where(sides, 1.0, -1.0)]),
+        )
+
     def adversuc(self) -> Estimate:
         """1 less the accuracy, sources drawn together."""
         return mean(self.errors, self.sources)

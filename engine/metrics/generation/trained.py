@@ -5,7 +5,12 @@
     METHOD less ROW.FIGURE-JUDGE   AdverSuc, and machine-vs-random, of a training less that of a control, on the same sources
 
 A row has one system for each training, or for each generator that was started from. Intervals are over these and over sources
-(`crossed_mean`), every source with equal weight; of the replies themselves over these alone, where there are several.
+(`crossed_mean`), every source with equal weight; of the replies themselves over these alone, where there are several. A source
+that a system answers without a word counts as told, by every judge.
+
+The start, greedy and sampled at several temperatures, is a curve of quality by diversity. `ABOVE` is how far a row lies above
+it: nats a word by which its replies are likelier, under the language model, than those of the start at equal distinct-2, along
+straight lines between neighbouring points. A row that is more or less various than the whole curve has none.
 """
 
 from __future__ import annotations
@@ -13,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -49,6 +55,7 @@ AT, SAMPLED, LESS = "sample-", "-sampled", " less "
 PEOPLE = "people"
 """The recorded replies; their overlap is that of one half of them with the other."""
 PERPLEXITY, SELF_BLEU, OVERLAP, ROUND = "perplexity", "self_bleu", "overlap", "round"
+ABOVE, EMPTY = "above_curve", "empty_share"
 _LIKE_PEOPLE = "nearer to people's"
 JUDGED = {
     ADVERSUC: Metric("AdverSuc", HIGHER, "share of pairs, people's and the row's, taken for the other's", "rate", main=True),
@@ -63,6 +70,8 @@ QUALITY = {
     DISTINCT_2: Metric("distinct-2", _LIKE_PEOPLE, "different pairs of neighbouring words over all", main=True),
     SELF_BLEU: Metric("self-BLEU", _LIKE_PEOPLE, "BLEU of each reply against all others (Zhu et al. 2018), mean"),
     OVERLAP: Metric("overlap", HIGHER, "of histograms of vectors with people's, as MAUVE; 1: equal"),
+    ABOVE: Metric("above the temperature curve", HIGHER, "nats a word, likelier than the start at equal distinct-2", "number"),
+    EMPTY: Metric("replies without a word", "lower: better", "share of contexts; every judge tells them", "share"),
     ROUND: Metric("round", NEITHER, "of the checkpoint; 0: the start, where the best is kept"),
 }
 """Figures of the replies themselves."""
@@ -71,8 +80,10 @@ _NOTE = (
     "AdverSuc: 1 less the accuracy of {judge} in telling people's replies from the row's; .5 where it cannot. Against random: "
     "accuracy of telling the row's replies from human ones to other sources. Matched: AdverSuc where length tells nothing. "
     "Perplexity: under a language model that no training saw. Overlap: of histograms with people's, as MAUVE; people's own is "
-    "of their halves. Round: that of the checkpoint. Brackets: 95 % intervals over trainings and "
-    "sources, every source with equal weight; n: sources."
+    "of their halves. Above the temperature curve: nats a word by which replies are likelier than those of the start at the "
+    "temperature of equal distinct-2; * where the interval, over trainings if there are several, else over replies, leaves 0 "
+    "out; none beyond the temperatures measured. Replies without a word count as told. Round: that of the checkpoint. "
+    "Brackets: 95 % intervals over trainings and sources, every source with equal weight; n: sources."
 )
 _NOTE_COMPARED = (
     "AdverSuc : machine-vs-random by {judge}, same sources and decoder; * where the interval, over trainings and sources, "
@@ -176,6 +187,7 @@ def table_metrics(rows: Mapping[str, Sequence[AnsweredRow]], judges: Sequence[st
         recorded: figures of people's replies.
     """
     found: dict[str, Estimate] = {}
+    curve = {row: systems for row, systems in rows.items() if row in ("greedy", "sample") or row.startswith(AT)}
     for row, systems in rows.items():
         for kind in JUDGED:
             for judge in judges:
@@ -183,6 +195,10 @@ def table_metrics(rows: Mapping[str, Sequence[AnsweredRow]], judges: Sequence[st
                     found[f"{row}.{kind}-{judge}"] = _over_sources(shares)
         for kind in QUALITY:
             told = [each.figures[kind] for each in systems if kind in each.figures]
+            if kind == ABOVE and row not in curve:
+                starts = [[line[number % len(line)].figures for line in curve.values()] for number in range(len(systems))]
+                placed = [above_curve(each.figures, points) for each, points in zip(systems, starts, strict=True)]
+                told = [each for each in placed if each.n]
             if told:
                 found[f"{row}.{kind}"] = _over_trainings(told)
     for method in METHODS:
@@ -193,6 +209,35 @@ def table_metrics(rows: Mapping[str, Sequence[AnsweredRow]], judges: Sequence[st
                     if all(sides):
                         found[f"{method}{LESS}{control}.{kind}-{judge}"] = _difference(*sides)
     return found | {f"{PEOPLE}.{name}": each for name, each in recorded.items()}
+
+
+def above_curve(figures: Metrics, curve: Sequence[Metrics]) -> Estimate:
+    """How far replies lie above the curve of quality by diversity, in nats a word, see the top of this module.
+
+    Args:
+        figures: of the replies.
+        curve: of those that the curve is drawn through.
+
+    Returns:
+        The distance with its interval, in which distinct-2 is taken as it is; nothing beyond the curve.
+    """
+    points = sorted((each[DISTINCT_2].value, *_log(each[PERPLEXITY])) for each in curve if DISTINCT_2 in each)
+    if DISTINCT_2 not in figures:
+        return NOTHING
+    at, (own, width) = figures[DISTINCT_2].value, _log(figures[PERPLEXITY])
+    for (left, below, one), (right, above, other) in pairwise(points):
+        if left <= at <= right and left < right:
+            share = (at - left) / (right - left)
+            distance = (1 - share) * below + share * above - own
+            # The widths of three independent figures.
+            spread = math.hypot(width, (1 - share) * one, share * other)
+            return Estimate(distance, distance - spread, distance + spread, figures[PERPLEXITY].n)
+    return NOTHING
+
+
+def _log(perplexity: Estimate) -> tuple[float, float]:
+    """Nats a word, and half of their interval."""
+    return math.log(perplexity.value), (math.log(perplexity.high) - math.log(perplexity.low)) / 2
 
 
 def trained_tables(metrics: Metrics, judges: Sequence[str], published: bool = False) -> dict[str, TextTable]:
@@ -211,7 +256,7 @@ def trained_tables(metrics: Metrics, judges: Sequence[str], published: bool = Fa
         judged = [metrics.get(f"{row}.{kind}-{judges[0]}", NOTHING) for kind in JUDGED]
         told = [metrics.get(f"{row}.{kind}", NOTHING) for kind in kinds]
         cells = [_share_of(judged[0]), *(_share(each.value) for each in judged[1:])]
-        cells += [_plain(kind, each.value) for kind, each in zip(kinds, told, strict=True)]
+        cells += [_told(kind, each) for kind, each in zip(kinds, told, strict=True)]
         told_there = PUBLISHED_ADVERSUC.get(_PUBLISHED_AS.get(row, ""))
         cells += [ABSENT if told_there is None else BETWEEN.join(map(_share, told_there))] * published
         rows.append((row_title(row), *cells, f"{judged[0].n:,}" if judged[0].n else ABSENT))
@@ -249,6 +294,8 @@ def conclusions(metrics: Metrics, judge: str, unreliable: Collection[str] = ()) 
                 compared |= dict.fromkeys((method, control))
         if said:
             found.append(f"{title} {' and '.join(said)}.")
+        rows = [row for row in (method, method + SAMPLED) if f"{row}.{DISTINCT_2}" in metrics]
+        found += [f"{row_title(row)} {_place(metrics.get(f'{row}.{ABOVE}', NOTHING))}." for row in rows]
     if doubtful := [row_title(row) for row in compared if row in unreliable]:
         found.append(f"{judge} is a judge no better than a constant (ERE) of: {', '.join(doubtful)}; do not lean on it.")
     return found
@@ -259,6 +306,15 @@ def _verb(less: Estimate, random: Estimate) -> str:
     if less.low > 0:
         return "deceives more often, and is nearer to random replies, than" if random.high < 0 else "beats"
     return "does worse than" if less.high < 0 else "cannot be told from"
+
+
+def _place(above: Estimate) -> str:
+    """Where replies lie beside the start at several temperatures."""
+    if not above.n:
+        return "is more or less various than the start at any temperature that was measured"
+    where = "above" if above.low > 0 else "below" if above.high < 0 else "on"
+    figures = f"{above.value:+.3f} {interval(above, _signed)}".rstrip()
+    return f"lies {where} the start's temperature curve ({figures} nats a word at equal distinct-2)"
 
 
 def _said_of(systems: Sequence[AnsweredRow], kind: str, judge: str) -> list[Shares]:
@@ -299,6 +355,10 @@ def _starred(estimate: Estimate) -> str:
         return ABSENT
     certain = estimate.low > 0 or estimate.high < 0
     return f"{_signed(estimate.value)}{'*' * certain} {interval(estimate, _signed)}".rstrip()
+
+
+def _told(kind: str, estimate: Estimate) -> str:
+    return _starred(estimate) if kind == ABOVE else _plain(kind, estimate.value)
 
 
 def _plain(kind: str, value: float) -> str:

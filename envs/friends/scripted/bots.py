@@ -13,10 +13,10 @@ Departures:
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
+from itertools import chain, count
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from envs.friends.linker import EntityLinker
 from envs.friends.schema import Entity, entities_of
 from envs.friends.scripted import phrases
 from envs.friends.scripted.phrases import Phrase
-from envs.friends.scripted.wording import Draws, FriendsWording
+from envs.friends.scripted.wording import Draw, one, weighted, worded
 
 NUM_DRAWS = 20
 """Random numbers of one act."""
@@ -40,49 +40,60 @@ BARE = 0.3
 """How often a negative answer names no entity."""
 _NOWHERE: list[int] = []
 _HEARD, _DENIED = 1.0, -10.0
-_MORE, _BESIDE, _ALIKE = math.exp(_HEARD), math.exp(2.0), math.exp(0.5)
+_FACTORS = math.exp(_HEARD), math.exp(2.0), math.exp(0.5)
 """By what shares grow of an entity that is heard, of those of the same friends, and of those of the same column."""
-_LESS, _BESIDE_DENIED, _OTHER = math.exp(_DENIED), math.exp(-1.0), math.exp(1.0)
-"""The same where it is denied; the first also for what one has said oneself."""
+_FACTORS_DENIED = math.exp(_DENIED), math.exp(-1.0), math.exp(1.0)
+"""The same where it is denied."""
+_LESS = _FACTORS_DENIED[0]
+"""The first also for what one has said oneself."""
 
 
 @cache
-def _first_share(count: int, total: int) -> float:
-    return math.exp(count / total)
+def _first_shares(total: int) -> list[float]:
+    """By how many of the friends have an entity."""
+    return [math.exp(count / total) for count in range(total + 1)]
+
+
+def _uniforms(generator: np.random.Generator, num: int) -> memoryview[float]:
+    return generator.random(num).data  # type: ignore[return-value]  # of float64
 
 
 @dataclass(slots=True)
 class _Mind:
-    """What a bot knows and wants in one chat."""
+    """What a bot knows and wants in one chat. Different entities of its table are numbered in order."""
 
-    items: tuple[frozenset[Entity], ...]
-    places: dict[Entity, list[int]]
+    entities: list[Entity]
+    numbers: dict[Entity, int]
+    friends: list[frozenset[int]]
+    """The entities of each friend."""
+    places: list[list[int]]
     """The friends that have each entity."""
-    columns: dict[Entity, int]
-    by_column: tuple[frozenset[Entity], ...]
-    shares: dict[Entity, float]
-    """How much each entity of the table is worth mentioning: the exponential of its weight."""
+    columns: list[int]
+    """Where each entity stands; in the last one where it stands in several."""
+    by_column: list[frozenset[int]]
+    shares: list[float]
+    """How much each entity is worth mentioning: the exponential of its weight."""
     item_weights: list[float]
     """How likely each friend is the common one."""
     spelt: int
     generator: np.random.Generator
-    uniforms: list[float]
+    uniforms: memoryview[float]
     """Random numbers of this act and later ones; more are drawn when they run out."""
-    at: int = 0
-    """Where those of the next act begin."""
+    at: int = 1
+    """Where those of the next act begin; the very first one decided how numbers are spelt."""
     greeted: bool = False
     matched: int | None = None
     """The common friend, once it is known."""
     asked_by_partner: tuple[Entity, ...] = ()
-    asked: tuple[Entity, ...] = field(default=())
+    asked: tuple[Entity, ...] = ()
     """What it has asked itself and has not been answered."""
 
     def having(self, entities: Collection[Entity]) -> list[int]:
         """The friends with all of the entities."""
-        if len(entities) == 1:
-            (entity,) = entities
-            return self.places.get(entity, _NOWHERE)
-        return [i for i, item in enumerate(self.items) if item.issuperset(entities)]
+        known = [self.places[self.numbers[entity]] for entity in entities if entity in self.numbers]
+        if len(known) < len(entities):
+            return _NOWHERE
+        return known[0] if len(known) == 1 else sorted(set(known[0]).intersection(*known[1:]))
 
 
 class FriendsBot:
@@ -106,35 +117,48 @@ class FriendsBotSession:
     """A scripted player in the rows of a game."""
 
     def __init__(self, view: FriendsView, linker: EntityLinker) -> None:
-        self._view, self._linker, self._wording = view, linker, FriendsWording(linker)
+        self._view, self._linker = view, linker
         self._minds: dict[int, _Mind] = {}
 
     def enter(self, rows: list[int]) -> None:
         """Looks at new tables."""
-        for row in rows:
+        for row, generator in zip(rows, self._view.generators(rows), strict=True):
             table = self._view.entities(row)
-            places: dict[Entity, list[int]] = defaultdict(list)
-            for i, item in enumerate(table):
-                for entity in item:
-                    places[entity].append(i)
-            generator = self._view.generator(row)
+            width, cells = len(table[0]), list(chain.from_iterable(table))
+            numbers = dict(zip(dict.fromkeys(cells), count(), strict=False))
+            numbered = [numbers[entity] for entity in cells]
+            friends = [frozenset(numbered[begin : begin + width]) for begin in range(0, len(cells), width)]
+            by_column = [frozenset(numbered[column::width]) for column in range(width)]
+            places: list[list[int]] = [[] for _ in numbers]
+            for i, friend in enumerate(friends):
+                for number in friend:
+                    places[number].append(i)
+            columns = [0] * len(numbers)
+            for column, among in enumerate(by_column):
+                for number in among:
+                    columns[number] = column
+            uniforms = _uniforms(generator, 1 + NUM_DRAWS * NUM_ACTS)
+            first = _first_shares(len(table))
             self._minds[row] = _Mind(
-                items=tuple(map(frozenset, table)),
-                columns={entity: column for item in table for column, entity in enumerate(item)},
-                by_column=tuple(map(frozenset, zip(*table, strict=True))),
+                entities=list(numbers),
+                numbers=numbers,
+                friends=friends,
                 places=places,
-                shares={entity: _first_share(len(friends), len(table)) for entity, friends in places.items()},
+                columns=columns,
+                by_column=by_column,
+                shares=[first[len(having)] for having in places],
                 item_weights=[1.0] * len(table),
-                spelt=int(generator.random() < 0.5),
+                spelt=int(uniforms[0] < 0.5),
                 generator=generator,
-                uniforms=generator.random(NUM_DRAWS * NUM_ACTS).tolist(),
+                uniforms=uniforms,
             )
 
     def hear(self, rows: list[int], events: list[ChatEvent]) -> None:
         """Changes its weights by what is said and selected."""
+        minds, side = self._minds, self._view.side
         for row, event in zip(rows, events, strict=True):
-            mind = self._minds[row]
-            if event.side == self._view.side:
+            mind = minds[row]
+            if event.side == side:
                 self._remember(mind, event)
             elif event.selected is None:
                 self._understand(mind, event)
@@ -145,20 +169,21 @@ class FriendsBotSession:
 
     def act(self, rows: list[int]) -> list[Act]:
         """Says or selects something in each row."""
-        return [self._act(self._minds[row]) for row in rows]
+        minds = self._minds
+        return [self._act(minds[row]) for row in rows]
 
     def _remember(self, mind: _Mind, event: ChatEvent) -> None:
         mind.at += NUM_DRAWS
         if mind.at == len(mind.uniforms):
-            mind.uniforms, mind.at = mind.generator.random(NUM_DRAWS * NUM_ACTS).tolist(), 0
+            mind.uniforms, mind.at = _uniforms(mind.generator, NUM_DRAWS * NUM_ACTS), 0
         mind.greeted = True
         if event.selected is not None:
             mind.item_weights[event.selected] = -100.0
             return
-        mentions = self._mentions(mind, event)
+        numbers, mentions = mind.numbers, self._mentions(mind, event)
         for entity in mentions:
-            if entity in mind.shares:
-                mind.shares[entity] *= _LESS
+            if entity in numbers:
+                mind.shares[numbers[entity]] *= _LESS
         mind.asked = mentions if phrases.is_question(event.words) else ()
         mind.asked_by_partner = ()
 
@@ -170,26 +195,33 @@ class FriendsBotSession:
         denied = not phrases.NEGATIONS.isdisjoint(words)
         if denied and not mentions:
             mentions = mind.asked
-        if not mentions:
+        numbers, shares, weights = mind.numbers, mind.shares, mind.item_weights
+        own = [numbers[entity] for entity in mentions if entity in numbers]
+        if not own:
             return
-        friends = mind.having(mentions) if denied else [i for entity in mentions for i in mind.places.get(entity, _NOWHERE)]
+        if denied:
+            change, (of_own, of_beside, of_others) = _DENIED, _FACTORS_DENIED
+            friends = mind.having(mentions)
+        else:
+            change, (of_own, of_beside, of_others) = _HEARD, _FACTORS
+            friends = mind.places[own[0]] if len(own) == 1 else [i for number in own for i in mind.places[number]]
         for i in friends:
-            mind.item_weights[i] += _DENIED if denied else _HEARD
+            weights[i] += change
         if denied and len(mentions) > 1:
             return
-        shares = mind.shares
-        for entity in frozenset().union(*(mind.items[i] for i in friends)).difference(mentions):
-            shares[entity] *= _BESIDE_DENIED if denied else _BESIDE
-        for column in {mind.columns[entity] for entity in mentions if entity in mind.columns}:
-            for entity in mind.by_column[column].difference(mentions):
-                shares[entity] *= _OTHER if denied else _ALIKE
-        for entity in mentions:
-            if entity in shares:
-                shares[entity] *= _LESS if denied else _MORE
+        after = [shares[number] * of_own for number in own]
+        beside = [mind.friends[i] for i in friends]
+        for number in beside[0] if len(beside) == 1 else frozenset[int]().union(*beside):
+            shares[number] *= of_beside
+        for column in {mind.columns[number] for number in own} if len(own) > 1 else (mind.columns[own[0]],):
+            for number in mind.by_column[column]:
+                shares[number] *= of_others
+        for number, share in zip(own, after, strict=True):
+            shares[number] = share
 
     def _mentions(self, mind: _Mind, event: ChatEvent) -> tuple[Entity, ...]:
         if event.tokens is event.words:
-            found = [mention.entity for _, mention in self._linker.find(event.words, mind.places)]
+            found = [mention.entity for _, mention in self._linker.find(event.words, mind.numbers)]
         else:
             found = [token.entity for token in event.tokens if type(token) is Mention]
         return tuple(dict.fromkeys(found)) if len(found) > 1 else tuple(found)
@@ -197,35 +229,37 @@ class FriendsBotSession:
     def _act(self, mind: _Mind) -> Act:
         if mind.matched is not None:
             return mind.matched
-        draws = Draws(mind.uniforms[mind.at : mind.at + NUM_DRAWS])
+        draw = iter(mind.uniforms[mind.at : mind.at + NUM_DRAWS]).__next__
         if not mind.greeted and not mind.asked_by_partner:
-            return draws.one(phrases.GREETINGS)
+            return one(phrases.GREETINGS, draw)
         if mind.asked_by_partner:
-            return self._answer(mind, mind.asked_by_partner[:2], draws)
+            return self._answer(mind, mind.asked_by_partner[:2], draw)
         most = max(mind.item_weights)
-        if most > SURE and not draws.below(TALKATIVE):
+        if most > SURE and draw() >= TALKATIVE:
             return mind.item_weights.index(most)
-        first = draws.weighted(mind.shares)
-        chosen: tuple[Entity, ...] = (first,)
-        if len(mind.shares) > 1 and draws.below(0.5):
-            share, mind.shares[first] = mind.shares[first], 0.0
-            second = draws.weighted(mind.shares)
-            mind.shares[first] = share
-            chosen = (first, second) if mind.columns[first] != mind.columns[second] else chosen
+        shares, entities = mind.shares, mind.entities
+        first = weighted(shares, draw)
+        chosen: tuple[Entity, ...] = (entities[first],)
+        if len(shares) > 1 and draw() < 0.5:
+            share, shares[first] = shares[first], 0.0
+            second = weighted(shares, draw)
+            shares[first] = share
+            chosen = (*chosen, entities[second]) if mind.columns[first] != mind.columns[second] else chosen
+        if draw() < 0.5:
+            return self._phrase(phrases.ASKS, chosen, 2, mind, draw)
         found = mind.having(chosen)
-        if draws.below(0.5):
-            return self._phrase(phrases.ASKS, chosen, 2, mind, draws)
-        chosen = chosen if found else (first,)
-        return self._phrase(phrases.INFORMS, chosen, len(mind.having(chosen)), mind, draws)
+        if not found:
+            chosen, found = chosen[:1], mind.places[first]
+        return self._phrase(phrases.INFORMS, chosen, len(found), mind, draw)
 
-    def _answer(self, mind: _Mind, entities: tuple[Entity, ...], draws: Draws) -> Act:
+    def _answer(self, mind: _Mind, entities: tuple[Entity, ...], draw: Draw) -> Act:
         """Yes, with the number of friends who have all that was asked for; else no, to an entity that nobody has or to all."""
         if found := mind.having(entities):
-            return self._phrase(phrases.YES, entities, len(found), mind, draws)
-        if draws.below(BARE):
-            return draws.one(phrases.BARE_NO)
-        absent = [entity for entity in entities if entity not in mind.columns]
-        return self._phrase(phrases.NO, tuple(absent[:1]) or entities, 2, mind, draws)
+            return self._phrase(phrases.YES, entities, len(found), mind, draw)
+        if draw() < BARE:
+            return one(phrases.BARE_NO, draw)
+        absent = [entity for entity in entities if entity not in mind.numbers]
+        return self._phrase(phrases.NO, tuple(absent[:1]) or entities, 2, mind, draw)
 
-    def _phrase(self, templates: Sequence[Phrase], entities: tuple[Entity, ...], count: int, mind: _Mind, draws: Draws) -> Act:
-        return self._wording.phrase(draws.one(templates), entities, count, len(mind.items), mind.spelt, draws)
+    def _phrase(self, templates: Sequence[Phrase], entities: tuple[Entity, ...], count: int, mind: _Mind, draw: Draw) -> Act:
+        return worded(one(templates, draw), entities, count, len(mind.friends), mind.spelt, self._linker, draw)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from itertools import islice
 
-from envs.core.seeds import derive_seed, stream
+from envs.core.seeds import derive_seed, streams
 from envs.friends.events import FriendsChat
 from envs.friends.linker import EntityLinker
 from envs.friends.play import play_friends
-from envs.friends.scenario import FriendsScenario, ScenarioOptions, check_schema, random_friends
+from envs.friends.scenario import FriendsScenario, ScenarioOptions, check_schema, many_friends
 from envs.friends.schema import FriendsSchema
 from envs.friends.scripted.bots import FriendsBot
+
+_ROWS = 256
+"""Chats that are drawn and played at once."""
 
 
 def draw_scenarios(
@@ -32,10 +35,10 @@ def draw_scenarios(
     """
     options = options or ScenarioOptions()
     check_schema(schema, options)
-    return [
-        (random_friends(schema, stream(seed, "friends", i), options, f"S_{seed}_{i}"), derive_seed(seed, "friends", i))
-        for i in numbers
-    ]
+    chosen = list(numbers)
+    drawn = streams([(seed, ("friends", i)) for i in chosen])
+    scenarios = many_friends(schema, drawn, options, [f"S_{seed}_{i}" for i in chosen])
+    return [(scenario, derive_seed(seed, "friends", i)) for i, scenario in zip(chosen, scenarios, strict=True)]
 
 
 def scripted_chats(schema: FriendsSchema, linker: EntityLinker, numbers: Iterable[int], seed: int = 0) -> list[FriendsChat]:
@@ -44,11 +47,16 @@ def scripted_chats(schema: FriendsSchema, linker: EntityLinker, numbers: Iterabl
     Raises:
         ConfigError: as `draw_scenarios`.
     """
-    chosen = list(numbers)
-    bot = FriendsBot(linker)
+    chosen, bot = iter(numbers), FriendsBot(linker)
+    found: list[FriendsChat] = []
     with _uncollected():
-        chats = play_friends(draw_scenarios(schema, chosen, seed), (bot, bot))
-        return [replace(chat, key=f"C_{seed}_{i}") for chat, i in zip(chats, chosen, strict=True)]
+        while few := list(islice(chosen, _ROWS)):
+            played = play_friends(draw_scenarios(schema, few, seed), (bot, bot), num_rows=_ROWS)
+            found += [
+                FriendsChat(each.scenario, each.events, each.heard, each.agreed, f"C_{seed}_{i}")
+                for i, each in zip(few, played, strict=True)
+            ]
+    return found
 
 
 @contextmanager

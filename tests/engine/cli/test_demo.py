@@ -106,6 +106,10 @@ def test_the_whole_story(parley: Parley) -> None:
     assert outcome.status == int(not all(promised.values()))
     assert {what: what not in outcome.err for what in promised} == promised
     assert "target against itself" in outcome.err
+    seconds = [line.split() for line in outcome.err.rpartition(": stages")[2].splitlines()]
+    took = {words[0]: float(words[1]) for words in seconds if len(words) == 2 and words[0] in STAGES}
+    assert tuple(took) == STAGES
+    assert min(took.values()) > 0
     assert "runs/demo/report.html" in outcome.err
     assert "RL attack on runs/demo/target" in (path / "report.html").read_text()
     gained = [

@@ -7,6 +7,7 @@ import logging
 import math
 from collections import Counter
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from engine.jobs.negotiation.rows import DIALOGUES
 from engine.metrics.statistics import Estimate, rate
 from engine.store import parts
+from engine.store.event_log import seconds_of
 from engine.store.parts import Outcomes, count_part, read_part
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import BASE, error_row
@@ -300,3 +302,11 @@ def test_nothing_on_disk_is_a_pickle(tmp_path: Path) -> None:
         run.write_summary({})
     names = {entry.name for entry in run.path.rglob("*") if entry.is_file()}
     assert names == {"config.json", "environment.json", "events.jsonl", "lock", "part-00000.parquet", "summary.json"}
+
+
+def test_a_run_takes_the_seconds_of_its_sessions() -> None:
+    told = (("started", 0.0), ("shard", 2.5), ("resumed", 900.0), ("work", 901.0), ("summary", 904.0))
+    begun = datetime(2026, 1, 1, tzinfo=UTC)
+    events = [{"kind": kind, "time": (begun + timedelta(seconds=at)).isoformat()} for kind, at in told]
+    assert seconds_of(events) == pytest.approx(2.5 + 4.0)
+    assert seconds_of([]) == seconds_of(events[:1]) == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from envs.core.errors import ScenarioError
@@ -107,7 +106,7 @@ def test_a_row_takes_the_next_chat() -> None:
     first = game.chat(0)
     game.enter([0], [SCENARIO], [8])
     assert not game.events[0]
-    assert game.selections.tolist() == [[-1, -1]]
+    assert game.selections == [[-1, -1]]
     assert len(first.events) == 1
     with pytest.raises(AssertionError):
         game.enter([0], [SCENARIO], [9])
@@ -131,4 +130,4 @@ def test_nobody_moves_in_an_empty_row() -> None:
     game = FriendsGame(2)
     game.enter([1], [SCENARIO], [0])
     assert game.rows_to_act(0) + game.rows_to_act(1) == [1]
-    assert np.array_equal(game.to_move == -1, [True, False])
+    assert game.to_move == [-1, 0] or game.to_move == [-1, 1]

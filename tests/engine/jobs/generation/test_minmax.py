@@ -240,6 +240,21 @@ def test_judges_say_of_a_generator_how_often_it_deceives_and_how_far_it_is_from_
     assert set(same) == set(dull) == {ADVERSUC, RANDOM}
 
 
+def test_a_reply_without_a_word_is_told_by_every_judge(corpus: str) -> None:
+    pairs = load_pairs(corpus).splits["train"]
+    held = HeldOut(pairs, load_pairs(corpus).vocabulary, DecoderSettings.parse("greedy"), 1)
+    people = [reply.tolist() for reply in held.recorded]
+    silent = held.judged([[] for _ in people])
+    assert silent[ADVERSUC].adversuc().value == 0, "judges that go by words were at odds, and nearly half of all pairs an error"
+    assert silent[RANDOM].accuracy().value == 1
+    half = held.judged([reply if number % 2 else [] for number, reply in enumerate(people)])
+    assert 0.2 < half[ADVERSUC].adversuc().value < 0.6, "people's own replies deceive, those that are there"
+    assert len(half[ADVERSUC].labels) == len(silent[ADVERSUC].labels) == 2 * len(people)
+    one = held.judged([people[0], *([] for _ in people[1:])])
+    undecided = one[ADVERSUC].errors[one[ADVERSUC].scores == 0]
+    assert undecided.tolist() == [0.5, 0.5], "there is nothing to fit a judge on"
+
+
 def test_what_is_trained_first_learns_from_replies_of_the_lengths_that_are_asked_for(corpus: str) -> None:
     config = asked(corpus, sizes=Seq2SeqSizes(embed=8, hidden=8, turns=2, max_reply=9))
     stages = MINMAX_REPLIES.stages(config, Path("run"))

@@ -8,15 +8,18 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.generation.table import EVALUATE_GENERATION, replies_side_by_side
+from engine.jobs.generation.table import EVALUATE_GENERATION, System, judged_shares, replies_side_by_side
 from engine.jobs.generation.table_config import TrainedTableConfig
 from engine.jobs.job import Silent
-from engine.metrics.generation.trained import COMPARED, PEOPLE, TABLE
+from engine.jobs.responders.reply import MACHINE_FILE
+from engine.metrics.generation.scenarios import source_name
+from engine.metrics.generation.trained import COMPARED, EMPTY, PEOPLE, TABLE
 from engine.report.collect import report_from_run
 from engine.rllib.reply_settings import ReplyLearning
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError, DataError, OutOfRangeError
+from envs.pairs.replied import parse_replied
 from policies.discriminator.settings import DiscriminatorSizes
 from policies.seq2seq.settings import Seq2SeqSizes
 from tests.engine.jobs.generation.test_minmax import FIT
@@ -117,10 +120,23 @@ def test_rows_are_made_once_and_others_join_them(tmp_path: Path, longer: str, ra
     assert result.metrics["people.overlap"].value <= 1
     less, both = result.metrics["regs-mc less forced.adversuc-svm-unigram"], result.metrics
     assert less.value == pytest.approx(both["regs-mc.adversuc-svm-unigram"].value - both["forced.adversuc-svm-unigram"].value)
+    assert {name for name in names if f"{name}.{EMPTY}" in both} == {name for name in names if " less " not in name} - {PEOPLE}
     tables = EVALUATE_GENERATION.tables(RunFolder.load(tmp_path / "run"))
     assert list(tables) == [TABLE, COMPARED]
     shown = [row[0] for row in tables[TABLE].rows]
     assert shown[:3] == ["the start, greedy", "the start, MMI - p(t)", "the start, sampled at 0.5"]
+
+    system, judges = System("greedy", 1, "", "greedy"), ["svm-unigram"]
+    said = tmp_path / "run" / system.replies / MACHINE_FILE
+    known, answered = judged_shares(tmp_path / "run", system, judges), said.read_text()
+    line, *others = answered.splitlines(keepends=True)
+    said.write_text("".join(others))
+    told, silent = judged_shares(tmp_path / "run", system, judges), source_name(parse_replied(line.rstrip("\n"))[0])
+    said.write_text(answered)
+    for kind, as_told in (("adversuc", 0), ("random", 1)):
+        before, after = (shares[kind, "svm-unigram"] for shares in (known, told))
+        assert after.pop(silent) == pytest.approx((before.pop(silent) + as_told) / 2), "told, beside what was judged of it"
+        assert after == before
 
     (first, *_) = side_by_side = replies_side_by_side(tmp_path / "run")
     assert len(side_by_side) == 20

@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
-from engine.metrics.generation.trained import AnsweredRow, conclusions, describe, table_metrics
-from engine.metrics.statistics import NOTHING, Estimate
+from engine.metrics.generation.trained import (
+    ABOVE,
+    PERPLEXITY,
+    TABLE,
+    AnsweredRow,
+    above_curve,
+    conclusions,
+    describe,
+    table_metrics,
+    trained_tables,
+)
+from engine.metrics.generation.variety import DISTINCT_2
+from engine.metrics.statistics import NOTHING, Estimate, count
 
-ABOVE, WITHIN, BELOW = Estimate(0.04, 0.01, 0.07, 90), Estimate(0.01, -0.02, 0.04, 90), Estimate(-0.04, -0.07, -0.01, 90)
+MORE, WITHIN, LESS = Estimate(0.04, 0.01, 0.07, 90), Estimate(0.01, -0.02, 0.04, 90), Estimate(-0.04, -0.07, -0.01, 90)
 
 
 @pytest.mark.parametrize(
     ("adversuc", "random", "verb"),
     [
-        (ABOVE, ABOVE, "beats"),
-        (ABOVE, WITHIN, "beats"),
-        (ABOVE, NOTHING, "beats"),
-        (ABOVE, BELOW, "deceives more often, and is nearer to random replies, than"),
-        (WITHIN, BELOW, "cannot be told from"),
-        (BELOW, ABOVE, "does worse than"),
+        (MORE, MORE, "beats"),
+        (MORE, WITHIN, "beats"),
+        (MORE, NOTHING, "beats"),
+        (MORE, LESS, "deceives more often, and is nearer to random replies, than"),
+        (WITHIN, LESS, "cannot be told from"),
+        (LESS, MORE, "does worse than"),
     ],
 )
 def test_a_difference_has_a_verb_and_machine_vs_random_beside_it(adversuc: Estimate, random: Estimate, verb: str) -> None:
@@ -31,11 +44,11 @@ def test_a_difference_has_a_verb_and_machine_vs_random_beside_it(adversuc: Estim
 
 def test_each_method_has_a_sentence_and_other_judges_and_controls_none() -> None:
     metrics = {
-        "regs-mc less constant.adversuc-svm": ABOVE,
-        "regs-mc less forced.adversuc-svm": BELOW,
+        "regs-mc less constant.adversuc-svm": MORE,
+        "regs-mc less forced.adversuc-svm": LESS,
         "reinforce less forced.adversuc-svm": WITHIN,
-        "reinforce less greedy.adversuc-svm": ABOVE,
-        "regs-partial less forced.adversuc-other": ABOVE,
+        "reinforce less greedy.adversuc-svm": MORE,
+        "regs-partial less forced.adversuc-other": MORE,
     }
     first, second = conclusions(metrics, "svm")
     assert first.startswith("REINFORCE cannot be told from teacher forcing alone")
@@ -45,7 +58,7 @@ def test_each_method_has_a_sentence_and_other_judges_and_controls_none() -> None
 
 
 def test_a_judge_no_better_than_a_constant_is_named_with_the_rows_it_is_asked_of() -> None:
-    metrics = {"regs-mc less forced.adversuc-svm": ABOVE}
+    metrics = {"regs-mc less forced.adversuc-svm": MORE}
     (*_, last) = conclusions(metrics, "svm", {"regs-mc", "greedy"})
     assert last == "svm is a judge no better than a constant (ERE) of: REGS, Monte Carlo; do not lean on it."
     assert len(conclusions(metrics, "svm", {"greedy"})) == 1, "greedy is not compared with"
@@ -61,3 +74,49 @@ def test_machine_vs_random_is_compared_too_where_it_was_judged() -> None:
     assert "regs-mc less constant.random-svm" not in metrics
     told = describe("regs-mc less forced.random-svm")
     assert (told.form, told.main) == ("number", True)
+
+
+def figures(distinct: float, nats: float, width: float = 0.1) -> dict[str, Estimate]:
+    low, value, high = (math.exp(nats + by) for by in (-width, 0, width))
+    return {DISTINCT_2: count(distinct, 100), PERPLEXITY: Estimate(value, low, high, 50)}
+
+
+CURVE = {"greedy": (0.1, 2.0), "sample-0.5": (0.3, 3.0), "sample": (0.5, 5.0)}
+
+
+def test_a_row_lies_above_the_temperature_curve_where_equally_various_replies_of_the_start_are_less_likely() -> None:
+    curve = [figures(*point) for point in CURVE.values()]
+    for points in (curve, curve[::-1]):
+        above = above_curve(figures(0.4, 3.5), points)
+        assert above.value == pytest.approx(4.0 - 3.5)
+        assert above.high - above.value == pytest.approx(math.hypot(0.1, 0.05, 0.05))
+    assert above_curve(figures(0.2, 2.5), curve).value == pytest.approx(0), "on it"
+    assert above_curve(figures(0.1, 2.5), curve).value == pytest.approx(-0.5), "at its end"
+    assert not above_curve(figures(0.09, 2.5), curve).n, "less various than greedy replies"
+    assert not above_curve(figures(0.6, 2.5), curve).n
+    assert not above_curve(figures(0.1, 2.5), curve[:1]).n, "no curve"
+
+
+def test_rows_stand_in_the_table_and_in_sentences_by_where_they_lie() -> None:
+    def row(*each: Estimate | float) -> AnsweredRow:
+        return AnsweredRow({("adversuc", "svm"): {str(n): 0.2 for n in range(9)}}, figures(*each))
+
+    rows = {name: [row(*point)] for name, point in CURVE.items()}
+    rows |= {"regs-mc": [row(0.05, 2.0)], "regs-mc-sampled": [row(0.4, 3.5)], "forced": [row(0.4, 4.05)]}
+    rows |= {"reinforce": [row(0.3, 3.2), row(0.3, 3.4), row(0.3, 3.3)]}
+    metrics = table_metrics(rows, ["svm"], {})
+    placed = {name.rpartition(".")[0] for name in metrics if name.endswith(f".{ABOVE}")}
+    assert placed == {"regs-mc-sampled", "forced", "reinforce"}
+    assert metrics[f"reinforce.{ABOVE}"].value == pytest.approx(-0.3), "each training beside the start that it began from"
+    assert metrics[f"reinforce.{ABOVE}"].n == 3
+    assert describe(f"reinforce.{ABOVE}").title == "above the temperature curve, REINFORCE"
+    table = trained_tables(metrics, ["svm"])[TABLE]
+    cells = {line[0]: line[table.columns.index("above the temperature curve")] for line in table.rows}
+    assert cells["REGS, Monte Carlo, sampled"] == "+0.500* [+0.378, +0.622]"
+    assert cells["teacher forcing alone"] == "-0.050 [-0.172, +0.072]"
+    assert cells["the start, greedy"] == cells["REGS, Monte Carlo"] == "\u2013"
+    said = [sentence for sentence in conclusions(metrics, "svm") if "start" in sentence]
+    assert said[0].startswith("REINFORCE lies below the start's temperature curve (")
+    assert said[1] == "REGS, Monte Carlo is more or less various than the start at any temperature that was measured."
+    sampled = "REGS, Monte Carlo, sampled lies above the start's temperature curve (+0.500 [+0.378, +0.622] nats a word"
+    assert said[2] == f"{sampled} at equal distinct-2)."
