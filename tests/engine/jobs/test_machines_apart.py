@@ -46,6 +46,31 @@ cluster.shutdown()
 print("survived")
 """
 )
+TRAINS_SEVERAL = (
+    BEGIN.replace("num_cpus=1", "num_cpus=2")
+    + """
+from dataclasses import replace
+from engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY
+from engine.store.run_folder import RunFolder
+from tests.engine.jobs.made_up import Notes
+from tests.engine.rllib.test_training_lost import assert_equal_results, config
+from tests.engine.rllib.trainings import World
+asked = replace(config(World(driver)), seeds=2)
+TRAIN_ADVERSARY.run(asked, driver / "here", Silent())
+notes = Notes()
+TRAIN_ADVERSARY.run(replace(asked, trainers=2, address=cluster.address), driver / "there", notes)
+for name in ("training-1", "training-2"):
+    assert_equal_results(driver / "there" / name, driver / "here" / name)
+assert ("trainings", 2, "stages") in notes.stages and not notes.said, (notes.stages, notes.said)
+at = [[event["time"] for event in RunFolder.load(driver / "there" / f"training-{number}").events()] for number in (1, 2)]
+assert max(times[0] for times in at) < min(times[-1] for times in at), at
+# Learners and runners were on both machines: theirs is what is carried.
+kept = [len([*(folder / name / "cache" / "carried").iterdir()]) for name in ("one", "another")]
+assert min(kept) >= 2, kept
+cluster.shutdown()
+print("survived")
+"""
+)
 HARDENS = (
     BEGIN
     + """
@@ -84,7 +109,12 @@ cluster.shutdown()
 print("survived")
 """
 )
-PLACES = {"train and selfplay": TRAINS_AND_PLAYS, "minmax": HARDENS, "population": FILLS_A_MATRIX}
+PLACES = {
+    "train and selfplay": TRAINS_AND_PLAYS,
+    "several trainings": TRAINS_SEVERAL,
+    "minmax": HARDENS,
+    "population": FILLS_A_MATRIX,
+}
 
 
 @pytest.mark.timeout(1300)
