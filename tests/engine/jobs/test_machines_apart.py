@@ -55,10 +55,10 @@ from engine.store.run_folder import RunFolder
 from tests.engine.jobs.made_up import Notes
 from tests.engine.rllib.test_training_lost import assert_equal_results, config
 from tests.engine.rllib.trainings import World
-asked = replace(config(World(driver)), seeds=2)
+asked = replace(config(World(driver)), seeds=2, address=cluster.address)
 TRAIN_ADVERSARY.run(asked, driver / "here", Silent())
 notes = Notes()
-TRAIN_ADVERSARY.run(replace(asked, trainers=2, address=cluster.address), driver / "there", notes)
+TRAIN_ADVERSARY.run(replace(asked, trainers=2), driver / "there", notes)
 for name in ("training-1", "training-2"):
     assert_equal_results(driver / "there" / name, driver / "here" / name)
 assert ("trainings", 2, "stages") in notes.stages and not notes.said, (notes.stages, notes.said)
