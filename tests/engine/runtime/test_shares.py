@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from engine.runtime.shares import Share, num_fitting
+from tests.engine.runtime.apart import survives
 
 
 def machines(*sizes: tuple[float, float]) -> list[dict[str, Any]]:
@@ -60,3 +62,47 @@ def test_room_for_either_is_the_larger_of_each_part() -> None:
     either = TRAINING | other
     assert either == Share((1.0, 0.5), ((4.0, 0.0), (1.0, 0.0)), "a")
     assert (either.num_cpus, either.has_gpus, TRAINING.has_gpus) == (6.0, True, False)
+
+
+SHARES = """
+import os, ray
+from engine.runtime.pool import run_sharded
+from engine.runtime.session import connect
+from engine.runtime.sharding import make_shards
+from engine.runtime.shares import Share, num_fitting, reserve
+from tests.engine.runtime.apart import start_cluster
+cluster = start_cluster(0)
+for _ in range(2):
+    cluster.add_node(num_cpus=1, num_gpus=1)
+
+class Here:
+    def look(self):
+        return ray.get_runtime_context().get_node_id(), os.environ.get("CUDA_VISIBLE_DEVICES")
+
+class Parent:
+    "Makes a learner and an env runner, as a training does."
+    def run(self, shard):
+        made = [ray.remote(Here).options(num_cpus=1, num_gpus=1).remote() for _ in range(2)]
+        return Here().look(), ray.get([one.look.remote() for one in made])
+
+with connect(cluster.address):
+    driver = ray.get_runtime_context().get_node_id()
+    share = Share((0.0, 0.0), ((1.0, 1.0), (1.0, 1.0)), driver)
+    assert num_fitting(share, ray.nodes(), 0, 5) == 1
+    places, found = reserve(share, 2), []
+    run_sharded(Parent, (), make_shards({str(k): k for k in range(3)}, 1), num_workers=2, places=places,
+                on_result=lambda shard, result: found.append(result))
+    places.release()
+    assert len(found) == 3
+    for (home, _), ((one, first), (other, second)) in found:
+        assert home == driver and len({driver, one, other}) == 3, found
+        assert first == second == "0", (first, second)
+cluster.shutdown()
+print("survived")
+"""
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_an_actor_stays_and_its_own_are_where_there_is_room_with_the_gpus_that_they_reserve(tmp_path: Path) -> None:
+    survives(SHARES, tmp_path, timeout_s=300)
