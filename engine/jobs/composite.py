@@ -26,7 +26,7 @@ from engine.runtime.pool import run_sharded, working_in
 from engine.runtime.session import RaySession, can_grow, connect
 from engine.runtime.sharding import make_shards
 from engine.runtime.shared_pool import SharedPool
-from engine.runtime.shares import Places, Share, num_fitting, reserve
+from engine.runtime.shares import NOTHING, Places, Share, num_fitting, reserve
 from engine.store.layout import SUMMARY
 from envs.core.errors import ClusterError, RefusedModelError
 
@@ -312,14 +312,14 @@ def driver_of_several() -> str:
     return ray.get_runtime_context().get_node_id() if len(machines_up()) > 1 else ""
 
 
-def num_at_once(share: Share, here: RaySession, most: int, spare_cpus: float = 0.0) -> int:
-    """How many actors of a share the session's machines hold beside some CPUs; on one by its processors.
+def num_at_once(share: Share, here: RaySession, most: int, spare: Share = NOTHING) -> int:
+    """How many actors of a share the session's machines hold beside another; one machine by its processors.
 
     Args:
         share: of each.
         here: the session.
         most: how many are wanted.
-        spare_cpus: CPUs that are to be left for others.
+        spare: what is to be left for others.
     """
     import ray
 
@@ -327,7 +327,7 @@ def num_at_once(share: Share, here: RaySession, most: int, spare_cpus: float = 0
     if here.is_local:
         num_cpus = min(nodes[0]["Resources"].get("CPU", 0), max(2, os.cpu_count() or 1))
         nodes = [{**nodes[0], "Resources": {**nodes[0]["Resources"], "CPU": num_cpus}}]
-    return most if can_grow() else num_fitting(share, nodes, spare_cpus, most)
+    return most if can_grow() else num_fitting(share, nodes, most, spare)
 
 
 class Beside:
@@ -344,7 +344,7 @@ class Beside:
         num_cpus: logical CPUs of the Ray session where none is there yet; this machine has as many at least.
         address: of a Ray cluster.
         least: actors that there must be room for, or nothing is done ahead.
-        spare_cpus: CPUs that are left for what this process does meanwhile.
+        spare: what is to be left for what this process does meanwhile.
 
     Attributes:
         num_asked: actors that there is something to do for.
@@ -360,13 +360,13 @@ class Beside:
         num_cpus: int = 0,
         address: str = "",
         least: int = 1,
-        spare_cpus: float = 0.0,
+        spare: Share = NOTHING,
     ) -> None:
         left = [{name: one for name, one in chain.items() if not (path / name / SUMMARY).exists()} for chain in chains]
         self._chains, self._path, self._address = [chain for chain in left if chain], path, address
         self.num_asked, self.num_actors = min(num_workers, len(self._chains)), 0
         self._num_cpus = max(num_cpus, 2, os.cpu_count() or 1)
-        self._least, self._spare_cpus = least, spare_cpus
+        self._least, self._spare = least, spare
         self._heard = Heard(Board())
         self._session = ExitStack()
         self._refused: RefusedModelError | None = None
@@ -382,7 +382,7 @@ class Beside:
             here = self._session.enter_context(connect(self._address or None, num_cpus=self._num_cpus))
             machine = driver_of_several()
             share = share_of([config for chain in self._chains for _, config in chain.values()], machine)
-            number = num_at_once(share, here, self.num_asked, self._spare_cpus)
+            number = num_at_once(share, here, self.num_asked, self._spare)
             if number >= self._least:
                 self.num_actors = number
                 # Reserved before anything else of this process is, which may then wait for what is left.

@@ -47,27 +47,37 @@ class Share:
         return Share(_larger(self.own, other.own), tuple(_larger(*pair) for pair in pairs), self.machine or other.machine)
 
 
-def num_fitting(share: Share, nodes: Sequence[Mapping[str, Any]], spare_cpus: float, most: int) -> int:
-    """How many shares fit on a cluster's machines where nothing else is, and leave some CPUs; a share of a GPU counts as that.
+NOTHING = Share((0.0, 0.0))
+
+
+def num_fitting(share: Share, nodes: Sequence[Mapping[str, Any]], most: int, spare: Share = NOTHING) -> int:
+    """How many shares fit on a cluster's machines where nothing else is, and leave room for one that others need.
 
     Args:
-        share: what each reserves.
+        share: what each reserves; shares of a GPU are added up.
         nodes: as `ray.nodes()` lists them.
-        spare_cpus: CPUs that are to be left.
         most: how many are wanted.
+        spare: what is to be left.
     """
-    kinds = ("CPU", "GPU")
-    free = {node["NodeID"]: [node["Resources"].get(kind, 0.0) for kind in kinds] for node in nodes if node["Alive"]}
+    there = [node for node in nodes if node["Alive"]]
+    free = {node["NodeID"]: (node["Resources"].get("CPU", 0.0), node["Resources"].get("GPU", 0.0)) for node in there}
     for number in range(most):
-        for machine, (cpus, gpus) in [(share.machine, share.own), *(("", other) for other in share.others)]:
-            places = [room for name, room in free.items() if machine in ("", name) and room[0] >= cpus and room[1] >= gpus]
-            if not places:
-                return number
-            places[0][0] -= cpus
-            places[0][1] -= gpus
-        if sum(cpus for cpus, _ in free.values()) < spare_cpus:
+        left = _without(free, share)
+        if left is None or _without(left, spare) is None:
             return number
+        free = left
     return most
+
+
+def _without(free: Mapping[str, tuple[float, float]], share: Share) -> dict[str, tuple[float, float]] | None:
+    """What is free on machines, by name, beside a share; None where it has no room."""
+    left = dict(free)
+    for machine, (cpus, gpus) in [(share.machine, share.own), *(("", other) for other in share.others)]:
+        places = [name for name, room in left.items() if machine in ("", name) and room[0] >= cpus and room[1] >= gpus]
+        if not places:
+            return None
+        left[places[0]] = left[places[0]][0] - cpus, left[places[0]][1] - gpus
+    return left
 
 
 @dataclass(frozen=True)

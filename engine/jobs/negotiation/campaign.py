@@ -33,6 +33,7 @@ from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
 from engine.jobs.negotiation.oracles import Mixed, mixed
 from engine.jobs.repeated import RepeatedConfig, nth_name
 from engine.jobs.rounds import StopRule, make_rounds
+from engine.jobs.whole import share_of
 from engine.metrics.negotiation.campaign import (
     AFTER,
     BEFORE,
@@ -288,8 +289,9 @@ class Campaign:
             measured.name: self._best_response_phase(target, self._last_seed, count, 0, rule),
             f"{CONTROL}-plain": (SELFPLAY, self._plain(target, self._last_seed)),
         }
-        is_beside, spare = config.control and config.trainers > 0, max(config.num_learning_cpus, config.workers)
-        return Beside([chain], self._path, int(is_beside), address=config.address, spare_cpus=spare)
+        # The rounds have as much.
+        room = share_of([config], "")
+        return Beside([chain], self._path, int(config.control and config.trainers > 0), address=config.address, spare=room)
 
     def _control_rule(self) -> ReinforceConfig:
         """As many dialogues as the target has in all rounds."""

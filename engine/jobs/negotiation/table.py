@@ -68,6 +68,7 @@ from engine.metrics.tables import TextTable
 from engine.negotiation.settings import ReinforceConfig
 from engine.negotiation.tactics import REFINED
 from engine.negotiation.transfer import PAPER_SENTENCE, encode_sentence
+from engine.runtime.shares import Share
 from engine.store.layout import SUMMARY
 from engine.store.mirror import fetched_run
 from engine.store.run_folder import RunFolder
@@ -332,7 +333,8 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
         trainings = [{name: first[name] for name in chain} for chain in begun]
         actors = max(1, config.trainers) if config.workers else 0
         # A worker at least has room beside the trainings.
-        with Beside(trainings, run.path, actors, num_cpus=config.workers, address=config.address, spare_cpus=1) as beside:
+        worker = Share((1.0, config.gpus_per_worker))
+        with Beside(trainings, run.path, actors, num_cpus=config.workers, address=config.address, spare=worker) as beside:
             if beside.num_actors:
                 # Rows that need no adversary need not wait for one.
                 run_side_by_side(planned, run.path, reporter, config, needs, beside)

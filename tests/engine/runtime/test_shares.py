@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine.runtime.shares import Share, num_fitting
+from engine.runtime.shares import NOTHING, Share, num_fitting
 from tests.engine.runtime.apart import survives
 
 
@@ -31,30 +31,32 @@ TRAINING = Share((0.0, 0.0), ((1.0, 0.0), (1.0, 0.0)), "a")
 @pytest.mark.parametrize(
     ("share", "sizes", "spare", "number"),
     [
-        (TRAINING, [(0, 0), (2, 0), (2, 0)], 0, 2),
-        (TRAINING, [(0, 0), (2, 0), (1, 0)], 0, 1),
+        (TRAINING, [(0, 0), (2, 0), (2, 0)], NOTHING, 2),
+        (TRAINING, [(0, 0), (2, 0), (1, 0)], NOTHING, 1),
         # A learner and its runner need not be on one machine.
-        (TRAINING, [(0, 0), (1, 0), (1, 0)], 0, 1),
-        (TRAINING, [(0, 0), (2, 0), (2, 0)], 1, 1),
-        (TRAINING, [(0, 0), (1, 0)], 0, 0),
-        (Share(), [(2, 0)], 0, 2),
-        (Share(), [(2, 0)], 2, 0),
+        (TRAINING, [(0, 0), (1, 0), (1, 0)], NOTHING, 1),
+        (TRAINING, [(0, 0), (2, 0), (2, 0)], Share(), 1),
+        (TRAINING, [(0, 0), (1, 0)], NOTHING, 0),
+        (Share(), [(2, 0)], NOTHING, 2),
+        (Share(), [(2, 0)], Share((2.0, 0.0)), 0),
+        # The GPU would be gone for a worker that needs it.
+        (Share((1.0, 0.5)), [(8, 1)], Share((1.0, 0.6)), 0),
         # A learner of four threads is on one machine.
-        (Share((0.0, 0.0), ((4.0, 0.0),), "a"), [(0, 0), (3, 0), (3, 0)], 0, 0),
+        (Share((0.0, 0.0), ((4.0, 0.0),), "a"), [(0, 0), (3, 0), (3, 0)], NOTHING, 0),
         # What one process does of a run is done where the run is.
-        (Share((1.0, 0.0), (), "a"), [(1, 0), (8, 0)], 0, 1),
-        (Share((1.0, 0.0), ((1.0, 0.5),)), [(8, 1), (8, 0)], 0, 2),
-        (Share((1.0, 1.0)), [(8, 0)], 0, 0),
+        (Share((1.0, 0.0), (), "a"), [(1, 0), (8, 0)], NOTHING, 1),
+        (Share((1.0, 0.0), ((1.0, 0.5),)), [(8, 1), (8, 0)], NOTHING, 2),
+        (Share((1.0, 1.0)), [(8, 0)], NOTHING, 0),
     ],
 )
-def test_as_many_fit_as_machines_hold(share: Share, sizes: list[tuple[float, float]], spare: float, number: int) -> None:
-    assert num_fitting(share, machines(*sizes), spare, 9) == number
-    assert num_fitting(share, machines(*sizes), spare, 1) == min(number, 1)
+def test_as_many_fit_as_machines_hold(share: Share, sizes: list[tuple[float, float]], spare: Share, number: int) -> None:
+    assert num_fitting(share, machines(*sizes), 9, spare) == number
+    assert num_fitting(share, machines(*sizes), 1, spare) == min(number, 1)
 
 
 def test_a_machine_that_is_lost_holds_nothing() -> None:
     there = machines((0, 0), (2, 0))
-    assert num_fitting(TRAINING, [there[0], {**there[1], "Alive": False}], 0, 9) == 0
+    assert num_fitting(TRAINING, [there[0], {**there[1], "Alive": False}], 9) == 0
 
 
 def test_room_for_either_is_the_larger_of_each_part() -> None:
@@ -69,7 +71,7 @@ import os, ray
 from engine.runtime.pool import run_sharded
 from engine.runtime.session import connect
 from engine.runtime.sharding import make_shards
-from engine.runtime.shares import Share, num_fitting, reserve
+from engine.runtime.shares import NOTHING, Share, num_fitting, reserve
 from tests.engine.runtime.apart import start_cluster
 cluster = start_cluster(0)
 for _ in range(2):
@@ -88,7 +90,7 @@ class Parent:
 with connect(cluster.address):
     driver = ray.get_runtime_context().get_node_id()
     share = Share((0.0, 0.0), ((1.0, 1.0), (1.0, 1.0)), driver)
-    assert num_fitting(share, ray.nodes(), 0, 5) == 1
+    assert num_fitting(share, ray.nodes(), 5) == 1
     places, found = reserve(share, 2), []
     run_sharded(Parent, (), make_shards({str(k): k for k in range(3)}, 1), num_workers=2, places=places,
                 on_result=lambda shard, result: found.append(result))
