@@ -11,29 +11,30 @@ import os
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Event, Lock, RLock, Thread
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engine.jobs.job import ConfigT, FoundT, Job, PreparedT, Reporter, Silent
 from engine.jobs.sharded import ShardedConfig, session
-from engine.jobs.whole import Heard, WholeStages, settings_of, share_of
+from engine.jobs.whole import StageNews, WholeStages, driver_of_several, num_at_once, settings_of, share_of
 from engine.runtime.board import Board
-from engine.runtime.machines import machines_up
 from engine.runtime.pool import run_sharded, working_in
-from engine.runtime.session import RaySession, can_grow, connect
+from engine.runtime.session import connect
 from engine.runtime.sharding import make_shards
 from engine.runtime.shared_pool import SharedPool
-from engine.runtime.shares import NOTHING, Places, Share, num_fitting, reserve
+from engine.runtime.shares import Reserved, reserve
 from engine.store.layout import SUMMARY
-from envs.core.errors import ClusterError, RefusedModelError
+from envs.core.errors import ClusterError
+
+if TYPE_CHECKING:
+    from engine.jobs.beside import Beside
 
 logger = logging.getLogger(__name__)
 _CLOSING_S = 10.0
 """Seconds in which stages that were done side by side close their runs after an interruption."""
-_LOOK_S = 1.0
+LOOK_S = 1.0
 """Seconds after which it is looked how far stages in actors are."""
 
 Stage = tuple[Job[Any, Any, Any], Any]
@@ -181,14 +182,14 @@ def _run_ahead(
     left: Sequence[str],
     needs: Mapping[str, Collection[str]],
     path: Path,
-    places: Places,
+    places: Reserved,
     reporter: Reporter,
     after: Callable[[], None],
     start_timeout_s: float,
 ) -> None:
     """A thread for each stage waits for what it needs, hands it to the actors, and waits for its end."""
     ended = {name: Event() for name in left}
-    told, pool, one_at_a_time, heard = Together(reporter, left), SharedPool(), Lock(), Heard(Board())
+    told, pool, one_at_a_time, heard = Together(reporter, left), SharedPool(), Lock(), StageNews(Board())
 
     def work(name: str) -> None:
         try:
@@ -212,7 +213,7 @@ def _run_ahead(
             ended[name].set()
 
     def follow() -> None:
-        while not all(event.wait(_LOOK_S) for event in ended.values()):
+        while not all(event.wait(LOOK_S) for event in ended.values()):
             told.hear(heard, left, path)
 
     Thread(target=follow, daemon=True).start()
@@ -229,7 +230,7 @@ def _serve(
     num_workers: int,
     start_timeout_s: float,
     num_gpus_per_worker: float = 0.0,
-    places: Places | None = None,
+    places: Reserved | None = None,
 ) -> None:
     """Does the work of each stage in a thread of its own, and serves them from the pool until all have ended."""
     threads = [Thread(target=work, args=(name,), daemon=True) for name in ended]
@@ -262,7 +263,7 @@ class Together:
         """Whom a stage tells."""
         return _OneOf(self, name)
 
-    def hear(self, heard: Heard, names: Sequence[str], path: Path) -> None:
+    def hear(self, heard: StageNews, names: Sequence[str], path: Path) -> None:
         """What some of them, which actors do, have told since the last time; theirs are the folders below a path."""
         with self._lock:
             for name in names:
@@ -303,148 +304,3 @@ class _OneOf:
     def say(self, text: str) -> None:
         """With the stage's name before it."""
         self._together.say(f"{self._name}: {text}")
-
-
-def driver_of_several() -> str:
-    """This process' machine where the session has others too; empty where it has none."""
-    import ray
-
-    return ray.get_runtime_context().get_node_id() if len(machines_up()) > 1 else ""
-
-
-def num_at_once(share: Share, here: RaySession, most: int, spare: Share = NOTHING) -> int:
-    """How many actors of a share the session's machines hold beside another; one machine by its processors.
-
-    Args:
-        share: of each.
-        here: the session.
-        most: how many are wanted.
-        spare: what is to be left for others.
-    """
-    import ray
-
-    nodes = ray.nodes()
-    if here.is_local:
-        num_cpus = min(nodes[0]["Resources"].get("CPU", 0), max(2, os.cpu_count() or 1))
-        nodes = [{**nodes[0], "Resources": {**nodes[0]["Resources"], "CPU": num_cpus}}]
-    return most if can_grow() else num_fitting(share, nodes, most, spare)
-
-
-class Beside:
-    """Stages that Ray actors do while this process does others.
-
-    They are only done ahead: what fails there, or is lost with an actor, is left to be done here, where errors are told. So is
-    all of it where there is too little room.
-
-    Args:
-        chains: stages by the names of their folders; those of a chain are done one after another, in this order, and chains
-            are begun in theirs. Stages that are finished are left out.
-        path: the folder of their runs.
-        num_workers: actors at most; with 0 nothing is done ahead.
-        num_cpus: logical CPUs of the Ray session where none is there yet; this machine has as many at least.
-        address: of a Ray cluster.
-        least: actors that there must be room for, or nothing is done ahead.
-        spare: what is to be left for what this process does meanwhile.
-
-    Attributes:
-        num_asked: actors that there is something to do for.
-        num_actors: those that there is room for; 0 where nothing is done ahead.
-    """
-
-    def __init__(
-        self,
-        chains: Sequence[Mapping[str, Stage]],
-        path: Path,
-        num_workers: int,
-        *,
-        num_cpus: int = 0,
-        address: str = "",
-        least: int = 1,
-        spare: Share = NOTHING,
-    ) -> None:
-        left = [{name: one for name, one in chain.items() if not (path / name / SUMMARY).exists()} for chain in chains]
-        self._chains, self._path, self._address = [chain for chain in left if chain], path, address
-        self.num_asked, self.num_actors = min(num_workers, len(self._chains)), 0
-        self._num_cpus = max(num_cpus, 2, os.cpu_count() or 1)
-        self._least, self._spare = least, spare
-        self._heard = Heard(Board())
-        self._session = ExitStack()
-        self._refused: RefusedModelError | None = None
-        self._thread: Thread | None = None
-
-    @property
-    def names(self) -> list[str]:
-        """The stages that were not finished before."""
-        return [name for chain in self._chains for name in chain]
-
-    def __enter__(self) -> Beside:
-        if self.num_asked >= self._least:
-            here = self._session.enter_context(connect(self._address or None, num_cpus=self._num_cpus))
-            machine = driver_of_several()
-            share = share_of([config for chain in self._chains for _, config in chain.values()], machine)
-            number = num_at_once(share, here, self.num_asked, self._spare)
-            if number >= self._least:
-                self.num_actors = number
-                # Reserved before anything else of this process is, which may then wait for what is left.
-                places = reserve(share, number)
-                # Were it waited for when this process is interrupted, that would take as long as its stages.
-                self._thread = Thread(target=self._work, args=(places,), daemon=True)
-                self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._session.close()
-
-    @property
-    def has_done_all(self) -> bool:
-        """Whether there was something to do ahead, and all of it is done."""
-        return bool(self._chains) and all(map(self._is_done, self.names))
-
-    def has_done(self, name: str) -> bool:
-        """Whether a stage is finished, once it is or all have been tried."""
-        while self._thread is not None and self._thread.is_alive() and not self._is_done(name):
-            self._thread.join(_LOOK_S)
-        return self._is_done(name)
-
-    def follow(self, told: Together) -> None:
-        """Tells how far the stages are until all have been tried."""
-        while self._thread is not None and self._thread.is_alive():
-            told.hear(self._heard, self.names, self._path)
-            self._thread.join(_LOOK_S)
-        told.hear(self._heard, self.names, self._path)
-
-    def wait(self, reporter: Reporter, title: str = "what was begun beside") -> None:
-        """Waits until all has been tried.
-
-        Args:
-            reporter: who looks on.
-            title: what it is shown.
-
-        Raises:
-            RefusedModelError: a stage met it, so that asking again here is of no use.
-        """
-        if self._thread is not None and self._thread.is_alive():
-            self.follow(Together(reporter, self.names, title))
-        if self._refused:
-            raise self._refused
-
-    def _is_done(self, name: str) -> bool:
-        return (self._path / name / SUMMARY).exists()
-
-    def _work(self, places: Places) -> None:
-        machine = places.share.machine
-        items = {
-            f"{number:05d}": [(job, settings_of(config, machine), self._path / name) for name, (job, config) in chain.items()]
-            for number, chain in enumerate(self._chains)
-        }
-        arguments, number = WholeStages.arguments(self._heard.board), len(places.groups)
-        shards = make_shards(items, 1)
-        try:
-            run_sharded(WholeStages, arguments, shards, num_workers=number, on_result=lambda *_: None, places=places)
-        except RefusedModelError as error:
-            self._refused = error
-        except Exception:
-            logger.warning("no stage is done beside this process", exc_info=True)
-        finally:
-            with suppress(Exception):
-                places.release()

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from engine.jobs.composite import Beside, Stage
+from engine.jobs.beside import Beside
+from engine.jobs.composite import Stage
 from engine.jobs.job import FoundT, Job, PreparedT, Reporter, Result, Silent, Summary
 from engine.metrics.repeats import TRAININGS, bounded, over_runs, spread_of, spread_table
 from engine.metrics.statistics import Estimate, Metric, count

@@ -19,8 +19,10 @@ from typing import Any
 
 from engine.jobs.job import Job
 from engine.runtime.board import Board
+from engine.runtime.machines import machines_up
+from engine.runtime.session import RaySession, can_grow
 from engine.runtime.sharding import Shard
-from engine.runtime.shares import Share
+from engine.runtime.shares import NOTHING, Share, num_fitting
 from envs.core.errors import ParleyError
 
 _TELL_S = 1.0
@@ -67,6 +69,31 @@ def _share(config: Any, machine: str) -> Share:
     others = [learner] * learners + [runner] * max(getattr(config, "env_runners", 0), workers)
     own_gpus = max(0.0 if learners else learner_gpus, 0.0 if workers else playing_gpus)
     return Share((1.0, own_gpus), tuple(others), machine)
+
+
+def driver_of_several() -> str:
+    """This process' machine where the session has others too; empty where it has none."""
+    import ray
+
+    return ray.get_runtime_context().get_node_id() if len(machines_up()) > 1 else ""
+
+
+def num_at_once(share: Share, here: RaySession, most: int, spare: Share = NOTHING) -> int:
+    """How many actors of a share the session's machines hold beside another; one machine by its processors.
+
+    Args:
+        share: of each.
+        here: the session.
+        most: how many are wanted.
+        spare: what is to be left for others.
+    """
+    import ray
+
+    nodes = ray.nodes()
+    if here.is_local:
+        num_cpus = min(nodes[0]["Resources"].get("CPU", 0), max(2, os.cpu_count() or 1))
+        nodes = [{**nodes[0], "Resources": {**nodes[0]["Resources"], "CPU": num_cpus}}]
+    return most if can_grow() else num_fitting(share, nodes, most, spare)
 
 
 class WholeStages:
@@ -129,7 +156,7 @@ class _Telling:
         self._board.put(self._name, json.dumps(told))
 
 
-class Heard:
+class StageNews:
     """What stages in actors tell, for the driver.
 
     Args:

@@ -22,9 +22,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic
 
 from engine.runtime import identity, logs, ray_internals, session, workplace
-from engine.runtime.machines import capacity, described, listed, machines_up
+from engine.runtime.machines import listed, machines_up, require_room
 from engine.runtime.sharding import ItemT, Shard
-from engine.runtime.shares import Places
+from engine.runtime.shares import Reserved
 from engine.runtime.worker import ResultT, ShardAttempt, ShardFailure, ShardWorker, TurnResult, TurnWorker, UnderWay
 from envs.core.errors import ClusterError
 from envs.core.trust import worker_variables
@@ -100,16 +100,15 @@ class ActorPool(Generic[ItemT, ResultT]):
         num_cpus: float,
         num_gpus: float,
         room: int = 0,
-        places: Places | None = None,
+        places: Reserved | None = None,
     ) -> None:
         import ray
-        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
         if not ray.is_initialized():
             raise ClusterError("there is no Ray session", fix="put `with connect(address):` around the work")
         self._wanted = f"{num_workers} workers of {num_cpus:g} CPUs and {num_gpus:g} GPUs each"
         if places is None:
-            self._check_room(num_workers, num_cpus, num_gpus)
+            require_room(self._wanted, num_workers, num_cpus, num_gpus)
         else:
             num_cpus, num_gpus = places.share.own
         num_threads = max(1, int(num_cpus))
@@ -120,20 +119,16 @@ class ActorPool(Generic[ItemT, ResultT]):
         # A machine with another Parley, or with none, must be able to say so.
         for module in (identity, workplace):
             ray.cloudpickle.register_pickle_by_value(module)
-        options: dict[str, Any] = {
-            "num_cpus": num_cpus,
-            "num_gpus": num_gpus,
+        sizes = {"num_cpus": num_cpus, "num_gpus": num_gpus}
+        options: dict[str, Any] = sizes | {
             "max_restarts": -1,
             # Makes calls wait while an actor restarts. Each call turns the retries themselves off, because Ray would repeat
             # the shards in flight together, and bind them to this actor even when its machine is gone.
             "max_task_retries": MAX_DEATHS,
             "runtime_env": {"env_vars": variables},
         }
-        # Without a place of its own an actor is, as by Ray's default, in the place of the actor that makes it.
-        groups = [] if places is None else places.groups[:num_workers]
-        where = [{"scheduling_strategy": PlacementGroupSchedulingStrategy(group, 0, True)} for group in groups]
-        actor = ray.remote(workplace.WorkerActor)
-        actors = [actor.options(**options, **each) for each in where or [{}] * num_workers]
+        where = [{}] * num_workers if places is None else places.options(num_workers)
+        actors = [ray.remote(workplace.WorkerActor).options(**options, **each) for each in where]
         # Once in the object store, and given with the calls: Ray cannot restart an actor whose own arguments hold references.
         spec: workplace.WorkerSpec = (worker_class, worker_args, logs.settings())
         self._spec = ray.put(spec)
@@ -371,33 +366,6 @@ class ActorPool(Generic[ItemT, ResultT]):
         logger.warning("shard %s lost its worker: it is tried again, alone", shard.name, extra={"shard": shard.name})
         self._suspects.append(shard)
         return None
-
-    def _check_room(self, num_workers: int, num_cpus: float, num_gpus: float) -> None:
-        import ray
-
-        if num_gpus > 1 and num_gpus != int(num_gpus):
-            raise ClusterError("a worker has a share of one GPU or whole GPUs", got=num_gpus, fix="give 0..1, 2, 3, ...")
-        room = capacity(ray.nodes(), num_cpus, num_gpus)
-        if room >= num_workers:
-            return
-        here = session.current()
-        if here is not None and here.is_local:
-            raise ClusterError(
-                "this machine has too little room for the workers",
-                got=f"{self._wanted}, room for {room} in {listed(ray.cluster_resources())}",
-                fix=f"ask for at most {room} workers, or fewer CPUs and GPUs for each, or give the address of a cluster",
-            )
-        if not room and not session.can_grow():
-            raise ClusterError(
-                "no machine of the cluster has room for a worker, and nothing adds machines to it",
-                got=f"{self._wanted}; there are {described(ray.nodes())}",
-                fix="ask for fewer CPUs and GPUs for each worker, or start a machine that has them: "
-                "ray start --address HEAD:PORT",
-            )
-        here_now = listed(ray.cluster_resources())
-        what = "%s are wanted, the cluster has room for %d in %s now: %s"
-        then = "work starts with those" if room else "work waits for machines to be added"
-        logger.warning(what, self._wanted, room, here_now, then)
 
     def _no_worker(self, waited_s: float) -> ClusterError:
         import ray

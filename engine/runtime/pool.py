@@ -19,7 +19,7 @@ from engine.runtime import logs, session
 from engine.runtime.actors import ActorPool
 from engine.runtime.sharding import ItemT, Shard
 from engine.runtime.shared_pool import SharedPool
-from engine.runtime.shares import Places
+from engine.runtime.shares import Reserved
 from engine.runtime.worker import (
     ResultT,
     ShardAttempt,
@@ -84,7 +84,7 @@ def run_sharded(
     num_gpus_per_worker: float = 0.0,
     on_progress: Callable[[Progress], None] | None = None,
     start_timeout_s: float | None = None,
-    places: Places | None = None,
+    places: Reserved | None = None,
 ) -> Progress:
     """Works off shards and hands each result over, in this process, as it comes.
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from engine.runtime.actors import ActorPool
 from engine.runtime.sharding import Shard
-from engine.runtime.shares import Places
+from engine.runtime.shares import Reserved
 from engine.runtime.worker import ShardAttempt, ShardFailure, require_no_end
 
 KEPT = 2
@@ -116,7 +116,7 @@ class SharedPool:
         num_workers: int,
         num_gpus_per_worker: float,
         start_timeout_s: float,
-        places: Places | None = None,
+        places: Reserved | None = None,
     ) -> None:
         """Works off what threads hand over.
 

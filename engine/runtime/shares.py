@@ -81,7 +81,7 @@ def _without(free: Mapping[str, tuple[float, float]], share: Share) -> dict[str,
 
 
 @dataclass(frozen=True)
-class Places:
+class Reserved:
     """What is reserved for some actors.
 
     Args:
@@ -92,6 +92,12 @@ class Places:
     share: Share
     groups: Sequence[Any]
 
+    def options(self, number: int) -> list[dict[str, Any]]:
+        """Ray's options for that many of the actors, by which those that they make are in their groups too."""
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+        return [{"scheduling_strategy": PlacementGroupSchedulingStrategy(group, 0, True)} for group in self.groups[:number]]
+
     def release(self) -> None:
         """Gives it back."""
         from ray.util.placement_group import remove_placement_group
@@ -100,7 +106,7 @@ class Places:
             remove_placement_group(group)
 
 
-def reserve(share: Share, number: int) -> Places:
+def reserve(share: Share, number: int) -> Reserved:
     """Reserves a share for each of some actors, now or as soon as there is room; whoever asks releases them."""
     from ray.util.placement_group import placement_group
 
@@ -108,7 +114,7 @@ def reserve(share: Share, number: int) -> Places:
     bundles = [{kind: size for kind, size in one.items() if size} for one in sizes]
     where = [{_MACHINE: share.machine} if share.machine else {}, *({} for _ in share.others)]
     asked = [each or _NOTHING for each in bundles]
-    return Places(share, [placement_group(asked, strategy="PACK", bundle_label_selector=where) for _ in range(number)])
+    return Reserved(share, [placement_group(asked, strategy="PACK", bundle_label_selector=where) for _ in range(number)])
 
 
 def _larger(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:

@@ -21,7 +21,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
-from engine.jobs.composite import Beside, Stage, run_side_by_side
+from engine.jobs.beside import Beside
+from engine.jobs.composite import Stage, run_side_by_side
 from engine.jobs.job import Reporter, Result
 from engine.jobs.negotiation import exploitability, reinforce
 from engine.jobs.negotiation.agents import is_weightless

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from engine.jobs import sharded
-from engine.jobs.composite import Beside, Composite, Stage, run_side_by_side
+from engine.jobs.beside import Beside
+from engine.jobs.composite import Composite, Stage, run_side_by_side
 from engine.jobs.job import USAGE, Reporter, Result, Summary
 from engine.jobs.negotiation import reinforce, whitebox
 from engine.jobs.negotiation.agents import (
