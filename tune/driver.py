@@ -27,13 +27,14 @@ from ray.tune.search import Searcher
 from engine.jobs.job import Reporter
 from engine.metrics.statistics import Estimate
 from engine.runtime import logs
+from engine.runtime.board import Board
 from engine.runtime.record import WORK
 from engine.runtime.session import TIMEOUT_VARIABLE
 from engine.store.run_folder import RunFolder
 from envs.core.errors import ClusterError, RefusedModelError
 from tune.config import SweepConfig
 from tune.ledger import Ledger, values_of
-from tune.news import EVERY_S, Board
+from tune.news import EVERY_S
 from tune.study import Study
 from tune.trial import BUDGET, ENDS, HIGH, LOW, NUM, NUMBER, OBJECTIVE, PARAMETERS, REASON, Setup, run_trial
 

@@ -6,40 +6,10 @@ Ray Tune hears of a trial at the end of a budget, which may take hours.
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Callable
-from contextlib import suppress
-
-from engine.runtime import ray_internals
 
 EVERY_S = 2.0
 """Seconds between two lines of a trial."""
-
-
-class Board:
-    """The newest line of each running trial, in the memory of Ray's head; trials are sent it.
-
-    A head that does not answer costs a line, and no trial.
-    """
-
-    def __init__(self) -> None:
-        self._name = f"parley-sweep-{uuid.uuid4().hex}"
-
-    def put(self, number: int, line: str) -> None:
-        """Puts up the line of a trial in place of its last one."""
-        with suppress(Exception):
-            ray_internals.put_note(self._name, str(number), line)
-
-    def line(self, number: int) -> str:
-        """What a trial says; empty before its first line."""
-        with suppress(Exception):
-            return ray_internals.note(self._name, str(number))
-        return ""
-
-    def clear(self, number: int) -> None:
-        """Takes the line of a trial away."""
-        with suppress(Exception):
-            ray_internals.drop_note(self._name, str(number))
 
 
 class TrialReporter:

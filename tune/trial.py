@@ -21,13 +21,14 @@ import numpy as np
 from engine.jobs.job import Result
 from engine.metrics.repeats import over_runs
 from engine.metrics.statistics import NOTHING, Estimate
+from engine.runtime.board import Board
 from engine.store.lease import STALE_S, keeper_of
 from envs.core.config import with_values
 from envs.core.errors import RefusedModelError, RunError
 from envs.core.registry import nearest
 from envs.core.seeds import derive_seed
 from envs.storage.places import local_copy
-from tune.news import Board, TrialReporter
+from tune.news import TrialReporter
 from tune.plan import Plan
 
 logger = logging.getLogger(__name__)

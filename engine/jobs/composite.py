@@ -1,35 +1,41 @@
 """Jobs that are made of other jobs: each stage is a run of its own below the run's folder, and resumes by itself.
 
-Stages that need nothing of each other may be done side by side: whole ones in Ray actors on this machine (`Beside`, and
-`run_as_needed` where some need others), those whose work is in shards over one pool of actors, wherever these are
-(`run_side_by_side`).
+Stages that need nothing of each other may be done side by side: whole ones in Ray actors (`Beside`, and `run_as_needed` where
+some need others; `whole.py`), those whose work is in shards over one pool of actors (`run_side_by_side`).
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import time
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
-from threading import Event, Lock, Thread
+from threading import Event, Lock, RLock, Thread
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engine.jobs.job import ConfigT, FoundT, Job, PreparedT, Reporter, Silent
 from engine.jobs.sharded import ShardedConfig, session
-from engine.runtime.machines import machines_up
+from engine.jobs.whole import StageNews, WholeStages, driver_of_several, num_at_once, settings_of, share_of
+from engine.runtime.board import Board
 from engine.runtime.pool import run_sharded, working_in
 from engine.runtime.session import connect
-from engine.runtime.sharding import Shard, make_shards
+from engine.runtime.sharding import make_shards
 from engine.runtime.shared_pool import SharedPool
+from engine.runtime.shares import Reserved, reserve
 from engine.store.layout import SUMMARY
-from envs.core.errors import ClusterError, RefusedModelError
+from envs.core.errors import ClusterError
+
+if TYPE_CHECKING:
+    from engine.jobs.beside import Beside
 
 logger = logging.getLogger(__name__)
 _CLOSING_S = 10.0
 """Seconds in which stages that were done side by side close their runs after an interruption."""
+LOOK_S = 1.0
+"""Seconds after which it is looked how far stages in actors are."""
 
 Stage = tuple[Job[Any, Any, Any], Any]
 """A job and its configuration."""
@@ -71,6 +77,7 @@ def run_side_by_side(
     reporter: Reporter,
     config: ShardedConfig,
     needs: Mapping[str, Collection[str]] = MappingProxyType({}),
+    ahead: Beside | None = None,
 ) -> None:
     """Does what is left of each stage, all at the same time over one pool of actors; without workers one after the other.
 
@@ -83,19 +90,20 @@ def run_side_by_side(
         reporter: who looks on.
         config: how many actors there are, and where.
         needs: names of other stages that must have come to their end before one begins.
+        ahead: does some of those meanwhile. What needs one that it does not finish is left undone, without an error.
 
     Raises:
         RefusedModelError: a stage met it, which ends all of them.
         ParleyError: what the first of the stages that failed, in their order, says.
     """
     left = {name: stage for name, stage in stages.items() if not (path / name / SUMMARY).exists()}
-    if not config.workers or len(left) < 2:
+    if ahead is None and (not config.workers or len(left) < 2):
         run_stages(stages, path, reporter)
         return
     run_stages({name: stage for name, stage in stages.items() if name not in left}, path, Silent())
     ended = {name: Event() for name in left}
     failed: dict[str, BaseException] = {}
-    told, pool = _Together(reporter, list(left)), SharedPool()
+    told, pool = Together(reporter, [*left, *([] if ahead is None else ahead.names)]), SharedPool()
 
     def work(name: str) -> None:
         job, settings = left[name]
@@ -103,7 +111,8 @@ def run_side_by_side(
             waited = [other for other in needs.get(name, ()) if other in left]
             for other in waited:
                 ended[other].wait()
-            if not failed.keys() & set(waited):
+            is_ready = ahead is None or all(ahead.has_done(other) for other in needs.get(name, ()) if other in ahead.names)
+            if is_ready and not failed.keys() & set(waited):
                 with working_in(pool):
                     job.run(settings, path / name, told.of(name))
                 told.advance(name, 1.0)
@@ -113,7 +122,9 @@ def run_side_by_side(
             ended[name].set()
 
     with session(config.workers, config.address) as here:
-        _serve(pool, work, ended, config.workers, config.gpus_per_worker, here.start_timeout_s)
+        if ahead is not None:
+            Thread(target=ahead.follow, args=(told,), daemon=True).start()
+        _serve(pool, work, ended, config.workers, here.start_timeout_s, config.gpus_per_worker)
     for name in left:
         if name in failed:
             raise failed[name]
@@ -127,17 +138,17 @@ def run_as_needed(
     reporter: Reporter,
     after: Callable[[], None] = lambda: None,
 ) -> None:
-    """Does what is left of stages, each whole in a Ray actor of this machine, as soon as those that it needs are finished.
+    """Does what is left of stages, each whole in a Ray actor, as soon as those that it needs are finished.
 
     They are done ahead, as by `Beside`: what fails, and what needs it, is left to be done here, where errors are told. With
-    fewer than two workers, and on a cluster, all is done here, one stage after another.
+    room for fewer than two, all is done here, one stage after another.
 
     Args:
         planned: gives the stages, in an order in which each comes after those that it needs; asked anew for every stage, for
-            what a finished one left may say what others are like. None of them works in actors of its own.
+            what a finished one left may say what others are like.
         needs: names of stages that must be finished before one begins, by its name.
         path: the folder that theirs lie in.
-        num_workers: actors, each with a CPU.
+        num_workers: actors at most.
         reporter: who looks on.
         after: called when a stage has been done, never twice at a time.
     """
@@ -148,8 +159,10 @@ def run_as_needed(
     if num_workers > 1 and len(left) > 1:
         try:
             with connect(num_cpus=max(num_workers, os.cpu_count() or 1)) as here:
-                if len(machines_up()) == 1:
-                    _run_ahead(planned, left, needs, path, num_workers, reporter, after, here.start_timeout_s)
+                machine = driver_of_several()
+                share = share_of([config for _, config in planned().values()], machine)
+                if (number := num_at_once(share, here, min(num_workers, len(left)))) > 1:
+                    _run_ahead(planned, left, needs, path, reserve(share, number), reporter, after, here.start_timeout_s)
         except ClusterError as error:
             # Such as a machine too busy to start actors in time; hours of work do not wait for somebody to read that.
             reporter.say(f"{error.what}; what is left is done in this process")
@@ -169,14 +182,14 @@ def _run_ahead(
     left: Sequence[str],
     needs: Mapping[str, Collection[str]],
     path: Path,
-    num_workers: int,
+    places: Reserved,
     reporter: Reporter,
     after: Callable[[], None],
     start_timeout_s: float,
 ) -> None:
     """A thread for each stage waits for what it needs, hands it to the actors, and waits for its end."""
     ended = {name: Event() for name in left}
-    told, pool, one_at_a_time = _Together(reporter, left), SharedPool(), Lock()
+    told, pool, one_at_a_time, heard = Together(reporter, left), SharedPool(), Lock(), StageNews(Board())
 
     def work(name: str) -> None:
         try:
@@ -184,9 +197,11 @@ def _run_ahead(
                 if other in ended:
                     ended[other].wait()
             if all((path / other / SUMMARY).exists() for other in needs.get(name, ())):
-                shards = make_shards({name: [(*planned()[name], path / name)]}, 1)
+                (job, config) = planned()[name]
+                shards = make_shards({name: [(job, settings_of(config, places.share.machine), path / name)]}, 1)
                 with working_in(pool):
-                    run_sharded(_Stages, (Path.cwd(),), shards, num_workers=1, on_result=lambda shard, result: None)
+                    arguments = WholeStages.arguments(heard.board)
+                    run_sharded(WholeStages, arguments, shards, num_workers=1, on_result=lambda shard, result: None)
                 if (path / name / SUMMARY).exists():
                     told.advance(name, 1.0)
                     told.say(f"{name} is done")
@@ -197,7 +212,15 @@ def _run_ahead(
         finally:
             ended[name].set()
 
-    _serve(pool, work, ended, num_workers, 0.0, start_timeout_s)
+    def follow() -> None:
+        while not all(event.wait(LOOK_S) for event in ended.values()):
+            told.hear(heard, left, path)
+
+    Thread(target=follow, daemon=True).start()
+    try:
+        _serve(pool, work, ended, len(places.groups), start_timeout_s, places=places)
+    finally:
+        places.release()
 
 
 def _serve(
@@ -205,8 +228,9 @@ def _serve(
     work: Callable[[str], None],
     ended: Mapping[str, Event],
     num_workers: int,
-    num_gpus_per_worker: float,
     start_timeout_s: float,
+    num_gpus_per_worker: float = 0.0,
+    places: Reserved | None = None,
 ) -> None:
     """Does the work of each stage in a thread of its own, and serves them from the pool until all have ended."""
     threads = [Thread(target=work, args=(name,), daemon=True) for name in ended]
@@ -218,24 +242,37 @@ def _serve(
             num_workers=num_workers,
             num_gpus_per_worker=num_gpus_per_worker,
             start_timeout_s=start_timeout_s,
+            places=places,
         )
     finally:
         # They close their runs; the pool has told them why it ended.
+        until = time.monotonic() + _CLOSING_S
         for thread in threads:
-            thread.join(_CLOSING_S)
+            thread.join(max(0.0, until - time.monotonic()))
 
 
-class _Together:
+class Together:
     """Tells of several stages as of one, whose units they are."""
 
-    def __init__(self, reporter: Reporter, names: Sequence[str]) -> None:
-        self._reporter, self._lock = reporter, Lock()
+    def __init__(self, reporter: Reporter, names: Sequence[str], title: str = "") -> None:
+        self._reporter, self._lock = reporter, RLock()
         self._shares = dict.fromkeys(names, 0.0)
-        reporter.stage(f"{', '.join(names)} side by side", len(names), "stages")
+        reporter.stage(title or f"{', '.join(names)} side by side", len(names), "stages")
 
     def of(self, name: str) -> Reporter:
         """Whom a stage tells."""
         return _OneOf(self, name)
+
+    def hear(self, heard: StageNews, names: Sequence[str], path: Path) -> None:
+        """What some of them, which actors do, have told since the last time; theirs are the folders below a path."""
+        with self._lock:
+            for name in names:
+                said, share = heard.news(name)
+                for text in said:
+                    self.say(f"{name}: {text}")
+                share = 1.0 if (path / name / SUMMARY).exists() else share
+                if share != self._shares[name]:
+                    self.advance(name, share)
 
     def say(self, text: str) -> None:
         """A line of one of them."""
@@ -253,7 +290,7 @@ class _Together:
 class _OneOf:
     """The reporter of a stage among several."""
 
-    def __init__(self, together: _Together, name: str) -> None:
+    def __init__(self, together: Together, name: str) -> None:
         self._together, self._name, self._total = together, name, 1
 
     def stage(self, title: str, total: int, unit: str) -> None:
@@ -267,91 +304,3 @@ class _OneOf:
     def say(self, text: str) -> None:
         """With the stage's name before it."""
         self._together.say(f"{self._name}: {text}")
-
-
-class Beside:
-    """Stages that Ray actors on this machine do while this process does others.
-
-    They are only done ahead: what fails there, or is lost with an actor, is left to be done here, where errors are told. On a
-    cluster nothing is done ahead: another machine's actors would leave their runs there.
-
-    Args:
-        chains: stages by the names of their folders; those of a chain are done one after another, in this order, and chains
-            are begun in theirs. Stages that are finished are left out.
-        path: the folder of their runs.
-        num_workers: actors, each with a CPU; with 0 nothing is done ahead.
-        num_cpus: logical CPUs of the Ray session where none is there yet; the actors and this machine have as many at least.
-    """
-
-    def __init__(self, chains: Sequence[Mapping[str, Stage]], path: Path, num_workers: int, *, num_cpus: int = 0) -> None:
-        left = [
-            [(*stage, path / name) for name, stage in chain.items() if not (path / name / SUMMARY).exists()] for chain in chains
-        ]
-        items = {f"{number:05d}": chain for number, chain in enumerate(left) if chain}
-        self._shards = make_shards(items, 1) if num_workers else []
-        self._num_workers, self._num_cpus = num_workers, max(num_cpus, num_workers, os.cpu_count() or 1)
-        self._summaries = [folder / SUMMARY for chain in left for _, _, folder in chain]
-        self._session = ExitStack()
-        self._refused: RefusedModelError | None = None
-        # Were it waited for when this process is interrupted, that would take as long as its stages.
-        self._thread = Thread(target=self._work, daemon=True)
-
-    def __enter__(self) -> Beside:
-        if self._shards:
-            self._session.enter_context(connect(num_cpus=self._num_cpus))
-            if len(machines_up()) == 1:
-                self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._session.close()
-
-    @property
-    def has_done_all(self) -> bool:
-        """Whether there was something to do ahead, and all of it is done."""
-        return bool(self._summaries) and all(summary.exists() for summary in self._summaries)
-
-    def wait(self, reporter: Reporter, title: str = "what was begun beside") -> None:
-        """Waits until all has been tried.
-
-        Args:
-            reporter: who looks on.
-            title: what it is shown.
-
-        Raises:
-            RefusedModelError: a stage met it, so that asking again here is of no use.
-        """
-        if self._thread.is_alive():
-            reporter.stage(title, len(self._summaries), "stages")
-        while self._thread.is_alive():
-            reporter.advance(sum(summary.exists() for summary in self._summaries))
-            self._thread.join(1.0)
-        if self._refused:
-            raise self._refused
-
-    def _work(self) -> None:
-        try:
-            run_sharded(
-                _Stages, (Path.cwd(),), self._shards, num_workers=self._num_workers, on_result=lambda shard, result: None
-            )
-        except RefusedModelError as error:
-            self._refused = error
-        except Exception:
-            logger.warning("no stage is done beside this process", exc_info=True)
-
-
-class _Stages:
-    """The worker of `Beside`.
-
-    Args:
-        folder: which relative paths are relative to.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        os.chdir(folder)
-
-    def run(self, shard: Shard[list[tuple[Job[Any, Any, Any], Any, Path]]]) -> None:
-        """Does the stages of a chain."""
-        for chain in shard.items:
-            for job, config, path in chain:
-                job.run(config, path, Silent())

@@ -26,8 +26,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from engine.jobs.beside import Beside
 from engine.jobs.collaboration import evaluate
-from engine.jobs.composite import Beside, Composite, Stage, run_stages
+from engine.jobs.composite import Composite, Stage, run_stages
 from engine.jobs.demo_figures import (
     ANTONYM,
     FOUND,

@@ -8,28 +8,25 @@ be named wherever one training can. The first has the master seed itself: it is 
 from __future__ import annotations
 
 import math
-import os
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from engine.jobs.composite import Beside, Stage, run_stages
+from engine.jobs.beside import Beside
+from engine.jobs.composite import Stage
 from engine.jobs.job import FoundT, Job, PreparedT, Reporter, Result, Silent, Summary
 from engine.metrics.repeats import TRAININGS, bounded, over_runs, spread_of, spread_table
 from engine.metrics.statistics import Estimate, Metric, count
 from engine.store.run_folder import RunFolder
 from envs.core.config import to_dict, with_values
+from envs.core.errors import ParleyError, RefusedModelError
 from envs.core.ranges import Configuration, NonNegativeInt, NumSeeds
 from envs.core.seeds import derive_seed
 
 TRAINING = "training"
 """What the folder of a training is called, before its number."""
-_ALONE = {"trainers": 0, "workers": 0, "address": ""}
-"""Settings of a training that is made beside others, in one process."""
-_ACTORS = ("env_runners", "num_learner_actors", "learner_gpus", "gpus_per_worker")
-"""Settings that ask for actors or devices of a training's own, with which it is not made beside others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +36,8 @@ class RepeatedConfig(Configuration):
     seeds: NumSeeds = 1
     """Trainings, each from a seed of its own; with several, figures are means over them and intervals are over them too."""
     trainers: NonNegativeInt = 0
-    """Ray actors on this machine that make trainings side by side; 0 makes one after another in this process."""
+    """Ray actors that make trainings side by side, each with learner and env runners of its own, as many as there is room for;
+    0 makes one after another in this process."""
 
 
 RepeatedT = TypeVar("RepeatedT", bound=RepeatedConfig)
@@ -55,40 +53,54 @@ def nth_name(name: str, number: int) -> str:
     return name if number == 1 else f"{name}-{number}"
 
 
-def in_one_process(config: Any) -> Any | None:
-    """A training's settings as it is made beside others; None where it asks for actors or devices of its own."""
-    if any(getattr(config, name, 0) for name in _ACTORS):
-        return None
-    return replace(config, **{name: value for name, value in _ALONE.items() if hasattr(config, name)})
-
-
-def at_once(num_workers: int, num_chains: int) -> int:
-    """How many of the actors that are asked for have a training and a processor each; two are made on any machine."""
-    return min(num_workers, num_chains, max(2, os.cpu_count() or 1)) if num_chains > 1 else 0
-
-
 def run_beside(
-    stages: Mapping[str, Stage], chains: Sequence[Sequence[str]], path: Path, num_workers: int, reporter: Reporter, title: str
+    stages: Mapping[str, Stage],
+    chains: Sequence[Sequence[str]],
+    path: Path,
+    num_workers: int,
+    reporter: Reporter,
+    title: str,
+    address: str = "",
 ) -> None:
-    """Does what is left of some stages, chains of them side by side.
+    """Does what is left of some stages, chains of them side by side where there is room for two; one that fails ends no other.
 
     Args:
         stages: by the names of their folders, in the order in which one process does them.
         chains: names of stages that need nothing of another chain's.
         path: the folder that theirs lie in.
-        num_workers: actors on this machine that do chains, at most; with 0, or a single chain, all is done here.
+        num_workers: actors that do chains, at most; with less than 2, or a single chain, all is done here.
         reporter: who looks on.
         title: what it is shown while actors work.
+        address: of a Ray cluster.
+
+    Raises:
+        RefusedModelError: a stage met it, which ends all of them.
+        ParleyError: what the first that failed says, with its name.
     """
-    alone = [{name: (stages[name][0], in_one_process(stages[name][1])) for name in chain} for chain in chains]
-    ready = [chain for chain in alone if all(config is not None for _, config in chain.values())]
-    num_actors = at_once(num_workers, len(ready))
-    if num_actors < min(num_workers, len(ready)):
-        reporter.say(f"{num_actors} of {len(ready)} at a time: this machine has {os.cpu_count()} processors")
-    with Beside(ready, path, num_actors) as beside:
+    planned = [{name: stages[name] for name in chain} for chain in chains]
+    with Beside(planned, path, num_workers, address=address, least=2) as beside:
+        if beside.num_actors < beside.num_asked:
+            reporter.say(f"{max(1, beside.num_actors)} of {len(chains)} at a time: there is no room for more")
         beside.wait(reporter, title)
     # What was shown as it was done need not be told to be finished.
-    run_stages(stages, path, Silent() if beside.has_done_all else reporter)
+    told: Reporter = Silent() if beside.has_done_all else reporter
+    chain_of = {name: number for number, chain in enumerate(chains) for name in chain}
+    failed: dict[object, ParleyError] = {}
+    for number, (name, (job, config)) in enumerate(stages.items(), start=1):
+        if (chain := chain_of.get(name, name)) in failed:
+            continue
+        told.say(f"stage {number} of {len(stages)}: {name}")
+        try:
+            job.run(config, path / name, told)
+        except RefusedModelError:
+            raise
+        except ParleyError as error:
+            told.say(f"{name} ends with an error: {error.what}")
+            where = name if error.where is None else f"{name}: {error.where}"
+            named = type(error)(error.what, where=where, got=error.got, fix=error.fix)
+            failed[chain] = named.with_traceback(error.__traceback__)
+    for found in failed.values():
+        raise found
 
 
 class RepeatedJob(Job[RepeatedT, PreparedT, FoundT]):
@@ -143,7 +155,8 @@ class _Trainings(Job[RepeatedT, RepeatedT, RepeatedT]):
     def work(self, run: RunFolder, prepared: RepeatedT, reporter: Reporter) -> RepeatedT:
         """Makes what is left of the trainings, and stores what the best of them left."""
         planned = self.stages(prepared, run.path)
-        run_beside(planned, [[name] for name in planned], run.path, prepared.trainers, reporter, "trainings")
+        chains, address = [[name] for name in planned], getattr(prepared, "address", "")
+        run_beside(planned, chains, run.path, prepared.trainers, reporter, "trainings", address)
         self.job.keep(run.path / self._best(prepared, run), run)
         return prepared
 

@@ -22,8 +22,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic
 
 from engine.runtime import identity, logs, ray_internals, session, workplace
-from engine.runtime.machines import capacity, described, listed, machines_up
+from engine.runtime.machines import listed, machines_up, require_room
 from engine.runtime.sharding import ItemT, Shard
+from engine.runtime.shares import Reserved
 from engine.runtime.worker import ResultT, ShardAttempt, ShardFailure, ShardWorker, TurnResult, TurnWorker, UnderWay
 from envs.core.errors import ClusterError
 from envs.core.trust import worker_variables
@@ -84,6 +85,7 @@ class ActorPool(Generic[ItemT, ResultT]):
         num_cpus: CPUs that each reserves, above 0; also its threads, at least 1.
         num_gpus: GPUs that each reserves; with 0 it sees none.
         room: shards that each holds, if it works in turns; 0 if not.
+        places: what is reserved for each and for actors of its own, in the place of CPUs and GPUs as above.
 
     Raises:
         ClusterError: there is no session, or one that cannot grow has too little room.
@@ -98,36 +100,41 @@ class ActorPool(Generic[ItemT, ResultT]):
         num_cpus: float,
         num_gpus: float,
         room: int = 0,
+        places: Reserved | None = None,
     ) -> None:
         import ray
 
         if not ray.is_initialized():
             raise ClusterError("there is no Ray session", fix="put `with connect(address):` around the work")
         self._wanted = f"{num_workers} workers of {num_cpus:g} CPUs and {num_gpus:g} GPUs each"
-        self._check_room(num_workers, num_cpus, num_gpus)
+        if places is None:
+            require_room(self._wanted, num_workers, num_cpus, num_gpus)
+        else:
+            num_cpus, num_gpus = places.share.own
         num_threads = max(1, int(num_cpus))
         variables = {**dict.fromkeys(_THREADS, str(num_threads)), **worker_variables()}
-        if not num_gpus:
-            # Ray leaves this alone for actors without GPUs, which then see, and use, all of them.
+        if not num_gpus and not (places and places.share.has_gpus):
+            # Ray leaves this alone for actors without GPUs, which then use all of them; those that they make inherit it.
             variables["CUDA_VISIBLE_DEVICES"] = ""
         # A machine with another Parley, or with none, must be able to say so.
         for module in (identity, workplace):
             ray.cloudpickle.register_pickle_by_value(module)
-        actor = ray.remote(workplace.WorkerActor).options(
-            num_cpus=num_cpus,
-            num_gpus=num_gpus,
-            max_restarts=-1,
+        sizes = {"num_cpus": num_cpus, "num_gpus": num_gpus}
+        options: dict[str, Any] = sizes | {
+            "max_restarts": -1,
             # Makes calls wait while an actor restarts. Each call turns the retries themselves off, because Ray would repeat
             # the shards in flight together, and bind them to this actor even when its machine is gone.
-            max_task_retries=MAX_DEATHS,
-            runtime_env={"env_vars": variables},
-        )
+            "max_task_retries": MAX_DEATHS,
+            "runtime_env": {"env_vars": variables},
+        }
+        where = [{}] * num_workers if places is None else places.options(num_workers)
+        actors = [ray.remote(workplace.WorkerActor).options(**options, **each) for each in where]
         # Once in the object store, and given with the calls: Ray cannot restart an actor whose own arguments hold references.
         spec: workplace.WorkerSpec = (worker_class, worker_args, logs.settings())
         self._spec = ray.put(spec)
         self._identity = identity.own_identity()
         machines = machines_up()
-        self._workers = [_Worker(actor.remote(num_threads), machines) for _ in range(num_workers)]
+        self._workers = [_Worker(each.remote(num_threads), machines) for each in actors]
         self._deaths: defaultdict[str, list[str]] = defaultdict(list)
         """The machines of the workers that died at a shard."""
         self._waiting: deque[Shard[ItemT]] = deque()
@@ -359,33 +366,6 @@ class ActorPool(Generic[ItemT, ResultT]):
         logger.warning("shard %s lost its worker: it is tried again, alone", shard.name, extra={"shard": shard.name})
         self._suspects.append(shard)
         return None
-
-    def _check_room(self, num_workers: int, num_cpus: float, num_gpus: float) -> None:
-        import ray
-
-        if num_gpus > 1 and num_gpus != int(num_gpus):
-            raise ClusterError("a worker has a share of one GPU or whole GPUs", got=num_gpus, fix="give 0..1, 2, 3, ...")
-        room = capacity(ray.nodes(), num_cpus, num_gpus)
-        if room >= num_workers:
-            return
-        here = session.current()
-        if here is not None and here.is_local:
-            raise ClusterError(
-                "this machine has too little room for the workers",
-                got=f"{self._wanted}, room for {room} in {listed(ray.cluster_resources())}",
-                fix=f"ask for at most {room} workers, or fewer CPUs and GPUs for each, or give the address of a cluster",
-            )
-        if not room and not session.can_grow():
-            raise ClusterError(
-                "no machine of the cluster has room for a worker, and nothing adds machines to it",
-                got=f"{self._wanted}; there are {described(ray.nodes())}",
-                fix="ask for fewer CPUs and GPUs for each worker, or start a machine that has them: "
-                "ray start --address HEAD:PORT",
-            )
-        here_now = listed(ray.cluster_resources())
-        what = "%s are wanted, the cluster has room for %d in %s now: %s"
-        then = "work starts with those" if room else "work waits for machines to be added"
-        logger.warning(what, self._wanted, room, here_now, then)
 
     def _no_worker(self, waited_s: float) -> ClusterError:
         import ray

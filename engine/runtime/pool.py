@@ -19,6 +19,7 @@ from engine.runtime import logs, session
 from engine.runtime.actors import ActorPool
 from engine.runtime.sharding import ItemT, Shard
 from engine.runtime.shared_pool import SharedPool
+from engine.runtime.shares import Reserved
 from engine.runtime.worker import (
     ResultT,
     ShardAttempt,
@@ -83,6 +84,7 @@ def run_sharded(
     num_gpus_per_worker: float = 0.0,
     on_progress: Callable[[Progress], None] | None = None,
     start_timeout_s: float | None = None,
+    places: Reserved | None = None,
 ) -> Progress:
     """Works off shards and hands each result over, in this process, as it comes.
 
@@ -99,6 +101,7 @@ def run_sharded(
         num_gpus_per_worker: GPUs that each actor reserves, a fraction to share one; with 0 it sees none.
         on_progress: called once at the start, after each result and each turn.
         start_timeout_s: seconds for the first worker to start; the session's (`Session.start_timeout_s`) when not given.
+        places: what is reserved for actors that make actors, as in `ActorPool`.
 
     Returns:
         The final progress.
@@ -130,6 +133,7 @@ def run_sharded(
             num_cpus=num_cpus_per_worker,
             num_gpus=num_gpus_per_worker,
             room=room,
+            places=places,
         )
         here = session.current() or session.RaySession("joined")
         given = iter((shards,))

@@ -16,6 +16,7 @@ from typing import Any
 
 from engine.runtime.actors import ActorPool
 from engine.runtime.sharding import Shard
+from engine.runtime.shares import Reserved
 from engine.runtime.worker import ShardAttempt, ShardFailure, require_no_end
 
 KEPT = 2
@@ -109,7 +110,13 @@ class SharedPool:
                 self._coming = [one for one in self._coming if one.items[0].number != number]
 
     def serve(
-        self, is_open: Callable[[], bool], *, num_workers: int, num_gpus_per_worker: float, start_timeout_s: float
+        self,
+        is_open: Callable[[], bool],
+        *,
+        num_workers: int,
+        num_gpus_per_worker: float,
+        start_timeout_s: float,
+        places: Reserved | None = None,
     ) -> None:
         """Works off what threads hand over.
 
@@ -118,6 +125,7 @@ class SharedPool:
             num_workers: actors, as in `run_sharded`, like the rest.
             num_gpus_per_worker: as there.
             start_timeout_s: as there.
+            places: as there.
 
         Raises:
             ClusterError: as there.
@@ -130,7 +138,8 @@ class SharedPool:
             return come if come or is_open() else None
 
         try:
-            pool = ActorPool[_Piece, Any](Several, (), num_workers=num_workers, num_cpus=1, num_gpus=num_gpus_per_worker)
+            size, gpus = num_workers, num_gpus_per_worker
+            pool = ActorPool[_Piece, Any](Several, (), num_workers=size, num_cpus=1, num_gpus=gpus, places=places)
             with closing(pool.work(more, start_timeout_s)) as done:
                 for shard, tried, num_up in done:
                     require_no_end(tried)

@@ -13,11 +13,12 @@ from ray.tune.experiment import Trial
 from engine.jobs.job import Silent
 from engine.metrics.statistics import Estimate
 from engine.runtime import ray_internals
+from engine.runtime.board import Board
 from engine.runtime.session import RaySession
 from tests.tune.test_ledger import PLAN, SAMPLES, opened, setup_of
 from tune.driver import SHOWN, _Results
 from tune.ledger import Ledger
-from tune.news import EVERY_S, Board, TrialReporter
+from tune.news import EVERY_S, TrialReporter
 from tune.study import Study
 from tune.trial import BUDGET, HIGH, LOW, NUM, OBJECTIVE
 

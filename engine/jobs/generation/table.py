@@ -160,7 +160,7 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
         config, path = prepared, run.path
         run_stages(self._first(config, path), path, reporter)
         trainings = self._trainings(config, path)
-        run_beside(trainings, [[name] for name in trainings], path, config.trainers, reporter, "trainings")
+        run_beside(trainings, [[name] for name in trainings], path, config.trainers, reporter, "trainings", config.address)
         with session(config.workers, config.address) if config.workers else nullcontext():
             for system in systems(config, path, config.row_names):
                 reporter.say(f"row {system.row}, {system.number}")

@@ -21,7 +21,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
-from engine.jobs.composite import Beside, Stage, run_side_by_side
+from engine.jobs.beside import Beside
+from engine.jobs.composite import Stage, run_side_by_side
 from engine.jobs.job import Reporter, Result
 from engine.jobs.negotiation import exploitability, reinforce
 from engine.jobs.negotiation.agents import is_weightless
@@ -33,6 +34,7 @@ from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
 from engine.jobs.negotiation.oracles import Mixed, mixed
 from engine.jobs.repeated import RepeatedConfig, nth_name
 from engine.jobs.rounds import StopRule, make_rounds
+from engine.jobs.whole import share_of
 from engine.metrics.negotiation.campaign import (
     AFTER,
     BEFORE,
@@ -118,8 +120,8 @@ class MinMaxConfig(MeasuringConfig, RepeatedConfig):
     retries: NonNegativeInt = 3
     """Times that a phase is done again, each time at half the rate, before the campaign gives up."""
     trainers: NonNegativeInt = 0
-    """Ray actors on this machine that train: campaigns if there are several --seeds, else fresh adversaries, and beside the
-    rounds the control; 0 trains in this process."""
+    """Ray actors that train: campaigns if there are several --seeds, else fresh adversaries, and beside the rounds the control;
+    0 trains in this process."""
     opponents: OpponentConfig = field(default_factory=OpponentConfig)
     """Whom the target meets."""
     attack: ReinforceConfig = field(default_factory=lambda: replace(reinforce.cheng2019().reinforce, dialogues=12_800))
@@ -283,13 +285,14 @@ class Campaign:
         trained, measured = self._phase(0, f"{CONTROL}-target"), self._phase(0, name)
         target, count = display_path(trained), config.num_final_adversaries
         rule = self._rule(name, self._best_response_rule(), 0)
-        job, settings = self._best_response_phase(target, self._last_seed, count, 0, rule)
         chain = {
             trained.name: self._control_phase(0, self._rule(f"{CONTROL}-target", self._control_rule(), 0)),
-            measured.name: (job, replace(settings, trainers=0, workers=0)),
-            f"{CONTROL}-plain": (SELFPLAY, replace(self._plain(target, self._last_seed), workers=0, address="")),
+            measured.name: self._best_response_phase(target, self._last_seed, count, 0, rule),
+            f"{CONTROL}-plain": (SELFPLAY, self._plain(target, self._last_seed)),
         }
-        return Beside([chain], self._path, num_workers=int(config.control and config.trainers > 0))
+        # The rounds have as much.
+        room = share_of([config], "")
+        return Beside([chain], self._path, int(config.control and config.trainers > 0), address=config.address, spare=room)
 
     def _control_rule(self) -> ReinforceConfig:
         """As many dialogues as the target has in all rounds."""

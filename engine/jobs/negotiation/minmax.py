@@ -87,7 +87,9 @@ LEGEND = _PAIRS | {
 
 
 def _cpus(config: MinMaxConfig) -> int:
-    return max(config.num_learning_cpus, config.workers, config.trainers) + config.control
+    """CPUs of a session on this machine: trainings have as many each, and the control as many beside."""
+    alone = config.num_learning_cpus
+    return max(alone, config.workers, config.trainers * alone) + config.control * alone
 
 
 def _outcome(

@@ -80,7 +80,7 @@ class ReproductionConfig(Configuration):
     seeds: NumSeeds = 3
     """Trainings from the corpus to the tables; a finished run may be asked for more, and adds those."""
     workers: NonNegativeInt = 0
-    """Ray actors on this machine that do steps side by side, a processor each; below 2 all is done in this process."""
+    """Ray actors that do steps side by side, as many as there is room for; below 2 all is done in this process."""
     out: str = ""
     """Markdown page to write beside the run's own table.md, and its figures as JSON beside it; rewritten after every step."""
     dialogues: NumItems = 500

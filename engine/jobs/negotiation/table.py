@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.jobs import sharded
+from engine.jobs.beside import Beside
 from engine.jobs.composite import Composite, Stage, run_side_by_side
 from engine.jobs.job import USAGE, Reporter, Result, Summary
 from engine.jobs.negotiation import reinforce, whitebox
@@ -68,6 +69,7 @@ from engine.metrics.tables import TextTable
 from engine.negotiation.settings import ReinforceConfig
 from engine.negotiation.tactics import REFINED
 from engine.negotiation.transfer import PAPER_SENTENCE, encode_sentence
+from engine.runtime.shares import Share
 from engine.store.layout import SUMMARY
 from engine.store.mirror import fetched_run
 from engine.store.run_folder import RunFolder
@@ -316,17 +318,29 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
             reporter.say(_announcement(prepared.config.reinforce, prepared.config.seeds, prepared.config.target))
         config, planned = prepared.config, self.stages(prepared.config, run.path)
         chains = [list(chain) for chain in self._chains(config, run.path, planned)] if ADVERSARY in planned else []
-        # With trainers each training's rows are played where it was trained; with workers the others are side by side.
-        begun = [name for chain in chains for name in (chain if config.trainers else chain[:1])] if config.workers else planned
-        first = {name: planned.pop(name) for name in [*begun]}
-        run_beside(first, chains if config.trainers else [], run.path, config.trainers, reporter, "adversaries")
+        # With workers the rows are played in their pool; without, each training's where it was trained.
+        begun = [chain[:1] for chain in chains] if config.workers else chains
+        names = [name for chain in begun for name in chain] if config.workers else planned
+        first = {name: planned.pop(name) for name in [*names]}
         defended = defended_stages({**first, **planned}, config.seeds, config.defence_names(), prepared.limit)
+        around = ("", *(f"+{defence}" for defence in DEFENCES))
         needs = {
-            name: [nth_name("rl", number)]
+            nth_name(row + defence, number): [nth_name(needed, number)]
+            for row, needed in {"rl": ADVERSARY, "transfer": "rl"}.items()
+            for defence in around
             for number in range(1, config.seeds + 1)
-            for name in (nth_name(f"transfer{around}", number) for around in ("", *(f"+{defence}" for defence in DEFENCES)))
         }
         planned |= defended
+        trainings = [{name: first[name] for name in chain} for chain in begun]
+        actors = max(1, config.trainers) if config.workers else 0
+        # A worker at least has room beside the trainings.
+        worker = Share((1.0, config.gpus_per_worker))
+        with Beside(trainings, run.path, actors, num_cpus=config.workers, address=config.address, spare=worker) as beside:
+            if beside.num_actors:
+                # Rows that need no adversary need not wait for one.
+                run_side_by_side(planned, run.path, reporter, config, needs, beside)
+            beside.wait(reporter, "adversaries")
+        run_beside(first, begun, run.path, config.trainers, reporter, "adversaries", config.address)
         run_side_by_side(planned, run.path, reporter, config, needs)
         return prepared
 

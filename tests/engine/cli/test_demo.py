@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.jobs.composite import Beside
+from engine.jobs.beside import Beside
 from engine.jobs.demo import BESIDE, BESIDE_HARDENING, DEMO, STAGES, DemoConfig
 from engine.jobs.demo_figures import GAIN, HARDENED, failure
 from engine.jobs.negotiation import minmax, negotiator, reinforce

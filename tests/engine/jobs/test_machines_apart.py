@@ -46,6 +46,69 @@ cluster.shutdown()
 print("survived")
 """
 )
+TRAINS_SEVERAL = (
+    BEGIN.replace("num_cpus=1", "num_cpus=2")
+    + """
+from dataclasses import replace
+from engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY
+from engine.store.run_folder import RunFolder
+from tests.engine.jobs.made_up import Notes
+from tests.engine.rllib.test_training_lost import assert_equal_results, config
+from tests.engine.rllib.trainings import World
+asked = replace(config(World(driver)), seeds=2, address=cluster.address)
+TRAIN_ADVERSARY.run(asked, driver / "here", Silent())
+notes = Notes()
+TRAIN_ADVERSARY.run(replace(asked, trainers=2), driver / "there", notes)
+for name in ("training-1", "training-2"):
+    assert_equal_results(driver / "there" / name, driver / "here" / name)
+assert ("trainings", 2, "stages") in notes.stages and not notes.said, (notes.stages, notes.said)
+at = [[event["time"] for event in RunFolder.load(driver / "there" / f"training-{number}").events()] for number in (1, 2)]
+assert max(times[0] for times in at) < min(times[-1] for times in at), at
+# Learners and runners were on both machines: theirs is what is carried.
+kept = [len([*(folder / name / "cache" / "carried").iterdir()]) for name in ("one", "another")]
+assert min(kept) >= 2, kept
+cluster.shutdown()
+print("survived")
+"""
+)
+EXPLOITS_AND_IS_KILLED = (
+    BEGIN.replace("num_cpus=1", "num_cpus=2")
+    + """
+import shlex
+from dataclasses import replace
+from engine.jobs.negotiation.exploitability import ADVERSARY, ATTACK, EVALUATE_EXPLOITABILITY
+from engine.jobs.repeated import nth_name
+from tests.engine.jobs.made_up import (
+    REINFORCE, Notes, assert_equal_weights, corpus_vocabulary, data_root, iterations, kill_when, metrics, rows,
+    save_negotiator, start_parley,
+)
+from tests.engine.jobs.negotiation.test_exploitability import exploiting
+(driver / "data").mkdir()
+root = data_root(driver / "data")
+target = save_negotiator(driver / "target", seed=3, vocabulary=corpus_vocabulary(root))
+rule = replace(REINFORCE, dialogues=360)
+asked = exploiting(root, target, seeds=2, save_every=3, reinforce=rule, address=cluster.address)
+whole = EVALUATE_EXPLOITABILITY.run(asked, driver / "here", Silent())
+there, asked = driver / "there", replace(asked, trainers=2)
+adversaries = [nth_name(ADVERSARY, number) for number in (1, 2)]
+logs = [there / name / "events.jsonl" for name in adversaries]
+process = start_parley(*shlex.split(EVALUATE_EXPLOITABILITY.command(asked, there))[1:], folder=driver)
+kill_when(process, lambda: all(log.exists() and log.read_text().count('"iteration"') >= 5 for log in logs))
+assert not any((there / name / "summary.json").exists() for name in adversaries), "they were killed too late"
+notes = Notes()
+again = EVALUATE_EXPLOITABILITY.run(asked, there, notes)
+assert metrics(again) == metrics(whole)
+for number, name in enumerate(adversaries, start=1):
+    assert_equal_weights(there / name, driver / "here" / name)
+    made = iterations(there / name)
+    assert len(made) - len({*made}) < 3, made
+    assert any(line.startswith(f"{name}: resumed after update ") for line in notes.said), notes.said
+    attack = nth_name(ATTACK, number)
+    assert rows(there / attack) == rows(driver / "here" / attack)
+cluster.shutdown()
+print("survived")
+"""
+)
 HARDENS = (
     BEGIN
     + """
@@ -84,7 +147,13 @@ cluster.shutdown()
 print("survived")
 """
 )
-PLACES = {"train and selfplay": TRAINS_AND_PLAYS, "minmax": HARDENS, "population": FILLS_A_MATRIX}
+PLACES = {
+    "train and selfplay": TRAINS_AND_PLAYS,
+    "several trainings": TRAINS_SEVERAL,
+    "several that are killed": EXPLOITS_AND_IS_KILLED,
+    "minmax": HARDENS,
+    "population": FILLS_A_MATRIX,
+}
 
 
 @pytest.mark.timeout(1300)

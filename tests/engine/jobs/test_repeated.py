@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from engine.jobs.job import Reporter, Silent, Summary
-from engine.jobs.repeated import RepeatedConfig, RepeatedJob, at_once, in_one_process, nth_name, nth_seed
+from engine.jobs.repeated import RepeatedConfig, RepeatedJob, nth_name, nth_seed
 from engine.metrics.repeats import TRAININGS, over_runs
 from engine.metrics.statistics import Metric, count
+from engine.runtime.session import RaySession
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
-from envs.core.errors import ConfigError, RunError
+from envs.core.errors import ConfigError, DataError, RunError
 from envs.core.ranges import NonNegativeInt
 from envs.core.seeds import stream
 from tests.engine.jobs.made_up import Notes
@@ -124,9 +125,48 @@ def test_mistakes_leave_no_folder(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_what_needs_actors_of_its_own_is_not_made_beside_others() -> None:
-    assert in_one_process(DrawnConfig(trainers=3, address="there")) == DrawnConfig()
-    assert in_one_process(DrawnConfig(env_runners=2)) is None
-    num_cpus = max(2, os.cpu_count() or 1)
-    assert [at_once(1000, 1000), at_once(2, 5), at_once(5, 2), at_once(3, 1), at_once(0, 4)] == [num_cpus, 2, 2, 0, 0]
+@dataclass(frozen=True, kw_only=True)
+class LosingConfig(DrawnConfig):
+    """A training that loses itself from some seeds."""
+
+    lost: tuple[int, ...] = ()
+
+
+class Losing(Drawing):
+    """Draws nothing from those."""
+
+    config = LosingConfig
+    presets = {"default": LosingConfig}
+
+    def work(self, run: RunFolder, prepared: DrawnConfig, reporter: Reporter) -> Summary:
+        """Draws, or fails."""
+        assert isinstance(prepared, LosingConfig)
+        if prepared.seed in prepared.lost:
+            raise DataError("the training lost itself", where="update 3", got="nan", fix="another rate")
+        return super().work(run, prepared, reporter)
+
+
+def require_named(error: DataError, path: Path, said: Sequence[str]) -> None:
+    """That the training is named, and that the others are finished."""
+    assert (error.what, error.where, error.got) == ("the training lost itself", "training-2: update 3", "nan")
+    assert error.fix == "another rate"
+    assert [(path / f"training-{number}" / SUMMARY).exists() for number in (1, 2, 3)] == [True, False, True]
+    assert "training-2 ends with an error: the training lost itself" in said
+
+
+def test_one_that_fails_is_named_and_the_others_are_finished(tmp_path: Path) -> None:
+    notes, config = Notes(), LosingConfig(seeds=3, lost=(nth_seed(7, 2),))
+    with pytest.raises(DataError) as raised:
+        Losing().run(config, tmp_path, notes)
+    require_named(raised.value, tmp_path, notes.said)
+
+
+@pytest.mark.ray
+def test_side_by_side_too_and_each_line_says_which_it_is_of(ray_session: RaySession, tmp_path: Path) -> None:
+    notes, config = Notes(), LosingConfig(seeds=3, trainers=2, lost=(nth_seed(7, 2),))
+    with pytest.raises(DataError) as raised:
+        Losing().run(config, tmp_path, notes)
+    require_named(raised.value, tmp_path, notes.said)
+    assert "training-2: it ends with an error: the training lost itself" in notes.said, "told by its actor"
+    assert ("trainings", 3, "stages") in notes.stages
     assert [nth_name("rl", number) for number in (1, 2)] == ["rl", "rl-2"]

@@ -25,7 +25,7 @@ from engine.negotiation.transfer import PAPER_SENTENCE
 from engine.report.collect import collect_run
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError, RunError
-from tests.engine.jobs.made_up import CORPUS, REINFORCE, Notes, rows, save_negotiator
+from tests.engine.jobs.made_up import CORPUS, REINFORCE, Listening, Notes, rows, save_negotiator
 
 run, stages = ATTACK_TABLE.run, ATTACK_TABLE.stages
 
@@ -326,3 +326,23 @@ def test_a_trained_adversary_plays_its_row(tmp_path: Path, trainee: Path, root: 
     result = run(config, tmp_path, Silent())
     assert [row[0] for row in figures(result)] == ["RL attack"]
     assert (tmp_path / ADVERSARY / "checkpoint").is_dir()
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("ray_session")
+def test_rows_that_need_no_adversary_are_measured_while_one_is_trained(tmp_path: Path, trainee: Path, root: Path) -> None:
+    rule: ReinforceConfig = dataclasses.replace(REINFORCE, dialogues=120)
+    config = table(trainee, rows="none,rl,transfer", corpus=CORPUS, data_root=root, reinforce=rule, dialogues=6, seeds=2)
+    config = dataclasses.replace(config, transfer=TransferSettings(min_advantage=-10))
+    alone, notes = run(config, tmp_path / "alone", Silent()), Listening()
+    beside = run(dataclasses.replace(config, workers=1, trainers=1), tmp_path / "beside", notes)
+    assert figures(beside) == figures(alone)
+    for name in ("none", "rl", "transfer", "rl-2", "transfer-2"):
+        assert rows(tmp_path / "beside" / name) == rows(tmp_path / "alone" / name)
+    times = {
+        name: [event["time"] for event in RunFolder.load(tmp_path / "beside" / name).events()]
+        for name in ("none", ADVERSARY, "rl", f"{ADVERSARY}-2")
+    }
+    assert times["none"][-1] < times[f"{ADVERSARY}-2"][-1], "it did not wait for adversaries"
+    assert times[ADVERSARY][-1] < times["rl"][0] < times[f"{ADVERSARY}-2"][-1], "this one for its own alone"
+    assert any(line.startswith(f"{ADVERSARY} ") and line.endswith("%") for line in notes.said), "how far which one is"
