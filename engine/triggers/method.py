@@ -87,6 +87,11 @@ class Method(ABC):
         return min(self.settings.candidates, max(1, most)) if self.settings.max_candidates else self.settings.candidates
 
     @property
+    def finds_words(self) -> bool:
+        """Whether it comes to words that can be typed."""
+        return self.searches_words
+
+    @property
     def beams(self) -> int:
         """Inputs that are kept."""
         assert self.settings.beams is not None, "the method's sizes name no beams"

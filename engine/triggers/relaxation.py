@@ -108,6 +108,10 @@ class Relaxation(Method):
     searches_words = False
     uses = ("relaxation", "restarts", "stop_on_hit")
 
+    @property
+    def finds_words(self) -> bool:
+        return self.settings.relaxation.mode == "one-hot"
+
     def search_all(
         self, tasks: Iterable[Task], finder: BatchFinder, on_step: Callable[[int], None] | None = None
     ) -> Iterator[Outcome]:

@@ -39,7 +39,7 @@ from engine.triggers.composition import shown_access
 from engine.triggers.evolution import EvolutionSettings
 from engine.triggers.fitness import FitnessSettings
 from engine.triggers.method_lines import MethodLine, read_lines
-from engine.triggers.settings import SearchSettings
+from engine.triggers.settings import RelaxationSettings, SearchSettings
 from engine.triggers.writing import WritingSettings
 from envs.core.config import assign, shared
 from envs.core.errors import ConfigError
@@ -85,9 +85,11 @@ class MethodsConfig(SearchingConfig):
         if (ATTACKER in (line.method for line in self.lines)) != bool(self.attacker):
             fix = f"name both {ATTACKER} in --method and --attacker ADDRESS, or neither"
             raise ConfigError("an attacker model writes where one is named", got=f"--attacker {self.attacker!r}", fix=fix)
+        relaxation, usual = self.search.relaxation, RelaxationSettings()
         given = (self.search.restarts, self.search.max_candidates, self.evolution.max_queries)
-        if given != (1, 0, EvolutionSettings().max_queries):
+        if (*given, relaxation.rounds, relaxation.steps) != (1, 0, EvolutionSettings().max_queries, usual.rounds, usual.steps):
             got = f"restarts {given[0]}, max_candidates {given[1]}, max_queries {given[2]}"
+            got += f", {relaxation.rounds} rounds of {relaxation.steps} steps"
             raise ConfigError("methods have one start and the budget", where="--set", got=got, fix="--budget N")
         for line in self.lines:
             if line.settings:
@@ -130,12 +132,12 @@ def _require_fit(config: MethodsConfig) -> None:
     if config.methods and not is_hugging_face(config.model):
         fix = "hf:FOLDER or gguf:FILE; parley search compare tells methods on Parley's own networks"
         raise ConfigError("methods are told by what chat models reply", where="--model", got=config.model, fix=fix)
-    if continuous := [name for name in config.methods if not make_method(name).searches_words]:
-        what = "inputs of real numbers cannot be typed, and their nearest words are no hits (He & Glass 2018, table 1)"
-        fix = "pez descends on embeddings and reads its nearest words at every step; parley search table --method relaxation"
-        raise ConfigError(what, where="--method", got=", ".join(continuous), fix=fix)
     for line in config.lines:
-        uses = () if line.method in TEXT_METHODS else make_method(line.method).uses
+        method = None if line.method in TEXT_METHODS else make_method(line.method, config.of(line).search)
+        if method and not method.finds_words:
+            fix = "--set search.relaxation.mode=one-hot; parley search table --method relaxation shows free embeddings, too"
+            raise ConfigError("free embeddings are no words that could be typed", where="--method", got=line.label, fix=fix)
+        uses = method.uses if method else ()
         for key in (each.partition("=")[0] for each in line.settings if each.startswith("search.")):
             if key.split(".")[1] not in uses:
                 fix = f"{line.method} reads {', '.join(f'search.{name}' for name in uses)}"
@@ -185,7 +187,10 @@ class SearchMethods(Composite[MethodsConfig, MethodsConfig, MethodsConfig]):
                 attacker=config.attacker,
                 search=replace(config.evolution, max_queries=config.budget),
             )
-        how = shared(config, SearchingConfig) | {"search": replace(config.search, max_candidates=config.budget)}
+        # A step of the relaxation reads one input, forward and backward.
+        relaxation = replace(config.search.relaxation, rounds=1, steps=config.budget)
+        search = replace(config.search, max_candidates=config.budget, relaxation=relaxation)
+        how = shared(config, SearchingConfig) | {"search": search}
         return SEARCH, TriggerConfig(model=config.model, targets=config.targets, hit=config.hit, **how)
 
     def prepare(self, config: MethodsConfig, path: Path, reporter: Reporter) -> MethodsConfig:

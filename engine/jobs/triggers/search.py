@@ -213,7 +213,7 @@ class Search(Job[TriggerConfig, Wanted, Wanted]):
 
         sampled = not config.is_hugging_face or config.objective.t_out is not None or bool(config.corpus)
         kinds = read_types(HitType.parse(config.hit), sampled=sampled, judged=bool(config.lm))
-        typed = [VERIFIED, REFUSED] if config.is_hugging_face and make_method(config.method).searches_words else []
+        typed = [VERIFIED, REFUSED] if config.is_hugging_face and make_method(config.method, effort(config)).finds_words else []
         typed += [SAMPLED] if typed and config.success.samples else []
         typed += [JUDGE_ANSWERS, JUDGE_UNPARSABLE] if typed and config.success.judge else []
         return [*(f"{HIT_RATE}{kind.name}" for kind in kinds), *typed, *COST_METRICS]

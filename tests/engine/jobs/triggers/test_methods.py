@@ -13,7 +13,7 @@ from engine.jobs.tables import TABLE_FILE
 from engine.jobs.triggers.methods import SEARCH_METHODS, MethodsConfig
 from engine.report.collect import collect_run
 from engine.triggers.evolution import EvolutionSettings
-from engine.triggers.settings import SearchSettings
+from engine.triggers.settings import RelaxationSettings, SearchSettings
 from engine.triggers.success import SuccessSettings
 from engine.triggers.writing import WritingSettings
 from envs.core.errors import ConfigError
@@ -40,7 +40,7 @@ def asked(tmp_path: Path, model: str, **changes: Any) -> MethodsConfig:
 
 
 def test_every_kind_of_method_has_a_line_and_none_tries_more_than_the_budget(tmp_path: Path, folder: Path) -> None:
-    names = ["gcg", "random", "beast", "arca", "beam", "pez", "evolution"]
+    names = ["gcg", "random", "beast", "arca", "beam", "pez", "relaxation", "evolution"]
     config = asked(tmp_path, f"hf:{folder}", method=",".join(names))
     result = run(config, tmp_path / "run", Silent())
     (table,) = result.tables.values()
@@ -129,7 +129,7 @@ def test_what_cannot_work_is_refused_before_anything_is_loaded(tmp_path: Path) -
     refused = {
         "gcg .gradients., beast .logits.": asked(tmp_path, server, method="gcg,beast,evolution"),
         "told by what chat models reply": asked(tmp_path, str(tmp_path / "lstm"), method="gcg"),
-        r"cannot be typed(.|\n)*pez": asked(tmp_path, "hf:nowhere", method="relaxation"),
+        "no words that could be typed": asked(tmp_path, "hf:nowhere", method="relaxation[search.relaxation.mode=embedding]"),
         "random does not read search.buffer": asked(tmp_path, "hf:nowhere", method="random[search.buffer=2]"),
         "no model is named": replace(asked(tmp_path, "hf:nowhere"), model=""),
         "no list of targets is named": replace(asked(tmp_path, "hf:nowhere"), targets=""),
@@ -138,6 +138,13 @@ def test_what_cannot_work_is_refused_before_anything_is_loaded(tmp_path: Path) -
         with pytest.raises(ConfigError, match=what):
             run(config, tmp_path / "run", Silent())
     assert not (tmp_path / "run").exists()
-    for changes in ({"method": "attacker"}, {"attacker": server}, {"search": SearchSettings()}, {"method": "gcgg"}):
+    steps = SearchSettings(restarts=1, relaxation=RelaxationSettings(steps=20))
+    for changes in (
+        {"method": "attacker"},
+        {"attacker": server},
+        {"search": SearchSettings()},
+        {"search": steps},
+        {"method": "gcgg"},
+    ):
         with pytest.raises(ConfigError):
             asked(tmp_path, "hf:nowhere", **changes)
