@@ -30,8 +30,9 @@ _COLUMNS = (VERIFIED, SAMPLED, CLAIMED, LOSS)
 """Figures with intervals; drawn replies have a column where there are some."""
 _NOTE = (
     "Said: share of targets of which the greedy reply to the typed input is a success. Claimed: share of targets that are hits "
-    "by likelihoods, of the relaxation behind an input of real numbers, whose strongest words are typed. Tried: inputs, mean over "
-    "targets; one costs a pass over the target where losses are read, and a whole reply where text is. Random words: as many random inputs as the search by replies above may try. Brackets: 95 % intervals."
+    "by likelihoods, of the relaxation behind an input of real numbers, whose strongest words are typed. Tried: inputs, mean "
+    "over targets; one costs a pass over the target where losses are read, and a whole reply where text is. Random words: as "
+    "many random inputs as the search by replies above may try. Brackets: 95 % intervals."
 )
 
 
