@@ -113,7 +113,7 @@ def test_a_model_without_a_head_is_no_classifier(tmp_path: Path, folder: Path) -
     (tmp_path / "pairs.csv").write_text(PAIRS)
     success = SuccessSettings(by="classifier", classifier=f"hf:{folder}")
     config = TextSearchConfig(model=f"hf:{folder}", targets=str(tmp_path / "pairs.csv"), success=success)
-    with pytest.raises(CheckpointError, match="not hold all weights"):
+    with pytest.raises(CheckpointError, match="this needs a classifier"):
         SEARCH_TEXT.run(config, tmp_path / "run", Silent())
 
 
