@@ -21,7 +21,7 @@ import numpy as np
 
 from envs.core.errors import ScenarioError
 from envs.core.ranges import Configuration, PositiveInt
-from envs.core.seeds import derive_seed, streams
+from envs.core.seeds import derive_seed, stream
 from envs.friends.events import ChatEvent, FriendsChat, Lying, Slips, Token, plain_words
 from envs.friends.scenario import FriendsScenario, Item
 from envs.friends.schema import Attribute, Entity
@@ -204,7 +204,7 @@ class FriendsView:
     def generators(self, rows: Sequence[int]) -> list[np.random.Generator]:
         """As `generator`, for many rows at once."""
         seeds = self._game.seeds
-        return streams([(derive_seed(seeds[row], "side", self.side), (self.num_events(row),)) for row in rows])
+        return [stream(derive_seed(seeds[row], "side", self.side), self.num_events(row)) for row in rows]
 
 
 def _cut(tokens: Sequence[Token], max_words: int) -> tuple[Token, ...]:

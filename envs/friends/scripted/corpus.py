@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 
-from envs.core.seeds import derive_seed, streams
+from envs.core.seeds import derive_seed, stream
 from envs.friends.events import FriendsChat
 from envs.friends.linker import EntityLinker
 from envs.friends.play import play_friends
@@ -36,7 +36,7 @@ def draw_scenarios(
     options = options or ScenarioOptions()
     check_schema(schema, options)
     chosen = list(numbers)
-    drawn = streams([(seed, ("friends", i)) for i in chosen])
+    drawn = [stream(seed, "friends", i) for i in chosen]
     scenarios = many_friends(schema, drawn, options, [f"S_{seed}_{i}" for i in chosen])
     return [(scenario, derive_seed(seed, "friends", i)) for i, scenario in zip(chosen, scenarios, strict=True)]
 
