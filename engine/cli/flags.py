@@ -74,7 +74,7 @@ def parse_job(verb: Verb, job: Job[Any, Any, Any], arguments: Sequence[str]) -> 
     """
     preset, rest = _take_preset(job, arguments)
     for name in job.repeatable:
-        rest = _gathered(rest, f"--{name.replace('_', '-')}")
+        rest = gathered(rest, f"--{name.replace('_', '-')}")
     config = job.presets[preset]()
     if job.argument and any(word.split("=")[0] == f"--{job.argument}" for word in rest):
         usage = f"parley {verb.name} [PRESET] {job.argument.upper()}"
@@ -144,7 +144,7 @@ def _take_preset(job: Job[Any, Any, Any], arguments: Sequence[str]) -> tuple[str
     return name, list(arguments[1:])
 
 
-def _gathered(arguments: Sequence[str], flag: str) -> list[str]:
+def gathered(arguments: Sequence[str], flag: str) -> list[str]:
     """The arguments with the values of a flag that is given several times behind it once, commas between them."""
     rest, values = [], []
     words = iter(arguments)

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.text import Text
 from tyro import conf
 
-from engine.cli.flags import parse
+from engine.cli.flags import gathered, parse
 from engine.cli.screen import watching
 from engine.cli.tables import make_console, show_error, show_lines, show_table
 from engine.cli.verbs import Verb
@@ -97,7 +97,7 @@ class PlayRankingArguments(Configuration):
 
 def run_play_ranking(verb: Verb, arguments: Sequence[str]) -> int:
     """Plays until the person leaves; returns the exit status."""
-    asked = parse(PlayRankingArguments, verb, arguments)
+    asked = parse(PlayRankingArguments, verb, gathered(arguments, "--model"))
     more = overlay(PlayRankingConfig(), fetched_file(asked.config), asked.config) if asked.config else PlayRankingConfig()
     more = assign(more, asked.set)
     require_device(asked.device, "--device")

@@ -235,3 +235,8 @@ def test_settings_are_listed(parley: Parley) -> None:
     told = parley("settings play ranking").err
     for key in ("candidates.negatives", "replies.sense", "attack.max_perplexity_ratio"):
         assert key in told
+
+
+def test_rankers_may_be_named_one_flag_each(parley: Parley, typed: Typed) -> None:
+    (first, *_) = played(parley, typed, "quit", flags="--model tfidf --model=bm25")
+    assert {name for each in first["replies"] for name in each["scores"]} == {"tfidf", "bm25"}
