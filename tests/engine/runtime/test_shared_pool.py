@@ -13,7 +13,7 @@ from engine.runtime.pool import run_sharded, working_in
 from engine.runtime.session import RaySession
 from engine.runtime.shared_pool import SharedPool
 from envs.core.errors import CheckpointError, ClusterError
-from tests.engine.runtime.workers import CannotBeBuilt, Counting, shards_of
+from tests.engine.runtime.workers import CannotBeBuilt, Counting, CountingInTwo, processes_of, shards_of
 
 Outcome = dict[str, Any] | BaseException
 
@@ -40,14 +40,14 @@ def in_one_pool(calls: dict[str, Callable[[], Outcome]]) -> dict[str, Outcome]:
     return found
 
 
-def counted(folder: Path, shards: int, seconds: float = 0.0) -> Callable[[], Outcome]:
+def counted(folder: Path, shards: int, worker: type[Counting] = Counting) -> Callable[[], Outcome]:
     folder.mkdir()
 
     def call() -> Outcome:
         results: dict[str, Any] = {}
         run_sharded(
-            Counting,
-            (str(folder), seconds),
+            worker,
+            (str(folder),),
             shards_of(2 * shards, 2),
             num_workers=2,
             on_result=lambda shard, result: results.update({shard.name: result}),
@@ -76,7 +76,7 @@ def test_all_work_is_done_by_the_same_actors_and_fails_alone(ray_session: RaySes
         run_sharded(Counting, worker_args, shards_of(9, 1), num_workers=2, on_result=full_disk)
         return {}
 
-    calls = {"long": counted(tmp_path / "long" / "log", 12, 0.05), "short": counted(tmp_path / "short" / "log", 3)}
+    calls = {"long": counted(tmp_path / "long" / "log", 12, CountingInTwo), "short": counted(tmp_path / "short" / "log", 3)}
     found = in_one_pool({**calls, "unbuilt": unbuilt, "refused": refused})
     assert isinstance(found["unbuilt"], CheckpointError)
     assert isinstance(found["refused"], OSError)
@@ -85,7 +85,7 @@ def test_all_work_is_done_by_the_same_actors_and_fails_alone(ray_session: RaySes
         (tmp_path / name / "alone").mkdir()
         worker = Counting(str(tmp_path / name / "alone"))
         assert found[name] == {shard.name: worker.run(shard) for shard in shards_of(2 * shards, 2)}
-        workers |= {path.name.split(".")[1] for path in (tmp_path / name / "log").iterdir()}
+        workers |= processes_of(tmp_path / name / "log")
     assert len(workers) == 2
 
 
