@@ -319,8 +319,8 @@ class RankingScreen:
         drops = {label: each.tolist() for label, each in self._drops(now, self._watched).items()}
         watched = {"reply": self._watched + 1, "words": now.group.candidates[self._watched], "lost": drops}
         record = {"move": move, "key": now.group.key, "context": [" ".join(turn) for turn in now.group.context]}
-        record["unread"] = {label: each._asdict() for label, each in now.unread.items() if any(each)}
-        sys.stdout.write(f"{json.dumps({**record, **told, 'replies': replies, 'importance': watched})}\n")
+        unread = {label: each._asdict() for label, each in now.unread.items() if any(each)}
+        sys.stdout.write(f"{json.dumps({**record, 'unread': unread, **told, 'replies': replies, 'importance': watched})}\n")
         sys.stdout.flush()
 
     def _announce(self) -> None:

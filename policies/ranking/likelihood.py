@@ -7,7 +7,7 @@ fluent candidates are preferred whatever was said before.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -55,9 +55,9 @@ class ReplyLikelihood(LimitedRanker):
 
     def unread(self, context: Context, candidates: Sequence[Utterance]) -> Unread:
         """Turns and replies beyond the model's own number of turns, and of units of its vocabulary."""
-        model = self._responder.model
+        model: Any = self._responder.model
         sizes, units = model.sizes, model.vocabulary.encode
-        lengths = np.array([len(units(turn)) for turn in context[-self._responder.turns :]][::-1])
+        lengths: np.ndarray = np.array([len(units(turn)) for turn in context[-self._responder.turns :]][::-1])
         # VHRED limits a turn; the others limit a context, in which a mark stands between turns.
         ends, most = (lengths, sizes.max_turn) if hasattr(sizes, "max_turn") else (np.cumsum(lengths + 1) - 1, sizes.max_source)
         long = sum(len(units(reply)) >= sizes.max_reply for reply in candidates)

@@ -24,6 +24,7 @@ from engine.store.run_folder import RunFolder
 from envs.candidates.compiled import load_candidates
 from envs.candidates.options import CandidateOptions
 from envs.core.errors import CheckpointError, ConfigError, DataError
+from policies.ranker import Unread, unread_of
 from policies.rankers import load_ranker
 from tests.engine.jobs.made_up import Listening, Notes, rows
 from tests.engine.jobs.perturb.robust import save_responder, words_of_the_desk
@@ -200,6 +201,10 @@ def test_a_response_model_ranks(tmp_path: Path) -> None:
         told = list(ranker.score(context, [tuple(text.split()) for text in row["candidates"]]))
         assert scores(row, "seq2seq:model")["clean"] == pytest.approx(told, rel=1e-4)
     assert result.metrics["failed.seq2seq:model"].value == 0
+    # It reads two turns of nineteen words with the mark between them, and replies of five.
+    assert unread_of(ranker, (("hi",), ("hello",) * 9, ("no",) * 9), [("yes",) * 5]) == Unread(turns=1)
+    assert unread_of(ranker, (("hello",) * 10, ("no",) * 9), [("yes",) * 6]) == Unread(turns=1, replies=1)
+    assert unread_of(ranker, (("no",) * 20,), []) == Unread(turns=1)
 
 
 def test_trainings_against_rules_stand_beside_their_base(tmp_path: Path) -> None:
