@@ -22,6 +22,7 @@ from policies.hugging_face_slots import written
 
 # SentencePiece vocabularies spell the 256 bytes like this; on their own they are no characters.
 _BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
+_REPLY_ROOM = 128
 _CONTROLS = ("Cc", "Cf", "Cs", "Co", "Cn")
 _SAID = "where-the-model-speaks"
 
@@ -90,6 +91,15 @@ def longest_input(tokenizer: Any, model: Any) -> int | float:
             positions = layer.num_embeddings - layer.padding_idx - 1
     # A tokenizer that was saved without a limit has one of 10^30.
     return min(tokenizer.model_max_length, positions)
+
+
+def reply_room(longest: int | float) -> int:
+    """Tokens that are kept for a reply behind a context that is too long: 128, or a quarter of what a model reads.
+
+    Args:
+        longest: tokens that the model reads at most.
+    """
+    return int(min(_REPLY_ROOM, longest / 4))
 
 
 def unknown_words(tokenizer: Any, text: str) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ user's own is named as `path/file.py:Name` and needs `score` only.
     BatchRanker          what a ranker offers that reads many contexts side by side
     SlopedRanker         what one offers that can be attacked by its gradient
     VocabularyRanker     what one offers beside that if all of its vocabulary can be searched
+    LimitedRanker        one that reads no more than so much, and tells what it leaves out
     outcomes_of          scores of many pairs, and of each that could not be scored the reason
     scores_of            the same, where a pair without scores is an error
     compared_outcomes    the first, on a scale on which differences mean as much anywhere
@@ -15,8 +16,10 @@ user's own is named as `path/file.py:Name` and needs `score` only.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+import bisect
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -58,6 +61,26 @@ class BatchRanker(Ranker, Protocol):
         """Scores of each pair's candidates, as `score` gives them."""
 
 
+class Unread(NamedTuple):
+    """What a ranker leaves out of a context and its candidates.
+
+    Args:
+        turns: that are not read, or not whole; the oldest ones are left out first.
+        replies: candidates that are not read whole.
+    """
+
+    turns: int = 0
+    replies: int = 0
+
+
+class LimitedRanker(BatchRanker):
+    """A ranker that reads no more than so much of a text; a class of a user's own may inherit from it."""
+
+    @abstractmethod
+    def unread(self, context: Context, candidates: Sequence[Utterance]) -> Unread:
+        """What it left out of a context and of candidates, which it has scored."""
+
+
 @runtime_checkable
 class SlopedRanker(Ranker, Protocol):
     """A ranker that says, to first order, what words would do to a score: what a white-box attack goes by."""
@@ -85,6 +108,23 @@ class VocabularyRanker(SlopedRanker, Protocol):
 
     def reads(self, reply: Utterance, words: Utterance) -> bool:
         """Whether a reply with words of the vocabulary behind it is read as its own tokens and one for each word, none cut."""
+
+
+def unread_of(ranker: Ranker, context: Context, candidates: Sequence[Utterance]) -> Unread:
+    """What a ranker left out of what it has scored; nothing where it does not say."""
+    return ranker.unread(context, candidates) if isinstance(ranker, LimitedRanker) else Unread()
+
+
+def first_read(context: Context, fits: Callable[[Context], bool]) -> int:
+    """The place of the oldest turn that is read: that of the newest turn where no more fit.
+
+    Args:
+        context: a turn or more.
+        fits: whether so many of the newest turns do; never fewer of them where more do.
+    """
+    if len(context) < 2 or fits(context):
+        return 0
+    return bisect.bisect_left(range(len(context) - 1), True, lo=1, key=lambda start: fits(context[start:]))
 
 
 def scores_of(ranker: Ranker, pairs: Sequence[Pair]) -> list[np.ndarray]:

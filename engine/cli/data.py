@@ -137,8 +137,9 @@ def run_check(verb: Verb, arguments: Sequence[str]) -> int:
         columns: tuple[str, ...] = ("part", "good utterances", "pairs")
         show_table(console, f"{found.name}, {found.where}", columns, good, right=columns[1:])
     elif isinstance(found, CandidateCheck):
-        groups = [(split, f"{num:,}") for split, num in found.num_groups.items()]
-        show_table(console, f"{found.name}, {found.where}", ("part", "good groups"), groups, right=("good groups",))
+        groups = [(split, f"{num:,}", f"{found.num_cut[split]:,}") for split, num in found.num_groups.items()]
+        columns = ("part", "good groups", f"with more than {found.turns} turns")
+        show_table(console, f"{found.name}, {found.where}", columns, groups, right=columns[1:])
         if found.mended:
             show_lines(console, f"{len(found.mended):,} read otherwise", [_line(problem) for problem in found.mended])
     elif isinstance(found, ChatCheck):
@@ -207,6 +208,7 @@ def _split_facts(split: SplitInfo | PairSplitInfo | CandidateSplitInfo | ChatSpl
             ("several right replies", f"{split.num_several:,}"),
             ("no right or no wrong reply", f"{split.num_one_sided:,}"),
             ("turns of a context", f"{split.turns.mean:.1f}"),
+            ("contexts that lost older turns", f"{split.num_cut:,}"),
             *((f"words of {part}, mean", f"{words.mean:.1f}") for part, words in lengths.items()),
             *((f"words of {part}, p95", f"{words.p95:.0f}") for part, words in lengths.items()),
         ]

@@ -262,6 +262,11 @@ class RankingScreen:
         words = {place: (self._told_of(place), " ".join(now.group.candidates[place])) for place in order}
         told = {place: [_figures(before, now, label, place) for label in rankers] for place in order}
         figures = {place: list(chain.from_iterable(each)) for place, each in told.items()}
+        for label, unread in now.unread.items():
+            if any(unread):
+                self._say(
+                    f"{label} does not read all of {unread.turns} turns and {unread.replies} replies, for they are too long"
+                )
         if len(rankers) == 1:
             rows = [(str(place + 1), *figures[place], *words[place]) for place in order]
             show_table(self.console, "replies", ("reply", *_FIGURES, "is", "words"), rows, right=_FIGURES)
@@ -314,7 +319,8 @@ class RankingScreen:
         drops = {label: each.tolist() for label, each in self._drops(now, self._watched).items()}
         watched = {"reply": self._watched + 1, "words": now.group.candidates[self._watched], "lost": drops}
         record = {"move": move, "key": now.group.key, "context": [" ".join(turn) for turn in now.group.context]}
-        sys.stdout.write(f"{json.dumps({**record, **told, 'replies': replies, 'importance': watched})}\n")
+        unread = {label: each._asdict() for label, each in now.unread.items() if any(each)}
+        sys.stdout.write(f"{json.dumps({**record, 'unread': unread, **told, 'replies': replies, 'importance': watched})}\n")
         sys.stdout.flush()
 
     def _announce(self) -> None:

@@ -40,7 +40,7 @@ from envs.data.words import WordList
 from envs.pairs.chinese import is_chinese
 from envs.pairs.compiled import Ragged
 
-COMPILER_VERSION = 1
+COMPILER_VERSION = 2
 """Grows when the same groups would be compiled differently."""
 
 Language = Literal["en", "zh"]
@@ -109,7 +109,8 @@ def open_candidates(
     own = json.dumps(asdict(options), sort_keys=True)
     folder = compiled_folder(cache, source.name, "candidates", COMPILER_VERSION, source.name, source.fingerprint(root), own)
     if not is_whole(folder, _FILES):
-        text = source.read_groups(root, options.turns).require_whole()
+        # One turn more says whose contexts are cut.
+        text = source.read_groups(root, options.turns + 1).require_whole()
         if nothing := no_group(source, text, root):
             raise nothing
         _report(source, text)
@@ -162,7 +163,8 @@ def _cut(split: CandidateSplit, options: CandidateOptions) -> CandidateSplit:
     lengths = long.contexts.lengths
     behind = np.repeat(long.contexts.offsets[1:], lengths) - np.arange(len(long.contexts.values))
     kept = np.concatenate([[0], np.cumsum(np.minimum(lengths, options.turns))])
-    return replace(long, contexts=Ragged(long.contexts.values[behind <= options.turns], kept))
+    shortened = Ragged(long.contexts.values[behind <= options.turns], kept)
+    return replace(long, contexts=shortened, is_cut=lengths > options.turns)
 
 
 def _shuffled(split: CandidateSplit, seed: int) -> CandidateSplit:
@@ -182,6 +184,7 @@ def _write(draft: Path, split: CandidateSplit) -> None:
     groups = {
         "number": pa.array(split.numbers),
         "dialogue": pa.array(split.dialogues),
+        "cut": pa.array(split.is_cut.astype(np.uint8)),
         "context": _lists(split.contexts),
         "candidates": _lists(split.candidates),
     }
@@ -215,6 +218,7 @@ def _mapped(name: str, folder: Path, vocabulary: WordList) -> CandidateSplit:
         attackable=_array(marks.column("attackable")).view(bool),
         numbers=_array(groups.column("number")),
         dialogues=_array(groups.column("dialogue")),
+        is_cut=_array(groups.column("cut")).view(bool),
     )
 
 

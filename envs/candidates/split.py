@@ -35,6 +35,7 @@ class CandidateSplit(Sequence[CandidateGroup]):
         attackable: whether an attack may change it (C,) bool.
         numbers: what the keys of groups name them by (G,) int64, ascending.
         dialogues: the dialogue that each context is of (G,) int64.
+        is_cut: whether more turns came before, which the options leave out (G,) bool.
     """
 
     name: str
@@ -47,6 +48,7 @@ class CandidateSplit(Sequence[CandidateGroup]):
     attackable: np.ndarray
     numbers: np.ndarray
     dialogues: np.ndarray
+    is_cut: np.ndarray
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -99,6 +101,7 @@ class CandidateSplit(Sequence[CandidateGroup]):
             attackable=self.attackable[kept],
             numbers=self.numbers[rows],
             dialogues=self.dialogues[rows],
+            is_cut=self.is_cut[rows],
         )
 
     def positives(self) -> np.ndarray:

@@ -98,6 +98,10 @@ class SplitGroups:
         """G."""
         return len(self._numbers)
 
+    def num_longer(self, turns: int) -> int:
+        """Groups whose contexts have more turns."""
+        return int((np.diff(self._context_ends) > turns).sum())
+
     def split(self, name: str, vocabulary: WordList) -> CandidateSplit:
         """What was read, as arrays.
 
@@ -116,6 +120,7 @@ class SplitGroups:
             attackable=np.array(self._attackable, dtype=bool),
             numbers=np.array(self._numbers, dtype=np.int64),
             dialogues=np.array(self._dialogues, dtype=np.int64),
+            is_cut=np.zeros(len(self), dtype=bool),
         )
 
 

@@ -23,9 +23,10 @@ import torch
 from torch import Tensor
 
 from envs.core.errors import ConfigError
-from policies.chat.model import Access, Answer, Chat, ChatDecoding, ReplyScore
+from policies.chat.model import Access, Answer, Chat, ChatDecoding, ChatTooLongError, ReplyScore
 from policies.chat.prompts import ChatPrompts
 from policies.chat.usage import ChatUsage
+from policies.hugging_face_tokens import reply_room
 
 logger = logging.getLogger(__name__)
 MOST_AT_ONCE = 64
@@ -77,12 +78,19 @@ class LocalChatModel:
             if len(before) + len(reply) > self.prompts.longest:
                 got = f"{len(before)} + {len(reply)} tokens, and it reads {self.prompts.longest:,.0f}"
                 fix = "score less, or take a model that reads more"
-                raise ConfigError("messages and reply are longer than the model reads", where=self.name, got=got, fix=fix)
+                raise ChatTooLongError("messages and reply are longer than the model reads", where=self.name, got=got, fix=fix)
         # Neighbours that answer the same, as the choices of a game do, share one reading of it.
         scores: list[ReplyScore] = []
         for before, answers in groupby(pairs, key=itemgetter(0)):
             scores += self._answers_scored(before, [reply for _, reply in answers])
         return scores
+
+    def has_room(self, chat: Chat) -> bool:
+        """Whether a reply of usual length can be scored behind a chat."""
+        try:
+            return len(self.prompts.ids(chat)) + reply_room(self.prompts.longest) <= self.prompts.longest
+        except ChatTooLongError:
+            return False
 
     @torch.inference_mode()
     def _answered(self, asked: Sequence[tuple[list[int], int]], decoding: ChatDecoding) -> list[Answer]:

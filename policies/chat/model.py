@@ -135,6 +135,7 @@ class ScoringChatModel(ChatModel, Protocol):
 
         Raises:
             ConfigError: a reply has no tokens, or messages do not fit.
+            ChatTooLongError: messages and a reply are more tokens than it reads.
         """
 
 

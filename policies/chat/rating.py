@@ -1,7 +1,8 @@
 """Chat models as rankers where texts are all that can be seen of them: each reply is rated by a number from 0 to 100.
 
 An answer that is no such number is asked about once more; what is none then is `UNRATED`, below every rating, and is counted
-and warned of. A reply without words is not asked about, and is `UNRATED` too.
+and warned of. A reply without words is not asked about, and is `UNRATED` too. Of a context that is longer than the model reads
+the oldest turns are left out (`newest.py`).
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from envs.candidates.groups import Context
 from envs.pairs.turns import Utterance
 from envs.pairs.written import detokenise
 from policies.chat.model import Chat, ChatModel, Message
+from policies.chat.newest import NewestTurns, Questions
 from policies.chat.strict import StrictQuestion
-from policies.ranker import Pair
+from policies.ranker import LimitedRanker, Pair, Unread
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +38,7 @@ UNRATED = -1.0
 _NUMBER = re.compile(r"[\s\"'`*]*(\d{1,3})[\s\"'`*.]*")
 
 
-class RatingRanker:
+class RatingRanker(LimitedRanker):
     """A chat model that rates replies, one question a reply.
 
     Args:
@@ -45,19 +47,20 @@ class RatingRanker:
 
     def __init__(self, chat_model: ChatModel) -> None:
         self.chat_model, self._asked = chat_model, StrictQuestion(chat_model, rating_of, REPAIR)
-
-    def score(self, context: Context, candidates: Sequence[Utterance]) -> np.ndarray:
-        """Ratings from 0 to 100, or `UNRATED`."""
-        return self.score_all([(context, candidates)])[0]
+        self._newest = NewestTurns(self._rated)
 
     def score_all(self, pairs: Sequence[Pair]) -> list[np.ndarray]:
-        """The same of many pairs; a reply that comes twice in a context is asked about once."""
+        """Ratings from 0 to 100, or `UNRATED`; a reply that comes twice in a context is asked about once."""
         asked = list(dict.fromkeys((context, reply) for context, candidates in pairs for reply in candidates if reply))
-        found = dict(zip(asked, self._rated([_question(*each) for each in asked]), strict=True))
+        found = dict(zip(asked, self._newest(asked), strict=True))
         return [np.array([found.get((context, reply), UNRATED) for reply in candidates]) for context, candidates in pairs]
 
-    def _rated(self, chats: Sequence[Chat]) -> list[float]:
-        found = self._asked(chats)
+    def unread(self, context: Context, candidates: Sequence[Utterance]) -> Unread:
+        """Turns that were left out for any reply so far; replies are read whole."""
+        return Unread(self._newest.left_out.get(context, 0))
+
+    def _rated(self, asked: Questions) -> list[float]:
+        found = self._asked([_question(*each) for each in asked])
         if None in found:
             what = "%s rates %d replies by no number, asked twice; %d so far"
             logger.warning(what, self.chat_model.name, found.count(None), self._asked.unparsable)

@@ -21,11 +21,11 @@ from envs.core.errors import CheckpointError
 from envs.pairs.turns import Utterance
 from policies.matching.checkpoints import FORMATS
 from policies.matching.matcher import Matcher
-from policies.ranker import BatchRanker, Pair
+from policies.ranker import LimitedRanker, Pair, Unread
 from policies.stored import stored_kind
 
 
-class MatcherRanker(BatchRanker):
+class MatcherRanker(LimitedRanker):
     """A ranker that is a matching model.
 
     Args:
@@ -47,6 +47,12 @@ class MatcherRanker(BatchRanker):
             scores = self.model.scores(self.model(block)).cpu().numpy()
             found += np.split(scores, np.cumsum([len(candidates) for _, candidates in some])[:-1])
         return found
+
+    def unread(self, context: Context, candidates: Sequence[Utterance]) -> Unread:
+        """Turns before the newest ones that it reads, and what is longer than it reads."""
+        sizes = self.model.sizes
+        whole = sum(len(turn) <= sizes.words for turn in context[-sizes.turns :])
+        return Unread(len(context) - whole, sum(len(reply) > sizes.words for reply in candidates))
 
     def slopes(self, context: Context, reply: Utterance, words: Sequence[str]) -> np.ndarray:
         """How much the log-odds rise, to first order, if words of a reply become others (T, W); a model's views count alike.

@@ -12,7 +12,7 @@ import numpy as np
 
 from envs.candidates.groups import Context
 from envs.pairs.turns import Utterance
-from policies.ranker import BatchRanker, Pair, Ranker, scores_of
+from policies.ranker import LimitedRanker, Pair, Ranker, Unread, scores_of, unread_of
 
 NO_CONTEXT: Context = ((),)
 """One turn without a word."""
@@ -56,7 +56,7 @@ class WordOverlap:
         return [overlap(context, reply) for reply in candidates]
 
 
-class ResponseOnly(BatchRanker):
+class ResponseOnly(LimitedRanker):
     """A ranker that is shown candidates and no context.
 
     Args:
@@ -69,3 +69,7 @@ class ResponseOnly(BatchRanker):
     def score_all(self, pairs: Sequence[Pair]) -> list[np.ndarray]:
         """What the ranker says of candidates behind one turn without a word."""
         return scores_of(self.ranker, [(NO_CONTEXT, candidates) for _, candidates in pairs])
+
+    def unread(self, context: Context, candidates: Sequence[Utterance]) -> Unread:
+        """Of the candidates alone."""
+        return Unread(replies=unread_of(self.ranker, NO_CONTEXT, candidates).replies)

@@ -1,8 +1,10 @@
 """Hugging Face encoders as rankers: cross-encoders read context and reply together, bi-encoders each alone.
 
-The context is its turns as people write them, one a line. Of what is longer than a model reads, the beginning of the context is
-cut, and the end of the reply. Nothing is ever padded: texts are read side by side only if they have equally many tokens, and on
-a CPU one by one, which costs nothing there and makes a score the same to the last digit in any company.
+The context is its turns as people write them, one a line. Of one that is longer than a model reads the oldest turns are left
+out, whole ones, and by a cross-encoder as many as leave room for a reply of usual length, so that the candidates of a context
+are read behind the same turns. Encoders are trained on texts that are cut: a newest turn that is too long alone loses its
+beginning, and a reply its end. Nothing is ever padded: texts are read side by side only if they have equally many tokens, and
+on a CPU one by one, which costs nothing there and makes a score the same to the last digit in any company.
 """
 
 from __future__ import annotations
@@ -10,8 +12,9 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from itertools import chain, groupby, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,8 +25,8 @@ from envs.candidates.groups import Context
 from envs.core.errors import CheckpointError
 from envs.pairs.turns import Utterance
 from envs.pairs.written import detokenise, written
-from policies.hugging_face_tokens import longest_input
-from policies.ranker import BatchRanker, Pair
+from policies.hugging_face_tokens import longest_input, reply_room
+from policies.ranker import LimitedRanker, Pair, Unread, first_read
 
 Read = dict[str, list[int]]
 """A text as a tokenizer gives it: token ids and what goes with them."""
@@ -33,7 +36,21 @@ _NUM_KEPT = 4096
 """Vectors of contexts that a bi-encoder keeps: those that are attacked are asked about again and again."""
 
 
-class CrossEncoder(BatchRanker):
+class _Cut(NamedTuple):
+    """What a cross-encoder reads of a pair.
+
+    Args:
+        context: the newest turns, of which the tokenizer may have to cut the beginning.
+        reply: its first words.
+        num_unread: turns that are not read, or not whole.
+    """
+
+    context: Context
+    reply: Utterance
+    num_unread: int
+
+
+class CrossEncoder(LimitedRanker):
     """A model that classifies pairs of context and reply.
 
     Args:
@@ -56,11 +73,13 @@ class CrossEncoder(BatchRanker):
         # What is cut off is the beginning.
         tokenizer.truncation_side = "left"
         self._longest = longest_input(tokenizer, model)
+        self._room = self._longest - tokenizer.num_special_tokens_to_add(pair=True)
+        self._newest = lru_cache(maxsize=_NUM_KEPT)(self._first_read)
 
     @torch.inference_mode()
     def score_all(self, pairs: Sequence[Pair]) -> list[np.ndarray]:
         """The logit of a right reply; of two, how far it is above the other."""
-        rows = [self._read(context_text(context), reply) for context, candidates in pairs for reply in candidates]
+        rows = [self._read(context, reply) for context, candidates in pairs for reply in candidates]
         found = np.empty(len(rows))
         for block, read in _alike(rows, self._model.device):
             logits_BK = self._model(**read).logits.double()
@@ -68,22 +87,51 @@ class CrossEncoder(BatchRanker):
         edges = np.cumsum([0, *(len(candidates) for _, candidates in pairs)])
         return [found[start:end] for start, end in pairwise(edges)]
 
-    def _read(self, said: str, reply: Utterance) -> Read:
-        """The tokens of a pair; if they are too many, either side may take half, and what the other leaves."""
-        read = self._tokenizer(said, detokenise(reply), verbose=False)
-        if len(read["input_ids"]) <= self._longest:
-            return dict(read)
-        limit = int(self._longest)
-        room = limit - self._tokenizer.num_special_tokens_to_add(pair=True)
-        room = max(room - self._count(said), room // 2)
-        size = bisect.bisect_right(range(1, len(reply) + 1), room, key=lambda n: self._count(detokenise(reply[:n])))
-        return dict(self._tokenizer(said, detokenise(reply[:size]), truncation="only_first", max_length=limit))
+    def unread(self, context: Context, candidates: Sequence[Utterance]) -> Unread:
+        """Turns that are left out, or lose their beginning, for some candidate; replies that lose their end."""
+        cuts = [self._cut(context, reply) for reply in candidates]
+        shortened = sum(len(cut.reply) < len(reply) for cut, reply in zip(cuts, candidates, strict=True))
+        return Unread(max((cut.num_unread for cut in cuts), default=0), shortened)
+
+    def _read(self, context: Context, reply: Utterance) -> Read:
+        """The tokens of a pair."""
+        cut = self._cut(context, reply)
+        limit = {"truncation": "only_first", "max_length": int(self._longest)} if cut.num_unread else {}
+        return dict(self._tokenizer(context_text(cut.context), detokenise(cut.reply), **limit))
+
+    def _cut(self, context: Context, reply: Utterance) -> _Cut:
+        """What is read of a pair; either side may take half, and what the other leaves."""
+        if self._longest == math.inf:
+            return _Cut(context, reply, 0)
+        size, half = self._count(detokenise(reply)), self._room // 2
+        start, said = self._newest(context, max(reply_room(self._longest), min(size, half)))
+        if size > (left := max(self._room - said, half)):
+            words = bisect.bisect_right(range(1, len(reply) + 1), left, key=lambda n: self._count(detokenise(reply[:n])))
+            reply, size = reply[:words], self._count(detokenise(reply[:words]))
+        return _Cut(context[start:], reply, start + (said + size > self._room))
+
+    def _first_read(self, context: Context, room: int) -> tuple[int, int]:
+        """The place of the oldest turn that is read where a reply takes so much room, and the tokens from there on."""
+        start = first_read(context, lambda turns: self._count(context_text(turns)) + room <= self._room)
+        return start, self._count(context_text(context[start:]))
 
     def _count(self, text: str) -> int:
         return len(self._tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
 
-class BiEncoder(BatchRanker):
+class _Said(NamedTuple):
+    """What a bi-encoder reads of a context.
+
+    Args:
+        text: of the newest turns, which the tokenizer may have to cut.
+        num_unread: turns that are not read, or not whole.
+    """
+
+    text: str
+    num_unread: int
+
+
+class BiEncoder(LimitedRanker):
     """A model that makes a vector of each text; the score is the product of two, or their cosine.
 
     Args:
@@ -108,13 +156,15 @@ class BiEncoder(BatchRanker):
         self._pooling, self._cosine, self._prompts = tuple(pooling), cosine, prompts
         limit = longest_input(tokenizer, model)
         self._longest = limit if longest is None else min(limit, longest)
+        self._num_marks = tokenizer.num_special_tokens_to_add()
+        self._said = lru_cache(maxsize=_NUM_KEPT)(self._newest)
         self._kept: dict[str, Tensor] = {}
         self._ids: dict[str, int] = {}
         self._words: tuple[str, ...] = ()
 
     def score_all(self, pairs: Sequence[Pair]) -> list[np.ndarray]:
         """Products of the context's and the candidates' vectors, or cosines; a text that comes twice is read once."""
-        said = [self._prompts[0] + context_text(context) for context, _ in pairs]
+        said = [self._said(context).text for context, _ in pairs]
         self._keep(said)
         replied = [[self._prompts[1] + detokenise(reply) for reply in candidates] for _, candidates in pairs]
         of_replies = self._vectors(list(dict.fromkeys(chain.from_iterable(replied))), "right")
@@ -122,6 +172,11 @@ class BiEncoder(BatchRanker):
             np.array([float(self._kept[text] @ of_replies[reply]) for reply in replies])
             for text, replies in zip(said, replied, strict=True)
         ]
+
+    def unread(self, context: Context, candidates: Sequence[Utterance]) -> Unread:
+        """Turns that are left out, or lose their beginning; replies that lose their end."""
+        shortened = sum(self._size(self._prompts[1] + detokenise(reply)) > self._longest for reply in candidates)
+        return Unread(self._said(context).num_unread, shortened)
 
     def cosines(self, text: str, others: Sequence[str]) -> list[float]:
         """How alike a text and each of some others are, whatever the model compares by."""
@@ -134,7 +189,7 @@ class BiEncoder(BatchRanker):
         The gradient in the token embeddings, as GASLITE goes by it (Ben-Tov & Sharif 2024, arXiv 2412.20953). A word may be of
         several tokens: one that enters is the mean of its tokens' embeddings, at every place of the word that leaves.
         """
-        said, pieces = self._prompts[0] + context_text(context), list(written(reply))
+        said, pieces = self._said(context).text, list(written(reply))
         self._keep([said])
         layer, embedded = self._model.get_input_embeddings(), dict[str, Tensor]()
 
@@ -179,8 +234,7 @@ class BiEncoder(BatchRanker):
             self._tokenizer(self._prompts[1] + detokenise(each), add_special_tokens=False, verbose=False)["input_ids"]
             for each in (reply, (*reply, *words))
         )
-        size = len(whole) + self._tokenizer.num_special_tokens_to_add()
-        return size <= self._longest and whole == [*alone, *(self._ids[word] for word in words)]
+        return len(whole) + self._num_marks <= self._longest and whole == [*alone, *(self._ids[word] for word in words)]
 
     def _embedded(self, words: Sequence[str]) -> Tensor:
         """Embeddings (W, D); of a word of several tokens the mean of theirs."""
@@ -190,6 +244,22 @@ class BiEncoder(BatchRanker):
             return found
         read = self._tokenizer([f" {word}" for word in words], add_special_tokens=False)["input_ids"]
         return torch.stack([layer(torch.tensor(ids, device=device)).mean(0) for ids in read])
+
+    def _newest(self, context: Context) -> _Said:
+        """The text of as many of the newest turns as fit, and turns that are not read, or not whole."""
+
+        def text(turns: Context) -> str:
+            return self._prompts[0] + context_text(turns)
+
+        start = first_read(context, lambda turns: self._size(text(turns)) <= self._longest)
+        found = text(context[start:])
+        return _Said(found, start + (self._size(found) > self._longest))
+
+    def _size(self, text: str) -> int:
+        """Tokens of a text, special ones included."""
+        if self._longest == math.inf:
+            return 0
+        return len(self._tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]) + self._num_marks
 
     def _keep(self, said: Sequence[str]) -> None:
         """Reads the texts of contexts that are not kept yet."""

@@ -7,15 +7,17 @@ fluent candidates are preferred whatever was said before.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
 
+from envs.candidates.groups import Context
 from envs.core.errors import CheckpointError
+from envs.pairs.turns import Utterance
 from envs.storage.copies import fetched_model
 from policies.fitting.evaluation import example_nll
-from policies.ranker import BatchRanker, Pair
+from policies.ranker import BatchRanker, LimitedRanker, Pair, Unread
 from policies.responder import TrainableResponder
 from policies.responders import load_responder
 from policies.seq2seq.checkpoints import load_language_model
@@ -24,7 +26,7 @@ from policies.seq2seq.scoring import WordScores
 _ROWS = 64
 
 
-class ReplyLikelihood(BatchRanker):
+class ReplyLikelihood(LimitedRanker):
     """A response model that scores replies instead of giving them.
 
     Args:
@@ -50,6 +52,16 @@ class ReplyLikelihood(BatchRanker):
             nats_B, words_B = example_nll(model, examples.batch(block).to(device))
             found[block] = -(nats_B / words_B).cpu().numpy()
         return _split(found, pairs)
+
+    def unread(self, context: Context, candidates: Sequence[Utterance]) -> Unread:
+        """Turns and replies beyond the model's own number of turns, and of units of its vocabulary."""
+        model: Any = self._responder.model
+        sizes, units = model.sizes, model.vocabulary.encode
+        lengths: np.ndarray = np.array([len(units(turn)) for turn in context[-self._responder.turns :]][::-1])
+        # VHRED limits a turn; the others limit a context, in which a mark stands between turns.
+        ends, most = (lengths, sizes.max_turn) if hasattr(sizes, "max_turn") else (np.cumsum(lengths + 1) - 1, sizes.max_source)
+        long = sum(len(units(reply)) >= sizes.max_reply for reply in candidates)
+        return Unread(len(context) - int((ends < most).sum()), long)
 
 
 class UtteranceLikelihood(BatchRanker):

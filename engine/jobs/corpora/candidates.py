@@ -23,6 +23,10 @@ class CandidateCheck(Check):
 
     num_groups: dict[str, int]
     """Good groups of each split."""
+    turns: int
+    """The most turns of a context, where nothing else is asked for (`candidates.turns`)."""
+    num_cut: dict[str, int]
+    """Groups of each split whose contexts have more."""
     mended: tuple[Problem, ...]
     """What is read otherwise than it stands; the corpus can be used."""
 
@@ -39,6 +43,8 @@ class CandidateSplitInfo:
     """Groups of several right replies."""
     num_one_sided: int
     """Groups without a right reply, or without a wrong one."""
+    num_cut: int
+    """Groups whose contexts have lost their oldest turns (`candidates.turns`)."""
     num_kinds: dict[str, int]
     """Candidates by where they come from."""
     size: Spread
@@ -69,12 +75,15 @@ def check_candidates(source: CandidateSource, root: Path) -> CandidateCheck:
     Returns:
         All that is wrong: missing files and every broken line, or that there is no group. And what was mended.
     """
-    text = source.read_groups(root, CandidateOptions().turns)
+    turns = CandidateOptions().turns
+    text = source.read_groups(root, turns + 1)
     wrong = text.broken or list(filter(None, [no_group(source, text, root)]))
     return CandidateCheck(
         name=source.name,
         where=where(source.folder(root)),
         num_groups={name: len(split) for name, split in text.splits.items()},
+        turns=turns,
+        num_cut={name: split.num_longer(turns) for name, split in text.splits.items()},
         problems=tuple(sorted(map(problem, wrong), key=lambda each: each.file)),
         mended=tuple(map(problem, text.mended)),
     )
@@ -113,6 +122,7 @@ def _split_info(split: CandidateSplit, known: Collection[Context]) -> CandidateS
         num_seen=sum(context in known for context in _contexts(split)),
         num_several=int((num_right > 1).sum()),
         num_one_sided=int(((num_right == 0) | (num_right == split.candidates.lengths)).sum()),
+        num_cut=int(split.is_cut.sum()),
         num_kinds={str(kind): kinds[place] for place, kind in enumerate(KINDS) if kinds[place]},
         size=spread(split.candidates.lengths),
         turns=spread(split.contexts.lengths),

@@ -28,8 +28,8 @@ from engine.jobs.repeated import run_beside
 from engine.jobs.responders.reply import HUMAN_FILE, MACHINE_FILE, REPLY, ReplyConfig
 from engine.jobs.responders.seq2seq import TRAIN_LM, TRAIN_SEQ2SEQ, TrainLMConfig, TrainSeq2SeqConfig
 from engine.jobs.sharded import session
-from engine.jobs.tables import TABLE_FILE
-from engine.metrics.generation.adversarial import JudgedRows
+from engine.jobs.tables import TABLE_FILE, noted
+from engine.metrics.generation.adversarial import CONSTANT, ERE, JudgedRows
 from engine.metrics.generation.diversity import overlap
 from engine.metrics.generation.minmax import PICKED
 from engine.metrics.generation.scenarios import MATCHED, PER_FOLD, RANDOM, source_name
@@ -48,6 +48,7 @@ from engine.metrics.generation.trained import (
     ReadReplies,
     conclusions,
     describe,
+    placements,
     reply_figures,
     table_metrics,
     trained_tables,
@@ -74,8 +75,8 @@ if TYPE_CHECKING:
 
 START, BACKWARD, LM, JUDGE_LM, DISCRIMINATOR, BEGINNINGS = "start", "backward", "lm", "judge-lm", "discriminator", "beginnings"
 """Folders of models that are trained first."""
-CONCLUDED = "conclusions"
-"""Entry of the summary: what the table comes to, in sentences."""
+CONCLUDED, PLACED = "conclusions", "placements"
+"""Entries of the summary: what the table comes to, and where trainings lie beside the temperature curve, in sentences."""
 NUM_SHOWN = 20
 """Contexts whose replies stand side by side."""
 FILES = {"human": HUMAN_FILE, "machine": MACHINE_FILE}
@@ -196,7 +197,9 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
             trained = path / f"{system.row.removesuffix(SAMPLED)}-{system.number}"
             if (trained / SUMMARY).is_file():
                 figures[ROUND] = count(RunFolder.load(trained).metrics()[PICKED].value, 1)
-            rows.setdefault(system.row, []).append(AnsweredRow(judged_shares(path, system, judges), figures))
+            told = RunFolder.load(path / system.judged).metrics()
+            errors = {judge: told[name] for judge in (*judges, CONSTANT) if (name := f"{ERE}.{judge}") in told}
+            rows.setdefault(system.row, []).append(AnsweredRow(judged_shares(path, system, judges), figures, errors))
         recorded = reply_figures(people, people, config.seed)
         recorded[OVERLAP] = count(overlap(people.vectors_NE[::2], people.vectors_NE[1::2], config.seed), len(people.words))
         metrics = table_metrics(rows, judges, recorded)
@@ -206,17 +209,25 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
             f"trainings of {config.start or 'a small generator'} beside their controls",
             f"{len(people.words):,} test replies of {config.corpus}; {how}, seed {config.seed}.",
             metrics,
-            {CONCLUDED: conclusions(metrics, judges[0], _unreliable(done, path, judges[0]))},
+            {
+                CONCLUDED: conclusions(metrics, judges[0], _unreliable(done, path, judges[0])),
+                PLACED: placements(metrics),
+            },
         )
 
     def tables(self, run: RunFolder) -> dict[str, TextTable]:
         config = from_dict(TrainedTableConfig, run.config)
         return trained_tables(run.metrics(), list(labels_of(config.judge_names).values()), config.published == "li2017")
 
+    def note(self, run: RunFolder) -> str:
+        """What the tables come to."""
+        summary = run.summary() or {}
+        return " ".join((*summary.get(CONCLUDED, ()), *summary.get(PLACED, ())))
+
     def present(self, result: Result, run: RunFolder) -> Result:
         """With what the metrics mean, and the tables in their place."""
         legend = {name: describe(name) for name in result.metrics}
-        return replace(result, legend=legend, tables=self.tables(run))
+        return replace(result, legend=legend, tables=noted(self.tables(run), self.note(run)))
 
     def metrics_of(self, config: TrainedTableConfig) -> None:
         """Rows that were measured before stay."""

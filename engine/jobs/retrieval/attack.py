@@ -31,6 +31,7 @@ from engine.jobs.retrieval.prepared import (
     Tried,
     found_ranking,
     not_rated,
+    not_read,
 )
 from engine.jobs.retrieval.rows import SEARCHES
 from engine.jobs.sharded import work_off
@@ -115,6 +116,7 @@ class AttackRanking(RankersJob[RankingAttackConfig]):
                 BUDGET: config.budget,
                 ERRORS: {model: Counter(reasons).most_common(1)[0][0] for model, reasons in read.errors.items()},
                 NOT_RATED: not_rated(run.path, found.rankers, before),
+                **not_read(rows, "before", config.candidates.turns, found.rankers),
             },
         )
 

@@ -14,7 +14,15 @@ from typing import Any
 from engine.jobs.retrieval.asked import label_of
 from engine.jobs.retrieval.config import RankingAttackConfig
 from engine.jobs.retrieval.groups import Contexts, RankedGroup, built_rules, group_seed, opened, rule_resources, utterances_of
-from engine.jobs.retrieval.worker import AskingRankers, context_columns, reason_of
+from engine.jobs.retrieval.worker import (
+    SHORTENED,
+    AskingRankers,
+    context_columns,
+    counts_of,
+    reason_of,
+    shortened,
+    unread_columns,
+)
 from engine.jobs.sharded import Tally, spread
 from engine.perturb.replies.language import ReplyLanguage
 from engine.perturb.replies.rule import Rule
@@ -59,12 +67,14 @@ class RankingAttacks(AskingRankers):
         """Contexts, and by method the attacks that reached the goal, all rankers together."""
         done = [row for row in rows if row["status"] == OK]
         reached = [each["method"] for row in done for each in row["searches"] if each["status"] == "success"]
-        return Counter(f"{SUCCEEDED}{method}" for method in reached) + Counter({self.unit: len(done)})
+        return (
+            Counter(f"{SUCCEEDED}{method}" for method in reached) + shortened(rows, "before") + Counter({self.unit: len(done)})
+        )
 
     def describe(self, tally: Tally) -> str:
-        """Such as "successes: greedy 12, random 3"."""
-        found = {name.removeprefix(SUCCEEDED): num for name, num in tally.total.items() if name.startswith(SUCCEEDED)}
-        return f"successes: {', '.join(f'{name} {found[name]:,}' for name in sorted(found))}" if found else ""
+        """Such as "successes: greedy 12, random 3; contexts not read whole: smn 7"."""
+        counted = {"successes": SUCCEEDED, "contexts not read whole": SHORTENED}
+        return "; ".join(filter(None, (counts_of(tally, begins, what) for what, begins in counted.items())))
 
 
 class RankAttackWorker:
@@ -96,8 +106,9 @@ class RankAttackWorker:
             for number, (method, attack) in enumerate(attacks.items()):
                 outcomes = attack.run(groups, seeds)
                 if not number:
-                    for scores, outcome in zip(before, outcomes, strict=True):
-                        scores.append({"model": label, "scores": list(outcome.scores)})
+                    for scores, outcome, group in zip(before, outcomes, groups, strict=True):
+                        left_out = unread_columns(self.rankers[label], group)
+                        scores.append({"model": label, "scores": list(outcome.scores), **left_out})
                 shown = self._shown(label, outcomes, groups)
                 for of_context, outcome, transfers in zip(searches, outcomes, shown, strict=True):
                     of_context.append({"model": label, "method": method, **_told(outcome), "transfers": transfers})

@@ -32,7 +32,7 @@ from envs.core.seeds import stream
 from envs.pairs.chinese import cut
 from envs.pairs.tokens import tokenise
 from envs.pairs.turns import Utterance
-from policies.ranker import Ranker, compared_outcomes, scores_of
+from policies.ranker import Ranker, Unread, compared_outcomes, scores_of, unread_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,10 +42,12 @@ class Standing:
     Args:
         group: context and candidates.
         scores: of the candidates, by ranker (C,).
+        unread: what rankers leave out, by ranker.
     """
 
     group: CandidateGroup
     scores: Mapping[str, np.ndarray]
+    unread: Mapping[str, Unread]
 
     def ranks(self, ranker: str) -> np.ndarray:
         """From 1, ties sharing theirs (C,)."""
@@ -229,7 +231,8 @@ class CandidateBoard:
 
     def _scored(self, group: CandidateGroup) -> Standing:
         pair = (group.context, group.candidates)
-        return Standing(group, {label: scores_of(ranker, [pair])[0] for label, ranker in self.rankers.items()})
+        scores = {label: scores_of(ranker, [pair])[0] for label, ranker in self.rankers.items()}
+        return Standing(group, scores, {label: unread_of(ranker, *pair) for label, ranker in self.rankers.items()})
 
 
 def _place(number: str, size: int, what: str) -> int:

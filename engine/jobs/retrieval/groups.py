@@ -41,11 +41,13 @@ class RankedGroup(NamedTuple):
         group: context and candidates.
         dialogue: that the context is of, in its split.
         is_read: whether words of its right replies are erased one by one.
+        is_cut: whether the context has lost its oldest turns (`candidates.turns`).
     """
 
     group: CandidateGroup
     dialogue: int
     is_read: bool = False
+    is_cut: bool = False
 
 
 class Contexts(Iterable[Context]):
@@ -99,7 +101,8 @@ def chosen_groups(config: RankersConfig, corpus: CandidateCorpus) -> Mapping[str
     """
     split = ranked_split(config, corpus)
     rows = drawn(range(len(split)), config.limit, config.seed, corpus.name)
-    return {split.key(row): RankedGroup(split[row], int(split.dialogues[row])) for row in rows}
+    cut = split.is_cut.tolist()
+    return {split.key(row): RankedGroup(split[row], int(split.dialogues[row]), is_cut=cut[row]) for row in rows}
 
 
 def training_splits(config: TrainMatcherConfig, name: str, corpus: CandidateCorpus) -> dict[str, CandidateSplit]:

@@ -24,19 +24,22 @@ from engine.jobs.retrieval.groups import (
 )
 from engine.jobs.sharded import RESUME_SAFE
 from engine.jobs.tables import TABLE_FILE
+from engine.metrics.retrieval.ranking import CLEAN
 from engine.perturb.replies.language import ReplyLanguage
 from engine.perturb.replies.rule import Rule
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
+from engine.store.schemas import OK
 from envs.data.root import data_root
 from policies.chat.answers import usage_of
 from policies.chat.rating import UNRATED
 from policies.ranker import Ranker
 from policies.rankers import RESPONSE_ONLY
 
-NUM_CONTEXTS, RANKERS, ERRORS, NOT_RATED = "contexts", "rankers", "errors", "not_rated"
+NUM_CONTEXTS, RANKERS, ERRORS, NOT_RATED, CUT, UNREAD = "contexts", "rankers", "errors", "not_rated", "cut", "unread"
 """Entries of the summary: how many contexts there are; the rankers, by label; of rankers that gave no scores the most frequent
-reason; of chat models that were asked for ratings how many replies they rated by no number, and of how many."""
+reason; of chat models that were asked for ratings how many replies they rated by no number, and of how many; how many contexts
+have lost their oldest turns, and how many turns they keep; by ranker how many contexts and replies it did not read whole."""
 
 RankersConfigT = TypeVar("RankersConfigT", bound=RankersConfig)
 
@@ -107,12 +110,42 @@ def found_ranking(
 
 
 def not_scored(summary: Mapping[str, Any]) -> list[str]:
-    """What rankers gave no scores of, and why, in sentences; of the summary of a run."""
+    """What rankers gave no scores of, and why, and what they did not read, in sentences; of the summary of a run."""
     found = [f"{model} gave no scores for some contexts: {reason}." for model, reason in summary.get(ERRORS, {}).items()]
     # Runs of older versions do not count them.
     for model, (lost, num) in summary.get(NOT_RATED, {}).items():
         found.append(f"{model} rated {lost:,} of {num:,} replies by no number: they stand below all others, tied.")
+    num_cut, turns = summary.get(CUT, (0, 0))
+    if num_cut:
+        what = f"{num_cut:,} of {summary[NUM_CONTEXTS]:,} contexts have more turns"
+        found.append(f"{what}: the newest {turns} are kept (candidates.turns).")
+    for model, (contexts, replies) in summary.get(UNREAD, {}).items():
+        found.append(
+            f"{model} is made for shorter texts: it did not read all of {contexts:,} contexts and {replies:,} replies."
+        )
     return found
+
+
+def not_read(rows: Iterable[Mapping[str, Any]], column: str, turns: int, rankers: Sequence[AskedRanker]) -> dict[str, Any]:
+    """The entries `CUT` and `UNREAD` of the summary.
+
+    Args:
+        rows: of contexts.
+        column: holds what each ranker left out of the candidates as they are.
+        turns: `candidates.turns`.
+        rankers: who was asked; of controls nothing is told.
+    """
+    num_cut, unread = 0, {each.label: [0, 0] for each in rankers if not each.is_control}
+    for row in rows:
+        if row["status"] != OK:
+            continue
+        num_cut += bool(row.get("is_cut"))
+        for entry in row[column]:
+            if entry["model"] in unread and entry.get("rule", CLEAN) == CLEAN:
+                # Rows of older versions do not say.
+                unread[entry["model"]][0] += bool(entry.get("turns_unread"))
+                unread[entry["model"]][1] += entry.get("replies_unread") or 0
+    return {CUT: (num_cut, turns), UNREAD: {label: found for label, found in unread.items() if any(found)}}
 
 
 def not_rated(

@@ -27,6 +27,7 @@ from engine.jobs.retrieval.prepared import (
     RankersJob,
     found_ranking,
     not_rated,
+    not_read,
 )
 from engine.jobs.retrieval.rows import RANKING
 from engine.jobs.retrieval.worker import Ranking
@@ -115,6 +116,7 @@ class EvaluateRanking(RankersJob[RankingConfig]):
                 RULES: read.rules,
                 ERRORS: {model: Counter(reasons).most_common(1)[0][0] for model, reasons in read.errors.items()},
                 NOT_RATED: not_rated(run.path, found.rankers, scored),
+                **not_read(rows, "ranked", config.candidates.turns, found.rankers),
                 SIZE: read.size,
                 SEVERAL: read.several,
             },

@@ -25,6 +25,11 @@ _ATTACK = pa.struct(
         pa.field("changed", list_of(_CHANGED)),
     ]
 )
+_UNREAD = (
+    # As `policies.ranker.Unread`: turns and candidates that the ranker did not read, or not whole.
+    pa.field("turns_unread", pa.int64()),
+    pa.field("replies_unread", pa.int64()),
+)
 _SCORED = pa.struct(
     [
         # A ranker, a rule ("clean" for none), the score of each candidate, or null and why there is none.
@@ -32,12 +37,15 @@ _SCORED = pa.struct(
         pa.field("rule", pa.string()),
         pa.field("scores", list_of(pa.float64())),
         pa.field("error", pa.string()),
+        *_UNREAD,
     ]
 )
 _CONTEXT = [
     # The dialogue that the context is of, by its number in the split; turns and candidates are words between blanks.
     pa.field("dialogue", pa.int64()),
     pa.field("context", list_of(pa.string())),
+    # Whether older turns are left out of it (`candidates.turns`).
+    pa.field("is_cut", pa.bool_()),
     pa.field("candidates", list_of(pa.string())),
     pa.field("labels", list_of(pa.bool_())),
     # Where each candidate comes from, as `envs.candidates.groups.CandidateKind` says it.
@@ -67,7 +75,7 @@ RANKING = with_base(
 
 _BEFORE = pa.struct(
     # A ranker and its scores of all candidates before any edit, log-odds in the place of probabilities; empty for none.
-    [pa.field("model", pa.string()), pa.field("scores", list_of(pa.float64()))]
+    [pa.field("model", pa.string()), pa.field("scores", list_of(pa.float64())), *_UNREAD]
 )
 _TRACE = pa.struct(
     # As `engine.retrieval.outcomes.TracePoint`.

@@ -29,12 +29,12 @@ from engine.store.schemas import OK, error_row, ok_row
 from envs.candidates.groups import CandidateGroup, Context
 from envs.core.errors import RankerError
 from envs.pairs.turns import Utterance
-from policies.ranker import Pair, Ranker, outcomes_of
+from policies.ranker import Pair, Ranker, outcomes_of, unread_of
 
 BATCH = 64
 """Contexts of a shard at most."""
-FAILED = "failed."
-"""Begins what is counted by ranker: contexts without its scores."""
+FAILED, SHORTENED = "failed.", "shortened."
+"""Begin what is counted by ranker: contexts without its scores, and those that it did not read whole."""
 
 Attacks = Mapping[str, Attacked]
 """What rules made of a group, by rule."""
@@ -82,15 +82,15 @@ class Ranking(AskingRankers):
         return RankingWorker(self)
 
     def digest(self, rows: Rows) -> Counts:
-        """Contexts, and by ranker those without its scores."""
+        """Contexts, and by ranker those without its scores, and those that it did not read whole."""
         done = [row for row in rows if row["status"] == OK]
         lost = {(row["item_key"], entry["model"]) for row in done for entry in row["ranked"] if entry["error"]}
-        return Counter(f"{FAILED}{model}" for _, model in lost) + Counter({self.unit: len(done)})
+        return Counter(f"{FAILED}{model}" for _, model in lost) + shortened(rows, "ranked") + Counter({self.unit: len(done)})
 
     def describe(self, tally: Tally) -> str:
-        """Such as "no scores: Mine 3"."""
-        failed = {name.removeprefix(FAILED): num for name, num in tally.total.items() if name.startswith(FAILED)}
-        return f"no scores: {', '.join(f'{name} {num:,}' for name, num in failed.items())}" if failed else ""
+        """Such as "no scores: Mine 3; contexts not read whole: smn 7"."""
+        counted = {"no scores": FAILED, "contexts not read whole": SHORTENED}
+        return "; ".join(filter(None, (counts_of(tally, begins, what) for what, begins in counted.items())))
 
 
 class RankingWorker:
@@ -122,6 +122,9 @@ class RankingWorker:
         for label, ranker in self.rankers.items():
             for entries, found in zip(ranked, _scores(ranker, views), strict=True):
                 entries += [{"model": label, "rule": rule, **_told(outcome)} for rule, outcome in found.items()]
+            for entries, view in zip(ranked, views, strict=True):
+                for entry, group in zip(entries[-len(view) :], view.values(), strict=True):
+                    entry |= unread_columns(ranker, group)
         readings = self._read([item.group for item in shard.items if item.is_read])
         return [
             self._row(item, of_rules, scored, readings.get(item.group.key, []))
@@ -205,12 +208,37 @@ def reason_of(error: RankerError) -> str:
     return " ".join(f"{error.what}: {error.got}".split())
 
 
+def unread_columns(ranker: Ranker, group: CandidateGroup) -> dict[str, int]:
+    """What a ranker left out of a context and its candidates, as rows hold it."""
+    found = unread_of(ranker, group.context, group.candidates)
+    return {"turns_unread": found.turns, "replies_unread": found.replies}
+
+
+def shortened(rows: Rows, column: str) -> Counter[str]:
+    """By ranker the contexts that it did not read whole; `column` has an entry for each ranker, or several."""
+    entries = {
+        (row["item_key"], entry["model"])
+        for row in rows
+        if row["status"] == OK
+        for entry in row[column]
+        if entry["turns_unread"]
+    }
+    return Counter(f"{SHORTENED}{model}" for _, model in entries)
+
+
+def counts_of(tally: Tally, begins: str, what: str) -> str:
+    """Such as "no scores: Mine 3", of counts whose names begin so; empty where there are none."""
+    found = {name.removeprefix(begins): num for name, num in tally.total.items() if name.startswith(begins)}
+    return f"{what}: {', '.join(f'{name} {found[name]:,}' for name in sorted(found))}" if found else ""
+
+
 def context_columns(item: RankedGroup) -> dict[str, Any]:
     """A context and its candidates as rows hold them: words between blanks."""
     group = item.group
     return {
         "dialogue": item.dialogue,
         "context": _lines(group.context),
+        "is_cut": item.is_cut,
         "candidates": _lines(group.candidates),
         "labels": list(group.labels),
         "kinds": [kind.value for kind in group.kinds],

@@ -3,6 +3,7 @@
     ROW.FIGURE                     of the replies of a row
     ROW.FIGURE-JUDGE               what a judge says of them
     METHOD less ROW.FIGURE-JUDGE   AdverSuc, and machine-vs-random, of a training less that of a control, on the same sources
+    ROW.ere-JUDGE                  how far a judge, or the constant one, is from gold where the answer is known (table 2)
 
 A row has one system for each training, or for each generator that was started from. Intervals are over these and over sources
 (`crossed_mean`), every source with equal weight; of the replies themselves over these alone, where there are several. A source
@@ -17,14 +18,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
 
+from engine.metrics.generation.adversarial import CONSTANT as CONSTANT_JUDGE
+from engine.metrics.generation.adversarial import ERE
 from engine.metrics.generation.diversity import overlap, self_bleu
 from engine.metrics.generation.scenarios import ADVERSUC, MATCHED, RANDOM
-from engine.metrics.generation.tables import PUBLISHED_ADVERSUC
+from engine.metrics.generation.tables import PUBLISHED_ADVERSUC, PUBLISHED_ERE, RELIABILITY
 from engine.metrics.generation.variety import DISTINCT, DISTINCT_2, WORDS
 from engine.metrics.repeats import crossed_difference, crossed_mean, over_runs
 from engine.metrics.replies import distinct
@@ -63,6 +66,8 @@ JUDGED = {
     MATCHED: Metric("AdverSuc, lengths matched", HIGHER, "AdverSuc with equally many replies of each length", "rate"),
 }
 """Figures that a judge gives."""
+RELIABLE = Metric("ERE", "lower: better", "mean distance of AdverSuc from gold over scenarios whose answer is known")
+"""What evaluations of a row say of a judge."""
 QUALITY = {
     WORDS: Metric("words", _LIKE_PEOPLE, "words of a reply in the mean"),
     PERPLEXITY: Metric("perplexity", _LIKE_PEOPLE, "under a language model that no training saw, </s> counted", main=True),
@@ -90,6 +95,11 @@ _NOTE_COMPARED = (
     "leaves 0 out. Replies that are nearer to random ones raise the first and lower the second."
 )
 
+_NOTE_RELIABLE = (
+    "ERE: mean distance of AdverSuc from gold over the scenarios whose answer is known (people against people, a row against "
+    "itself, random replies). Mean over rows, and the rows in which it is lowest and highest; each row has judges of its own."
+)
+_NOTE_PUBLISHED_ERE = " Published: Li et al. 2017, over four scenarios, .250 for a judge that says nothing."
 _NOTE_PUBLISHED = " Published: AdverSuc and machine-vs-random of Li et al. 2017, table 3, hierarchical judge, OpenSubtitles."
 _PUBLISHED_AS = {
     "beam": "MLE-BS",
@@ -114,10 +124,12 @@ class AnsweredRow:
     Args:
         shares: by figure and judge.
         figures: of the replies themselves.
+        errors: by judge its evaluator reliability error, that of the constant judge among them.
     """
 
     shares: Mapping[tuple[str, str], Shares]
     figures: Mapping[str, Estimate]
+    errors: Mapping[str, Estimate] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -152,7 +164,7 @@ def describe(name: str) -> Metric:
         known = QUALITY[kind]
         return known._replace(title=f"{known.title}, {row_title(row)}", main=False)
     kind, _, judge = kind.partition("-")
-    known = JUDGED[kind]
+    known = RELIABLE if kind == ERE else JUDGED[kind]
     if LESS in row:
         known = known._replace(form="number")
     return known._replace(title=f"{known.title}, {row_title(row)}, {judge}", main=known.main and LESS in row)
@@ -201,6 +213,9 @@ def table_metrics(rows: Mapping[str, Sequence[AnsweredRow]], judges: Sequence[st
                 told = [each for each in placed if each.n]
             if told:
                 found[f"{row}.{kind}"] = _over_trainings(told)
+        for judge in (*judges, CONSTANT_JUDGE):
+            if wrong := [each.errors[judge] for each in systems if judge in each.errors]:
+                found[f"{row}.{ERE}-{judge}"] = _over_trainings(wrong)
     for method in METHODS:
         for control in ("greedy", *CONTROLS):
             for judge in judges:
@@ -241,12 +256,12 @@ def _log(perplexity: Estimate) -> tuple[float, float]:
 
 
 def trained_tables(metrics: Metrics, judges: Sequence[str], published: bool = False) -> dict[str, TextTable]:
-    """One table of all rows, by the first judge, then for each judge one of trainings less controls.
+    """One table of all rows, by the first judge, for each judge one of trainings less controls, and one of the judges.
 
     Args:
         metrics: those of `table_metrics`.
         judges: who judged.
-        published: whether AdverSuc and machine-vs-random of table 3 stand beside.
+        published: whether the figures of tables 2 and 3 stand beside.
     """
     names = list(dict.fromkeys(name.rpartition(".")[0] for name in metrics))
     shown = [name for name in names if LESS not in name]
@@ -269,11 +284,25 @@ def trained_tables(metrics: Metrics, judges: Sequence[str], published: bool = Fa
         lines = [(row_title(one), *(_compared(metrics, f"{one}{LESS}{other}", judge) for other in controls)) for one in methods]
         title = COMPARED if len(judges) == 1 else f"{COMPARED}, {judge}"
         found[title] = TextTable(("less", *map(row_title, controls)), tuple(lines), _NOTE_COMPARED.format(judge=judge))
+    if lines := [*filter(None, (_reliability(metrics, shown, judge) for judge in (*judges, CONSTANT_JUDGE)))]:
+        lines += [(f"{name}, published", _share(ere), *[""] * 5) for name, ere in PUBLISHED_ERE.items()] if published else []
+        heads = ("judge", "ERE, mean", "lowest", "in the row", "highest", "in the row", "rows")
+        found[RELIABILITY] = TextTable(heads, tuple(lines), _NOTE_RELIABLE + _NOTE_PUBLISHED_ERE * published)
     return found
 
 
+def _reliability(metrics: Metrics, rows: Sequence[str], judge: str) -> tuple[str, ...]:
+    """The line of a judge; empty where nothing is known of it."""
+    errors = {row: each.value for row in rows if (each := metrics.get(f"{row}.{ERE}-{judge}", NOTHING)).n}
+    if not errors:
+        return ()
+    low, high = min(errors, key=errors.__getitem__), max(errors, key=errors.__getitem__)
+    cells = (_share(errors[low]), row_title(low), _share(errors[high]), row_title(high), f"{len(errors)}")
+    return (judge + " (control)" * (judge == CONSTANT_JUDGE), _share(float(np.mean([*errors.values()]))), *cells)
+
+
 def conclusions(metrics: Metrics, judge: str, unreliable: Collection[str] = ()) -> list[str]:
-    """Whether each training beats teacher forcing alone and a constant reward, in sentences.
+    """Whether each training beats teacher forcing alone and a constant reward, in sentences; the table has the intervals.
 
     Args:
         metrics: those of `table_metrics`.
@@ -287,17 +316,25 @@ def conclusions(metrics: Metrics, judge: str, unreliable: Collection[str] = ()) 
             less, random = (metrics.get(f"{method}{LESS}{control}.{kind}-{judge}", NOTHING) for kind in (ADVERSUC, RANDOM))
             if less.n:
                 figures = ", ".join(
-                    f"{name} {each.value:+.3f} {interval(each, _signed)}".rstrip() if each.n else f"{name} not measured"
+                    f"{name} {each.value:+.3f}" if each.n else f"{name} not measured"
                     for name, each in ((JUDGED[ADVERSUC].title, less), (JUDGED[RANDOM].title, random))
                 )
                 said.append(f"{_verb(less, random)} {CONTROLS[control]} ({figures})")
                 compared |= dict.fromkeys((method, control))
         if said:
             found.append(f"{title} {' and '.join(said)}.")
-        rows = [row for row in (method, method + SAMPLED) if f"{row}.{DISTINCT_2}" in metrics]
-        found += [f"{row_title(row)} {_place(metrics.get(f'{row}.{ABOVE}', NOTHING))}." for row in rows]
     if doubtful := [row_title(row) for row in compared if row in unreliable]:
         found.append(f"{judge} is a judge no better than a constant (ERE) of: {', '.join(doubtful)}; do not lean on it.")
+    return found
+
+
+def placements(metrics: Metrics) -> list[str]:
+    """Where the replies of each training lie beside those of the start at several temperatures, in sentences."""
+    rows = [row for method in METHODS for row in (method, method + SAMPLED) if f"{row}.{DISTINCT_2}" in metrics]
+    placed = {row: metrics.get(f"{row}.{ABOVE}", NOTHING) for row in rows}
+    found = [f"{row_title(row)} {_place(above)}." for row, above in placed.items() if above.n]
+    if beyond := [row_title(row) for row, above in placed.items() if not above.n]:
+        found.append(f"More or less various than the start at any temperature that was measured: {'; '.join(beyond)}.")
     return found
 
 
@@ -310,8 +347,6 @@ def _verb(less: Estimate, random: Estimate) -> str:
 
 def _place(above: Estimate) -> str:
     """Where replies lie beside the start at several temperatures."""
-    if not above.n:
-        return "is more or less various than the start at any temperature that was measured"
     where = "above" if above.low > 0 else "below" if above.high < 0 else "on"
     figures = f"{above.value:+.3f} {interval(above, _signed)}".rstrip()
     return f"lies {where} the start's temperature curve ({figures} nats a word at equal distinct-2)"

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from engine.jobs.generation.minmax import MINMAX_REPLIES
-from engine.jobs.generation.table import CONCLUDED, EVALUATE_GENERATION, replies_side_by_side
+from engine.jobs.generation.table import CONCLUDED, EVALUATE_GENERATION, PLACED, replies_side_by_side
 from engine.jobs.generation.word_rewards import REWARDS_OF_WORDS
 from engine.metrics.generation.minmax import GAIN
 from engine.metrics.generation.scenarios import ADVERSUC, RANDOM
-from engine.metrics.generation.trained import LESS, METHODS, SAMPLED, TRAINED, row_title
+from engine.metrics.generation.trained import DECODED, LESS, METHODS, TRAINED, row_title
 from engine.metrics.generation.variety import COMMONEST, DISTINCT, DISTINCT_2
 from engine.metrics.statistics import NOTHING, Estimate
 from engine.metrics.tables import TextTable
@@ -67,6 +67,7 @@ class ShownGenerators:
         tables: of trainings beside controls, by the heading of the run.
         metrics: of the first such run.
         concluded: what it comes to.
+        placed: where its trainings lie beside the temperature curve, in sentences.
         rewards: of words, by the heading of the training: context, reply and rewards by method.
         replies: of all rows to some contexts, by the heading of the run.
     """
@@ -78,6 +79,7 @@ class ShownGenerators:
     concluded: str
     rewards: Mapping[str, Sequence[Mapping[str, Any]]]
     replies: Mapping[str, Sequence[Mapping[str, str]]] = field(default_factory=dict)
+    placed: Sequence[str] = ()
 
 
 class TrainedGenerators(Chapter[ShownGenerators]):
@@ -109,14 +111,17 @@ class TrainedGenerators(Chapter[ShownGenerators]):
             metrics=tables[0].metrics if tables else {},
             concluded=" ".join(tables[0].summary.get(CONCLUDED, [])) if tables else "",
             rewards={run.heading: told for run in trained if (told := _rewards(run))},
+            placed=tables[0].summary.get(PLACED, ()) if tables else (),
             replies={run.heading: replies_side_by_side(run.folder.path) for run in tables},
         )
 
     def verdict(self, found: ShownGenerators) -> Verdict | None:
         """On the first table; without one on the first training, after it and before."""
         if found.metrics:
-            rows = {name: name.rpartition(".")[0] for name in found.metrics if LESS not in name and f".{ADVERSUC}-" in name}
-            chosen = {visible(row_title(row)): found.metrics[name] for name, row in rows.items() if not row.endswith(SAMPLED)}
+            names = {name.rpartition(".")[0]: name for name in found.metrics if LESS not in name and f".{ADVERSUC}-" in name}
+            # Trainings beside their controls first, for there is not room for all rows.
+            rows = [row for row in (*TRAINED, *DECODED) if row in names]
+            chosen = {visible(row_title(row)): found.metrics[names[row]] for row in rows}
             sentence = f"{found.concluded or 'No training stands beside a control.'}{caveat(*chosen.values(), unit='sources')}"
             return Verdict(sentence=sentence, metric=_ADVERSUC, marks=first_marks(chosen))
         if not found.trainings:
@@ -136,6 +141,7 @@ class TrainedGenerators(Chapter[ShownGenerators]):
         earned = [item for heading, told in found.rewards.items() for item in _earned(heading, told)]
         side_by_side = [item for heading, rows in found.replies.items() for item in _side_by_side(heading, rows)]
         return Section(
+            notes=[visible(sentence) for sentence in found.placed],
             tables=found.tables,
             measured=found.trainings,
             figures=[*quality_figures(found.metrics), *map(curve_figure, found.curves)],

@@ -58,6 +58,17 @@ def test_scores_ranks_and_importance_are_those_of_the_ranker_as_replies_stand(pa
     assert [each["reply"] for each in records[2]["replies"] if each["edited"]] == [WRONG]
 
 
+def test_what_a_ranker_does_not_read_is_told(parley: Parley, typed: Typed, tmp_path: Path) -> None:
+    flags = f"--model {save_matcher(tmp_path / 'smn')},tfidf"
+    first, changed = played(parley, typed, "turn 1 " + "oh " * 12, flags=flags)
+    long = sum(len(each["words"].split()) > 11 for each in first["replies"])
+    assert first["unread"] == {"smn": {"turns": 0, "replies": long}}
+    assert changed["unread"] == {"smn": {"turns": 1, "replies": long}}
+    typed("turn 1 " + "oh " * 12)
+    told = parley(f"play ranking --key {KEY} {flags}").err
+    assert f"smn does not read all of 1 turns and {long} replies, for they are too long" in told
+
+
 def test_the_screen_says_what_moved(parley: Parley, typed: Typed) -> None:
     typed("7 please stop the printer", "7 please restart the printer", "quit", "attack 3")
     outcome = parley(f"play ranking --key {KEY}")

@@ -77,9 +77,12 @@ def test_candidates_are_shuffled_by_key_unless_the_order_of_the_file_is_asked_fo
 def test_contexts_keep_the_turns_nearest_to_the_reply(own: Path, cache: Path) -> None:
     short = load_candidates(str(own), options=CandidateOptions(turns=1), cache=cache).splits["test"]
     assert [group.context for group in short] == [(("which", "disk", "?"),), (("hello",),)]
+    assert short.is_cut.tolist() == [True, False]
+    assert short.chosen(np.array([1])).is_cut.tolist() == [False]
     long = load_candidates(str(own), options=CandidateOptions(min_turns=2), cache=cache).splits
     assert [group.key for group in long["test"]] == ["test-0000000"]
     assert len(long["train"]) == 0
+    assert not long["test"].is_cut.any()
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20)

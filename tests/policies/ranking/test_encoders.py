@@ -23,7 +23,9 @@ from envs.pairs.turns import Utterance
 from policies.hugging_face_tokens import longest_input
 from policies.judges.judge import JudgeSettings
 from policies.judges.makers import judge_maker
+from policies.ranker import Unread
 from policies.rankers import load_ranker
+from policies.ranking.controls import ResponseOnly
 from policies.ranking.encoders import BiEncoder, CrossEncoder
 from policies.ranking.hugging_face import load_hugging_face_ranker
 from tests.policies.ranking.folders import WORDS, bert, bi_encoder, cross_encoder, tokenizer
@@ -126,6 +128,34 @@ def test_the_oldest_words_of_a_long_context_and_the_end_of_a_long_reply_are_cut(
 ) -> None:
     ranker = CrossEncoder(bert(1), tokenizer(longest=8))
     assert read_by(ranker, (words,), reply) == read
+
+
+def test_whole_turns_are_left_out_and_the_same_ones_for_all_candidates_of_usual_length() -> None:
+    # 16 tokens less 3 marks; 4 of them are kept for a reply.
+    ranker = CrossEncoder(bert(1), tokenizer(longest=16))
+    context: Context = (("a",), ("is",) * 4, ("on",) * 4)
+    for reply in (("off",), ("not",) * 4):
+        assert read_by(ranker, context, reply) == f"<cls> a is is is is on on on on <sep> {said(reply)} <sep>"
+    context = (("black", "screen"), *context[1:])
+    for reply in (("off",), ("not",) * 4):
+        assert read_by(ranker, context, reply) == f"<cls> is is is is on on on on <sep> {said(reply)} <sep>"
+    assert read_by(ranker, context, ("not",) * 6) == f"<cls> on on on on <sep> {said(('not',) * 6)} <sep>"
+    assert ranker.unread(context, [("off",), ("not",) * 4]) == Unread(turns=1)
+    assert ranker.unread(context, [("off",), ("not",) * 6]) == Unread(turns=2)
+    assert ranker.unread(context[1:], [("off",)]) == Unread()
+    # What is too long alone loses its beginning, or its end.
+    assert ranker.unread((("a",), ("on",) * 20), [("off",), ("not",) * 20]) == Unread(turns=2, replies=1)
+    assert ranker.unread((("on",) * 9,), [("off",)]) == Unread()
+    assert ResponseOnly(ranker).unread(context, [("not",) * 20]) == Unread(replies=1)
+
+
+def test_a_bi_encoder_leaves_out_whole_turns() -> None:
+    ranker = BiEncoder(bert(), tokenizer(), longest=8, prompts=("a ", ""))
+    context: Context = (("black", "screen"), ("is", "it"), ("on", "now", "?"))
+    assert ranker.score(context, REPLIES) == pytest.approx(ranker.score(context[1:], REPLIES))
+    assert ranker.unread(context, [*REPLIES, ("off",) * 7]) == Unread(turns=1, replies=1)
+    assert ranker.unread(context[1:], REPLIES) == Unread()
+    assert ranker.unread((("on",) * 9,), REPLIES) == Unread(turns=1)
 
 
 def test_a_reply_of_thousands_of_words_is_read() -> None:

@@ -6,6 +6,7 @@ import dataclasses
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from engine.jobs.conformance import check_part
@@ -13,6 +14,7 @@ from engine.jobs.corpora.candidates import CandidateCheck, CandidateInfo
 from engine.jobs.corpora.data import check_corpus, describe_corpus, get_corpus, list_corpora
 from envs.candidates.compiled import load_candidates
 from envs.candidates.corpora import own_candidates
+from envs.candidates.options import CandidateOptions
 from envs.core.errors import DataError
 from tests.envs.candidates.made_up import ROWS
 from tests.envs.pairs.made_up import write_lines
@@ -41,12 +43,34 @@ def test_info_counts_by_hand(own: str) -> None:
     assert (info.language, info.num_mended, info.num_words) == ("en", 0, 22)
     assert [(split.num_groups, split.num_seen, split.num_several) for split in info.splits] == [(2, 0, 1), (0, 0, 0), (2, 1, 0)]
     assert (train.num_one_sided, test.num_one_sided) == (1, 0)
+    assert test.num_cut == 0
     assert test.num_kinds == {"positive": 2, "negative": 3}
     assert (test.size.mean, test.turns.mean, val.size.mean) == (2.5, 1.5, 0)
     assert test.turn_words.mean == (4 + 3 + 1) / 3
     assert (test.right_words.mean, test.wrong_words.max) == (2.5, 3)
     json.dumps(dataclasses.asdict(info))
     assert get_corpus(own).compiled == info.compiled == str(load_candidates(own).folder)
+
+
+def test_contexts_of_more_turns_than_are_kept_are_counted(tmp_path: Path) -> None:
+    rows = ("0\tall\tno", "1\tall\tyes")
+    long = "\t".join(f"turn {number}" for number in range(11))
+    write_lines(tmp_path / "own" / "test.txt", *rows, *(row.replace("all", long) for row in rows))
+    info, check = describe_corpus(str(tmp_path / "own")), check_corpus(str(tmp_path / "own"))
+    assert isinstance(info, CandidateInfo)
+    assert isinstance(check, CandidateCheck)
+    assert [split.num_cut for split in info.splits] == [0, 0, 1]
+    assert (check.turns, check.num_cut) == (10, {"train": 0, "val": 0, "test": 1})
+    # A pair's context is followed back as far as it goes.
+    chain, others = (
+        [f"{said} {number}\t{said} {number + step}" for number in range(14)] for said, step in (("a", 1), ("b", 99))
+    )
+    for split, lines in {"train": [*chain, *others], "val": others, "test": others}.items():
+        write_lines(tmp_path / "pairs" / f"{split}.tsv", *lines)
+    pairs = load_candidates(str(tmp_path / "pairs"), options=CandidateOptions(turns=3, size=2)).splits
+    train = pairs["train"]
+    assert np.flatnonzero(train.is_cut).tolist() == list(range(3, 14))
+    assert {len(train[row].context) for row in range(2, 14)} == {3}
 
 
 def test_check_counts_what_is_good_and_names_what_is_broken_or_mended(own: str) -> None:

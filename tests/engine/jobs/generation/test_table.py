@@ -13,6 +13,7 @@ from engine.jobs.generation.table_config import TrainedTableConfig
 from engine.jobs.job import Silent
 from engine.jobs.responders.reply import MACHINE_FILE
 from engine.metrics.generation.scenarios import source_name
+from engine.metrics.generation.tables import RELIABILITY
 from engine.metrics.generation.trained import COMPARED, EMPTY, PEOPLE, TABLE
 from engine.report.collect import report_from_run
 from engine.rllib.reply_settings import ReplyLearning
@@ -122,7 +123,8 @@ def test_rows_are_made_once_and_others_join_them(tmp_path: Path, longer: str, ra
     assert less.value == pytest.approx(both["regs-mc.adversuc-svm-unigram"].value - both["forced.adversuc-svm-unigram"].value)
     assert {name for name in names if f"{name}.{EMPTY}" in both} == {name for name in names if " less " not in name} - {PEOPLE}
     tables = EVALUATE_GENERATION.tables(RunFolder.load(tmp_path / "run"))
-    assert list(tables) == [TABLE, COMPARED]
+    assert list(tables) == [TABLE, COMPARED, RELIABILITY]
+    assert [row[0] for row in tables[RELIABILITY].rows] == ["svm-unigram", "constant (control)"]
     shown = [row[0] for row in tables[TABLE].rows]
     assert shown[:3] == ["the start, greedy", "the start, MMI - p(t)", "the start, sampled at 0.5"]
 

@@ -101,6 +101,14 @@ def save_matcher(folder: Path, seed: int = 1, **provenance: Any) -> str:
     return str(folder)
 
 
+def long_rows(path: Path) -> str:
+    """A file of three contexts, of which the matcher above reads the last one whole, and no wrong reply; its path."""
+    contexts = ("\t".join(f"turn {number}" for number in range(6)), f"hello\t{' '.join(['oh'] * 12)}", "hello")
+    rows = [f"{label}\t{context}\t{reply}" for context in contexts for label, reply in ((1, "yes"), (0, "no " * 12))]
+    path.write_text("\n".join(rows))
+    return str(path)
+
+
 def asked(model: str = "tfidf", **changes: Any) -> RankingConfig:
     """Ten contexts, four a shard, without any data."""
     settings: dict[str, Any] = {"limit": 10, "shard_size": 4, "rules": "iiw,sow,ngr", "controls": False, "num_erased": 0}

@@ -28,8 +28,8 @@ from envs.candidates.groups import CandidateGroup
 from envs.core.errors import ConfigError, DataError
 from policies.rankers import load_ranker
 from tests.engine.cli.test_next import understood
-from tests.engine.jobs.made_up import Notes, interrupt, rows
-from tests.engine.jobs.retrieval.rankings import DyingAttacks, attacks, own, save_matcher
+from tests.engine.jobs.made_up import Listening, Notes, interrupt, rows
+from tests.engine.jobs.retrieval.rankings import DyingAttacks, attacks, long_rows, own, save_matcher
 
 run = ATTACK_RANKING.run
 
@@ -233,6 +233,16 @@ def test_contexts_that_have_the_reply_there_already_are_counted_and_not_attacked
     assert result.metrics["already.tfidf"].value == sum(skipped) > 0
     assert result.metrics["attacked.tfidf"].value == len(skipped) - sum(skipped)
     assert result.metrics["success@30.constant.greedy"].value == 0, "no edit tells a reply from another to it"
+
+
+def test_what_is_not_read_is_counted_and_told(tmp_path: Path) -> None:
+    corpus, smn, notes = long_rows(tmp_path / "test.tsv"), save_matcher(tmp_path / "smn"), Listening()
+    config = attacks(smn, corpus=corpus, rules="none", known_words=False, lexicon="built-in", budget=5)
+    result = run(config, tmp_path / "run", notes)
+    found = {row["item_key"]: row for row in rows(tmp_path / "run")}
+    assert [[each["turns_unread"] for each in found[key]["before"]] for key in sorted(found)] == [[2], [1], [0]]
+    assert "smn is made for shorter texts: it did not read all of 2 contexts and 3 replies." in str(result.tables)
+    assert "contexts not read whole: smn 2" in " ".join(notes.said)
 
 
 def test_a_method_of_ones_own(tmp_path: Path) -> None:

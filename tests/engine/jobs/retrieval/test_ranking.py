@@ -22,11 +22,13 @@ from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
 from engine.store.run_folder import RunFolder
 from envs.candidates.compiled import load_candidates
+from envs.candidates.options import CandidateOptions
 from envs.core.errors import CheckpointError, ConfigError, DataError
+from policies.ranker import Unread, unread_of
 from policies.rankers import load_ranker
-from tests.engine.jobs.made_up import Notes, rows
+from tests.engine.jobs.made_up import Listening, Notes, rows
 from tests.engine.jobs.perturb.robust import save_responder, words_of_the_desk
-from tests.engine.jobs.retrieval.rankings import asked, own, save_matcher
+from tests.engine.jobs.retrieval.rankings import asked, long_rows, own, save_matcher
 
 run = EVALUATE_RANKING.run
 
@@ -126,6 +128,30 @@ def test_rows_depend_neither_on_the_shard_nor_on_which_others_are_ranked(tmp_pat
     assert [row for row in rows(tmp_path / "here") if row["item_key"] in {each["item_key"] for each in few}] == few
 
 
+def test_what_is_not_read_is_counted_and_told(tmp_path: Path) -> None:
+    corpus, smn = long_rows(tmp_path / "test.tsv"), save_matcher(tmp_path / "smn")
+    options, notes = CandidateOptions(turns=5), Listening()
+    config = asked(f"overlap,{smn}", corpus=corpus, rules="none", controls=True, candidates=options, lexicon="built-in")
+    result = run(config, tmp_path / "run", notes)
+    found = {row["item_key"]: row for row in rows(tmp_path / "run")}
+    assert [row["is_cut"] for _, row in sorted(found.items())] == [True, False, False]
+    read = {
+        (key, each["model"]): (each["turns_unread"], each["replies_unread"])
+        for key, row in found.items()
+        for each in row["ranked"]
+    }
+    keys = sorted(found)
+    # Four turns are read, of eleven words.
+    assert [read[key, "smn"] for key in keys] == [(1, 1), (1, 1), (0, 1)]
+    assert [read[key, "response-only:smn"] for key in keys] == [(0, 1)] * 3
+    assert {read[key, "overlap"] for key in keys} == {(0, 0)}
+    told = str(result.tables)
+    assert "1 of 3 contexts have more turns: the newest 5 are kept (candidates.turns)." in told
+    assert "smn is made for shorter texts: it did not read all of 2 contexts and 3 replies." in told
+    assert "contexts not read whole: smn 2" in " ".join(notes.said)
+    assert told.count("made for shorter texts") == 1, "of controls nothing is said"
+
+
 def test_rankers_that_know_nothing_stand_beside(tmp_path: Path) -> None:
     config = asked("tfidf,longest", controls=True, rules="none")
     result = run(config, tmp_path / "run", Silent())
@@ -175,6 +201,10 @@ def test_a_response_model_ranks(tmp_path: Path) -> None:
         told = list(ranker.score(context, [tuple(text.split()) for text in row["candidates"]]))
         assert scores(row, "seq2seq:model")["clean"] == pytest.approx(told, rel=1e-4)
     assert result.metrics["failed.seq2seq:model"].value == 0
+    # It reads two turns of nineteen words with the mark between them, and replies of five.
+    assert unread_of(ranker, (("hi",), ("hello",) * 9, ("no",) * 9), [("yes",) * 5]) == Unread(turns=1)
+    assert unread_of(ranker, (("hello",) * 10, ("no",) * 9), [("yes",) * 6]) == Unread(turns=1, replies=1)
+    assert unread_of(ranker, (("no",) * 20,), []) == Unread(turns=1)
 
 
 def test_trainings_against_rules_stand_beside_their_base(tmp_path: Path) -> None:

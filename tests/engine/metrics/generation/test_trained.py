@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from engine.metrics.generation.tables import RELIABILITY
 from engine.metrics.generation.trained import (
     ABOVE,
     PERPLEXITY,
@@ -14,6 +15,7 @@ from engine.metrics.generation.trained import (
     above_curve,
     conclusions,
     describe,
+    placements,
     table_metrics,
     trained_tables,
 )
@@ -37,8 +39,8 @@ MORE, WITHIN, LESS = Estimate(0.04, 0.01, 0.07, 90), Estimate(0.01, -0.02, 0.04,
 def test_a_difference_has_a_verb_and_machine_vs_random_beside_it(adversuc: Estimate, random: Estimate, verb: str) -> None:
     metrics = {"regs-mc less forced.adversuc-svm": adversuc, "regs-mc less forced.random-svm": random}
     (said,) = conclusions(metrics, "svm")
-    assert said.startswith(f"REGS, Monte Carlo {verb} teacher forcing alone (AdverSuc {adversuc.value:+.3f} [")
-    told = f"machine-vs-random {random.value:+.3f} [{random.low:+.3f}, {random.high:+.3f}])" if random.n else "not measured)"
+    assert said.startswith(f"REGS, Monte Carlo {verb} teacher forcing alone (AdverSuc {adversuc.value:+.3f}, ")
+    told = f"machine-vs-random {random.value:+.3f})" if random.n else "not measured)"
     assert said.endswith(f"{told}.")
 
 
@@ -115,8 +117,22 @@ def test_rows_stand_in_the_table_and_in_sentences_by_where_they_lie() -> None:
     assert cells["REGS, Monte Carlo, sampled"] == "+0.500* [+0.378, +0.622]"
     assert cells["teacher forcing alone"] == "-0.050 [-0.172, +0.072]"
     assert cells["the start, greedy"] == cells["REGS, Monte Carlo"] == "\u2013"
-    said = [sentence for sentence in conclusions(metrics, "svm") if "start" in sentence]
+    said = placements(metrics)
     assert said[0].startswith("REINFORCE lies below the start's temperature curve (")
-    assert said[1] == "REGS, Monte Carlo is more or less various than the start at any temperature that was measured."
+    assert said[2] == "More or less various than the start at any temperature that was measured: REGS, Monte Carlo."
     sampled = "REGS, Monte Carlo, sampled lies above the start's temperature curve (+0.500 [+0.378, +0.622] nats a word"
-    assert said[2] == f"{sampled} at equal distinct-2)."
+    assert said[1] == f"{sampled} at equal distinct-2)."
+    assert not any("start" in sentence for sentence in conclusions(metrics, "svm"))
+
+
+def test_judges_stand_in_a_table_beside_the_constant_one_and_the_published_ones() -> None:
+    def row(*errors: float) -> AnsweredRow:
+        return AnsweredRow({}, {}, {judge: count(each, 50) for judge, each in zip(("svm", "constant"), errors, strict=True)})
+
+    metrics = table_metrics({"greedy": [row(0.1, 0.2)], "regs-mc": [row(0.2, 0.2), row(0.4, 0.2)]}, ["svm"], {})
+    assert metrics["regs-mc.ere-svm"].value == pytest.approx(0.3)
+    assert describe("regs-mc.ere-svm").title == "ERE, REGS, Monte Carlo, svm"
+    table = trained_tables(metrics, ["svm"], published=True)[RELIABILITY]
+    assert table.rows[0] == ("svm", "0.200", "0.100", "the start, greedy", "0.300", "REGS, Monte Carlo", "2")
+    assert table.rows[1][:2] == ("constant (control)", "0.200")
+    assert table.rows[2][:2] == ("SVM+Unigram, published", "0.232")

@@ -35,6 +35,7 @@ def shown() -> ShownGenerators:
         metrics=METRICS,
         concluded="REGS cannot be told from teacher forcing alone.",
         rewards={"regs": [{"context": f"who ? {HOSTILE}", "reply": [HOSTILE, "</s>"], "rewards": word_rewards}]},
+        placed=["REGS lies on the start's temperature curve."],
         replies={"table": [{"context": ["who ?"], "replies": {"people": "me", "regs-mc": f"not {HOSTILE}"}}]},
     )
 
@@ -49,7 +50,7 @@ def test_the_verdict_is_what_the_table_comes_to(shown: ShownGenerators) -> None:
     assert verdict is not None
     assert verdict.sentence.startswith("REGS cannot be told")
     assert "REGS, Monte Carlo" in verdict.marks
-    assert not any("sampled" in name and "REGS" in name for name in verdict.marks)
+    assert list(verdict.marks) == ["REGS, Monte Carlo", "teacher forcing alone", "the start, greedy", "the start, sampled"]
 
 
 def test_the_verdict_on_a_training_tells_machine_vs_random_beside_adversuc() -> None:
@@ -71,6 +72,7 @@ def test_the_verdict_on_a_training_tells_machine_vs_random_beside_adversuc() -> 
 
 
 def test_tables_and_drawings_hold_every_row(section: Section) -> None:
+    assert list(section.notes) == ["REGS lies on the start's temperature curve."]
     (_, table), (_, compared) = section.tables
     assert [row[0] for row in table.rows][-1] == "people"
     (published,) = (row for row in table.rows if row[0] == "REGS, Monte Carlo")
