@@ -299,7 +299,7 @@ def test_the_hardened_target_stands_beside_what_it_was() -> None:
 
 
 def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, target: Path) -> None:
-    with pytest.raises(ConfigError, match=r"'reactiv', did you mean 'reactive'\?(.|\n)*rows: none,rl"):
+    with pytest.raises(ConfigError, match=r"'reactiv', did you mean 'reactive'\?(.|\n)*rows: plain,none,rl"):
         table(target, rows="none,reactiv")
     with pytest.raises(ConfigError, match="dialogues"):
         table(target, dialogues=0)
