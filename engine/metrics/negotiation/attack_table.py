@@ -276,14 +276,17 @@ def _metric(name: str, show: Callable[[Estimate], str], instead: str = "") -> _C
     return lambda line: show(line.metrics.get(name, line.metrics.get(instead, NOTHING)))
 
 
-def _points(prefix: str = "") -> _Cell:
-    def cell(line: AttackLine) -> str:
-        sides = [line.metrics.get(f"{prefix}score_{side}", NOTHING) for side in ("adversary", "target")]
-        if not all(math.isfinite(side.value) for side in sides):
-            return ABSENT
-        return above(BETWEEN.join(figure(side.value) for side in sides), *map(interval, sides))
+def points_cell(metrics: Mapping[str, Estimate], protocol: str = "") -> str:
+    """The adversary's and the target's points, above their intervals; a dash where they were not measured.
 
-    return cell
+    Args:
+        metrics: by name.
+        protocol: "forced_", or empty for what came of it live.
+    """
+    sides = [metrics.get(f"{protocol}score_{side}", NOTHING) for side in ("adversary", "target")]
+    if not all(math.isfinite(side.value) for side in sides):
+        return ABSENT
+    return above(BETWEEN.join(figure(side.value) for side in sides), *map(interval, sides))
 
 
 def _baseline(name: str) -> _Cell:
@@ -342,8 +345,8 @@ _COLUMNS: dict[str, _Column] = {
     "advantage, published": _Column(_published(lambda attack: figure(attack.advantage)), _has_published),
     "before, live": _Column(_baseline("advantage"), _has_baseline, brief="whole"),
     "before, forced": _Column(_baseline("forced_advantage"), _has_baseline, brief="whole"),
-    "points, live": _Column(_points()),
-    "points, forced": _Column(_points("forced_"), _has_published, brief="absent"),
+    "points, live": _Column(lambda line: points_cell(line.metrics)),
+    "points, forced": _Column(lambda line: points_cell(line.metrics, "forced_"), _has_published, brief="absent"),
     "points, published": _Column(
         _published(lambda attack: BETWEEN.join(map(figure, attack.points))), _has_published, brief="absent"
     ),
