@@ -177,6 +177,15 @@ def _measured(config: TableConfig, met: str = "") -> set[str]:
     return wanted | ({"rl"} if "transfer" in wanted and not is_given(config.transfer) else set())
 
 
+def _met(config: TableConfig, met: str) -> dict[str, str]:
+    """The settings of a row against an agent; all rows have the judge that the target's have."""
+    return {"target": met, "judge": config.judge if met == config.target else _judge(config)}
+
+
+def _judge(config: TableConfig) -> str:
+    return judge_of(config.judge, (config.target, config.speaker))
+
+
 def _needs(stages: Mapping[str, Stage], path: Path) -> dict[str, list[str]]:
     """The stages whose agents or sentences each stage plays with, by its name."""
     at = {display_path(path / name): name for name in stages}
@@ -258,14 +267,15 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
             for row in (name for name in ROWS if name in wanted):
                 if row in SEARCHES or row in TRIGGERS:
                     job, settings = rows[row]
-                    planned[row + around_trained(number, adaptive=True)] = job, replace(settings, target=met)
+                    planned[row + around_trained(number, adaptive=True)] = job, replace(settings, **_met(config, met))
                 if row in TRIGGERS:
                     continue
                 reads = {"surrogate": config.target} if row in SEARCHES else {}
                 for nth in range(1, config.seeds + 1):
                     if (name := nth_name(row, nth)) in planned:
                         job, settings = planned[name]
-                        planned[nth_name(row + around_trained(number), nth)] = job, replace(settings, target=met, **reads)
+                        other = replace(settings, **_met(config, met), **reads)
+                        planned[nth_name(row + around_trained(number), nth)] = job, other
         return planned
 
     def _rows(self, config: TableConfig, path: Path) -> dict[str, Stage]:
@@ -327,14 +337,14 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
             attack, settings = rows["rl"]
             chain: dict[str, Stage] = {
                 trained: (reinforce.TRAIN_ADVERSARY, replace(training, target=met, learner=start, seed=seed)),
-                played: (attack, replace(settings, target=met, speaker=display_path(path / trained))),
+                played: (attack, replace(settings, **_met(config, met), speaker=display_path(path / trained))),
             }
             if "transfer" in wanted and not is_given(config.transfer):
                 attack, settings = rows["transfer"]
                 # Of a target that yields little hardly any dialogue is won by more.
                 least = min(settings.transfer.min_advantage, 1) if end else settings.transfer.min_advantage
                 source = replace(settings.transfer, source=display_path(path / played), min_advantage=least)
-                chain[plugged] = (attack, replace(settings, target=met, transfer=source))
+                chain[plugged] = (attack, replace(settings, **_met(config, met), transfer=source))
             chains.append(chain)
         return chains
 
@@ -370,7 +380,7 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
         if untrained and config.reinforce.supervised_weight > 0:
             # Before there is a folder, which is tied to its configuration.
             require_words(config.corpus, config.data_root, words, "or a trained adversary with --adversary")
-        judge = judge_of(config.judge, (config.target, config.speaker))
+        judge = _judge(config)
         talk = config.corpus, config.data_root, config.false_alarms, config.device, config.chat
         limit = chosen_limit(judge, *talk) if FILTER in config.defence_names() else None
         if limit is not None:
@@ -437,7 +447,7 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
             if len(runs) > 1:
                 trainings[f"{row}.advantage"] = [one["advantage"].to_json()["value"] for one in each]
         metrics |= _tactic_lines(run.path / TACTIC)
-        judge = judge_of(config.judge, (config.target, config.speaker))
+        judge = _judge(config)
         limit = "" if found.limit is None else f"; {found.limit}"
         plain = " but in plain play" if f"{PLAIN}.advantage" in metrics else ""
         return Summary(

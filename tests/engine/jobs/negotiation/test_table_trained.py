@@ -62,6 +62,9 @@ def test_every_attack_is_made_for_the_target_and_for_its_trained_counterpart(tar
     assert (planned["transfer+trained1"].transfer.source, planned["transfer+trained1-adaptive"].transfer.source) == (
         "runs/t/rl", "runs/t/rl+trained1-adaptive",
     )  # fmt: skip
+    assert {settings.judge for name, settings in new.items() if "trained" in name and hasattr(settings, "judge")} == {
+        str(target)
+    }
     assert planned["adversary+trained1"].learner == str(target), "as the target's own adversary begins"
     assert {planned[name].speaker for name in new if name.startswith(("transfer", "reactive"))} == {str(target)}
 
@@ -148,3 +151,15 @@ def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, target: Path) -> 
     with pytest.raises(CheckpointError, match="--trained needs a checkpoint"):
         ATTACK_TABLE.run(table(target, tmp_path / "nothing", rows="none"), tmp_path / "run", Silent())
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("ray_session")
+def test_rows_are_the_same_whoever_makes_them_and_trainings_lie_side_by_side(tmp_path: Path, trainee: Path, root: Path) -> None:
+    hardened = save_negotiator(tmp_path / "hardened" / "checkpoint", seed=9, vocabulary=corpus_vocabulary(root))
+    config = table(trainee, hardened, rows="none,rl,transfer,reactive", corpus=CORPUS, data_root=root, dialogues=4)
+    alone = ATTACK_TABLE.run(config, tmp_path / "alone", Silent())
+    beside = ATTACK_TABLE.run(replace(config, workers=1, trainers=1), tmp_path / "beside", Silent())
+    assert beside.tables["By target"] == alone.tables["By target"]
+    for name in ("rl+trained1", "rl+trained1-adaptive", "transfer+trained1", "transfer+trained1-adaptive", "reactive+trained1"):
+        assert rows(tmp_path / "beside" / name) == rows(tmp_path / "alone" / name)
