@@ -153,12 +153,13 @@ class Reproduction:
                         BETWEEN.join(map(figure, known.points)),
                         agreement,
                         f"{100 * known.agreement:.4g} %",
+                        ", ".join(_within(found, protocol, known)) or ABSENT,
                         str(len(self.rows[f"{part}.{row}"])),
                         _is_reproduced(found[f"{protocol}advantage"], known.advantage),
                     )
                 )
-        measured = (name for column in ("advantage", "PAR", "points", "agreement") for name in (column, "published"))
-        columns = ("figure", "protocol", *measured, "trainings", "reproduced")
+        measured = (name for column in _COLUMNS for name in (column, "published"))
+        columns = ("figure", "protocol", *measured, "within", "trainings", "reproduced")
         told = Counter(row[-1] for row in rows)
         counts = ", ".join(f"{told[word]} {word}" for word in (YES, SIGN, NO, OPEN) if told[word])
         return TextTable(columns, tuple(rows), f"Of {len(rows)}: {counts}. {_NOTE_FIGURES}")
@@ -239,6 +240,13 @@ class Reproduction:
         return over_trainings(apart) if apart else None
 
 
+_COLUMNS = {
+    "advantage": ("advantage",),
+    "PAR": ("par",),
+    "points": ("score_adversary", "score_target"),
+    "agreement": ("agreement",),
+}
+"""The paper's columns, and the metrics that each is of."""
 _TABLES = {SV: "2, supervised", RL: "2, RL", TURN: "7", HARDENED: "6", CONTROL: "control"}
 _SEARCHES = ("reactive", "preemptive", "ra-pa-da", "ra-pa-ta")
 _CLAIMS: dict[str, tuple[str, str]] = {
@@ -267,7 +275,8 @@ _WIDEST = 1.0
 """Points on either side of an advantage from which its interval says too little of a published one that is within it."""
 _NOTE_FIGURES = (
     "The paper's columns: its scores are points, adversary : target, 0 : 0 without agreement, and its PAR counts ties. "
-    "Reproduced: yes, where the published advantage is within the 95 % interval; open, where it "
+    "Within: the columns whose published figure lies within the 95 % interval here, points those of both sides. "
+    "Reproduced, by the advantage alone: yes, where the published advantage is within the 95 % interval; open, where it "
     f"is, and the interval is wider than {_WIDEST:g} point on a side, so that it says little; sign only, where it is not "
     "within and the measured one is certainly on the same side of 0; otherwise no. Forced: the target must end where an "
     "attack sentence satisfies the end constraint, as in the paper. Nothing is known of the published scenarios and seeds."
@@ -282,6 +291,19 @@ def _compared(metrics: OfTraining) -> str:
     """The metric that is like the published one."""
     forced = metrics.get("forced_advantage")
     return "forced_advantage" if forced is not None and math.isfinite(forced.value) else "advantage"
+
+
+def _within(metrics: OfTraining, protocol: str, known: PublishedAttack) -> list[str]:
+    """The columns in which a published row lies within the intervals of what was measured like it."""
+    published = {"advantage": (known.advantage,), "PAR": (known.par,), "points": known.points, "agreement": (known.agreement,)}
+    return [
+        column
+        for column, names in _COLUMNS.items()
+        if all(
+            metrics[protocol + name].low <= value <= metrics[protocol + name].high
+            for name, value in zip(names, published[column], strict=True)
+        )
+    ]
 
 
 def _apart(first: Estimate, second: Estimate | None = None) -> Estimate:

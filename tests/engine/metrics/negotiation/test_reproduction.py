@@ -63,7 +63,7 @@ def test_every_column_of_the_papers_tables_stands_beside_what_was_measured_like_
     table = told.figures()
     assert table.columns == (
         "figure", "protocol", "advantage", "published", "PAR", "published", "points", "published", "agreement", "published",
-        "trainings", "reproduced",
+        "within", "trainings", "reproduced",
     )  # fmt: skip
     plain, forced = table.rows
     assert plain[4:10] == (
@@ -74,5 +74,11 @@ def test_every_column_of_the_papers_tables_stands_beside_what_was_measured_like_
         "62.5 % [40.0, 60.0]", "87 %", "6.62 : 4.38 [6.00, 7.00] : [4.00, 4.50]", "8.83 : 3.43",
         "87.5 % [70.0, 80.0]", "100 %",
     )  # fmt: skip
+    assert (plain[10], forced[10]) == ("–", "–"), "no column is within"
+    like = {"advantage": 2.5, "par": 0.76, "score_adversary": 7.0, "score_target": 4.5, "agreement": 0.9}
+    near = {name: Estimate(value, value - 0.25, value + 0.25, 100) for name, value in like.items()}
+    one = near | {"score_target": Estimate(4.0, 3.75, 4.25, 100), "agreement": Estimate(0.5, 0.4, 0.6, 100)}
+    told_of = [Reproduction({f"{SV}.{PLAIN}": {1: metrics}}).figures().rows[0][10] for metrics in (near, one)]
+    assert told_of == ["advantage, PAR, points, agreement", "advantage, PAR"]
     assert told.figures(brief=True).rows[0][4:10] == ("50.0 %", "75.79 %", "6.50 : 4.25", "7.23 : 4.55", "75.0 %", "89.57 %")
     assert told.as_json()["figures"][0]["points published"] == "7.23 : 4.55"
