@@ -9,7 +9,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from engine.jobs import sharded
 from engine.jobs.beside import Beside
 from engine.jobs.composite import Composite, Stage, run_side_by_side
 from engine.jobs.job import USAGE, Reporter, Result, Summary
-from engine.jobs.negotiation import reinforce, whitebox
+from engine.jobs.negotiation import whitebox
 from engine.jobs.negotiation.agents import (
     is_weightless,
     require_learner,
@@ -27,11 +26,10 @@ from engine.jobs.negotiation.agents import (
     start_of,
     words_of,
 )
-from engine.jobs.negotiation.attack import ATTACK_RL, ATTACK_TRANSFER, AttackConfig, TransferConfig, TransferSettings
 from engine.jobs.negotiation.defended import FILTER, FilterLimit, chosen_limit, defended_stages
-from engine.jobs.negotiation.judge import judge_of, who_judges
+from engine.jobs.negotiation.judge import who_judges
 from engine.jobs.negotiation.language import require_words
-from engine.jobs.negotiation.match import SELFPLAY, MatchConfig, PlayedConfig, seconds_per_dialogue
+from engine.jobs.negotiation.match import seconds_per_dialogue
 from engine.jobs.negotiation.table_config import (
     BLACK_BOX,
     PLAYED,
@@ -43,9 +41,8 @@ from engine.jobs.negotiation.table_config import (
     on_rl,
     on_supervised,
 )
-from engine.jobs.negotiation.tactic import ATTACK_TACTIC, TacticConfig
-from engine.jobs.negotiation.trigger import ATTACK_TRIGGER
-from engine.jobs.repeated import nth_name, nth_seed, run_beside
+from engine.jobs.negotiation.table_stages import ADVERSARY, chains_of, measured, needs_of, planned_stages, table_judge
+from engine.jobs.repeated import nth_name, run_beside
 from engine.jobs.tables import TABLE_FILE
 from engine.jobs.weights import checkpoint_folder
 from engine.metrics.negotiation.attack import ATTACK_METRICS, UNTOUCHED
@@ -57,9 +54,6 @@ from engine.metrics.negotiation.attack_table import (
     SEARCHES,
     TACTIC,
     TACTICS,
-    TRIGGERS,
-    TURNS,
-    around_trained,
     attack_table,
     table_lines,
     titles_of,
@@ -71,20 +65,17 @@ from engine.metrics.repeats import TRAININGS, bounded, over_trainings, spread_of
 from engine.metrics.statistics import Estimate, Metric, count
 from engine.metrics.tables import TextTable
 from engine.negotiation.tactics import REFINED
-from engine.negotiation.transfer import PAPER_SENTENCE, encode_sentence
+from engine.negotiation.transfer import encode_sentence
 from engine.runtime.shares import Share
 from engine.store.layout import SUMMARY
 from engine.store.mirror import fetched_run
 from engine.store.run_folder import RunFolder
-from envs.core.config import shared
 from envs.core.errors import ConfigError, RunError
 from envs.negotiation.agents import is_chat_model
 from envs.negotiation.domain import DEAL_OR_NO_DEAL
 from envs.storage.places import display_path
 from policies.chat.answers import usage_of
 
-ADVERSARY = "adversary"
-"""Name of the stage that trains one; also of its folder."""
 BASELINE = "baseline"
 """Entry of the summary that holds the metrics of the other table that is shown beside."""
 TRAINED = "trained"
@@ -93,7 +84,6 @@ TRAINED = "trained"
 ALL_ATTACKS, BY_TARGET = "All attacks", "By target"
 """Headings of the tables."""
 
-_NO_PLUGS = TransferSettings()
 _OF_A_ROW = ATTACK_METRICS | UNTOUCHED | DEFENCE_METRICS | CHAT_METRICS | ASKED_METRICS
 _SECONDS_PER_TRAINED_DIALOGUE = 0.0225
 """Measured on one core with the published network sizes; the live display knows better once it runs."""
@@ -171,30 +161,6 @@ def _legend(trained: Sequence[str] = ()) -> dict[str, Metric]:
     return {f"{row}.{name}": metric for row in titles_of(trained) for name, metric in _OF_A_ROW.items()}
 
 
-def _measured(config: TableConfig, met: str = "") -> set[str]:
-    """The rows that are measured on the target, or on a trained counterpart."""
-    wanted = {*config.wanted()} - {*config.left_out(met)}
-    return wanted | ({"rl"} if "transfer" in wanted and not is_given(config.transfer) else set())
-
-
-def _met(config: TableConfig, met: str) -> dict[str, str]:
-    """The settings of a row against an agent; all rows have the judge that the target's have."""
-    return {"target": met, "judge": config.judge if met == config.target else _judge(config)}
-
-
-def _judge(config: TableConfig) -> str:
-    return judge_of(config.judge, (config.target, config.speaker))
-
-
-def _needs(stages: Mapping[str, Stage], path: Path) -> dict[str, list[str]]:
-    """The stages whose agents or sentences each stage plays with, by its name."""
-    at = {display_path(path / name): name for name in stages}
-    return {
-        name: [at[run] for run in (getattr(each, "speaker", ""), getattr(each, "transfer", _NO_PLUGS).source) if run in at]
-        for name, (_, each) in stages.items()
-    }
-
-
 def _asked(path: Path, row: str, config: TableConfig) -> dict[str, Estimate]:
     """What chat models were asked for a row, `ASKED_METRICS`; nothing where they were asked nothing.
 
@@ -258,95 +224,7 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
         return _legend(config.trained_names())
 
     def stages(self, config: TableConfig, path: Path) -> dict[str, Stage]:
-        rows, wanted = self._rows(config, path), _measured(config)
-        learned = {name: stage for chain in self._chains(config, path) for name, stage in chain.items()}
-        first = {name: stage for name, stage in learned.items() if name == ADVERSARY}
-        planned = {**first, **{name: rows[name] for name in ROWS if name in wanted}, **learned}
-        for number, met in enumerate(config.trained_names(), start=1):
-            wanted = _measured(config, met)
-            for row in (name for name in ROWS if name in wanted):
-                if row in SEARCHES or row in TRIGGERS:
-                    job, settings = rows[row]
-                    planned[row + around_trained(number, adaptive=True)] = job, replace(settings, **_met(config, met))
-                if row in TRIGGERS:
-                    continue
-                reads = {"surrogate": config.target} if row in SEARCHES else {}
-                for nth in range(1, config.seeds + 1):
-                    if (name := nth_name(row, nth)) in planned:
-                        job, settings = planned[name]
-                        other = replace(settings, **_met(config, met), **reads)
-                        planned[nth_name(row + around_trained(number), nth)] = job, other
-        return planned
-
-    def _rows(self, config: TableConfig, path: Path) -> dict[str, Stage]:
-        """All rows on the target, those of a single adversary."""
-        plugs = config.transfer
-        given = is_given(plugs)
-        speaker, adversary = config.speaker or config.target, config.adversary or display_path(path / ADVERSARY)
-        how = shared(config, PlayedConfig) | {"target": config.target}
-        collected = plugs if given else replace(plugs, source=display_path(path / "rl"))
-        fixed = plugs if given else replace(plugs, sentence=PAPER_SENTENCE)
-        rows: dict[str, Stage] = {
-            PLAIN: (SELFPLAY, MatchConfig(adversary=speaker, **how)),
-            "none": (SELFPLAY, MatchConfig(adversary=speaker, complementary=True, **how)),
-            "rl": (ATTACK_RL, AttackConfig(speaker=adversary, **how)),
-            "transfer": (ATTACK_TRANSFER, TransferConfig(speaker=speaker, transfer=collected, **how)),
-        }
-        for name, job in whitebox.JOBS.items():
-            preset = next(iter(job.presets.values()))()
-            search = replace(config.search, stop_at_goal=preset.search.stop_at_goal)
-            rows[name] = (job, replace(preset, speaker=speaker, search=search, **how))
-        plug_in, settings = rows[whitebox.RA_PA_TA]
-        rows[whitebox.RA_PA_TA] = (plug_in, replace(settings, transfer=fixed))
-        attack, settings = rows[whitebox.REACTIVE]
-        rows |= {name: (attack, replace(settings, turn=n)) for name, n in TURNS.items()}
-        rows |= {
-            name: (ATTACK_TRIGGER, replace(ATTACK_TRIGGER.row(name), speaker=speaker, search=config.trigger, **how))
-            for name in TRIGGERS
-        }
-        if TACTIC in config.row_names():
-            tried = how | {"dialogues": config.development, "held_out": config.dialogues, "shard_size": None}
-            rows[TACTIC] = (ATTACK_TACTIC, TacticConfig(attacker=config.attacker, search=config.tactics, **tried))
-        return rows
-
-    def _chains(self, config: TableConfig, path: Path) -> list[dict[str, Stage]]:
-        """Each adversary's training, and its rows of the table: adversary-2, rl-2 and transfer-2 of the target's second one."""
-        training = reinforce.TrainReinforceConfig(
-            target=config.target,
-            corpus=config.corpus,
-            data_root=config.data_root,
-            env_runners=0 if config.trainers else config.workers,
-            address="" if config.trainers else config.address,
-            learner_gpus=config.learner_gpus,
-            runner_gpus=config.runner_gpus,
-            chat=config.chat,
-            reinforce=config.reinforce,
-        )
-        rows, chains = self._rows(config, path), []
-        ends = {} if config.adversary else {config.target: ("", "")}
-        for number, met in enumerate(config.trained_names(), start=1):
-            ends[met] = around_trained(number), around_trained(number, adaptive=True)
-        for (met, (of, end)), number in product(ends.items(), range(1, config.seeds + 1)):
-            wanted = _measured(config, met)
-            if "rl" not in wanted:
-                continue
-            # All adversaries start alike, whomever they learn against; the target's own is the start where none is named.
-            start = config.speaker if is_weightless(config.target) else config.target if end else ""
-            trained, played, plugged = (nth_name(name, number) for name in (ADVERSARY + of, f"rl{end}", f"transfer{end}"))
-            seed = nth_seed(config.seed, number, ADVERSARY)
-            attack, settings = rows["rl"]
-            chain: dict[str, Stage] = {
-                trained: (reinforce.TRAIN_ADVERSARY, replace(training, target=met, learner=start, seed=seed)),
-                played: (attack, replace(settings, **_met(config, met), speaker=display_path(path / trained))),
-            }
-            if "transfer" in wanted and not is_given(config.transfer):
-                attack, settings = rows["transfer"]
-                # Of a target that yields little hardly any dialogue is won by more.
-                least = min(settings.transfer.min_advantage, 1) if end else settings.transfer.min_advantage
-                source = replace(settings.transfer, source=display_path(path / played), min_advantage=least)
-                chain[plugged] = (attack, replace(settings, **_met(config, met), transfer=source))
-            chains.append(chain)
-        return chains
+        return planned_stages(config, path)
 
     def finished(self, config: TableConfig, path: Path, weights: Mapping[str, str]) -> bool:
         """Rows that were measured under another `--rows` may have joined: the stages say themselves what is finished."""
@@ -373,14 +251,14 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
             got = f"--published {config.published}, and agents of {words.game!r}"
             raise ConfigError(f"published figures are of {DEAL_OR_NO_DEAL!r}", got=got, fix="--published none")
         self._leave_out(config, speaker, reporter)
-        if config.transfer.sentence and {"transfer", whitebox.RA_PA_TA} & _measured(config):
+        if config.transfer.sentence and {"transfer", whitebox.RA_PA_TA} & measured(config):
             encode_sentence(config.transfer.sentence, words)
         baseline = _baseline_metrics(config)
         untrained = sum(checkpoint_folder(display_path(path / name)) is None for name in adversaries)
         if untrained and config.reinforce.supervised_weight > 0:
             # Before there is a folder, which is tied to its configuration.
             require_words(config.corpus, config.data_root, words, "or a trained adversary with --adversary")
-        judge = _judge(config)
+        judge = table_judge(config)
         talk = config.corpus, config.data_root, config.false_alarms, config.device, config.chat
         limit = chosen_limit(judge, *talk) if FILTER in config.defence_names() else None
         if limit is not None:
@@ -399,7 +277,7 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
             # Tactics are refined against the target alone.
             if told := [name for name in names if name != TACTIC]:
                 reporter.say(f"left out{f' against {met}' * bool(met)}: {', '.join(told)}; {reason(met or config.target)}")
-            if {*SEARCHES} & _measured(config, met):
+            if {*SEARCHES} & measured(config, met):
                 who = {"--trained": met} if met else {"--target": config.target}
                 judges = {"--judge": config.judge} if config.judge else {}
                 shared_vocabulary({**who, "--speaker": speaker, **judges})
@@ -408,13 +286,13 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
         if prepared.untrained:
             reporter.say(_announcement(prepared.config, prepared.untrained))
         config, planned = prepared.config, self.stages(prepared.config, run.path)
-        chains = [list(chain) for chain in self._chains(config, run.path)]
+        chains = [list(chain) for chain in chains_of(config, run.path)]
         # With workers the rows are played in their pool; without, each training's where it was trained.
         begun = [chain[:1] for chain in chains] if config.workers else chains
         names = [name for chain in begun for name in chain] if config.workers else planned
         first = {name: planned.pop(name) for name in [*names]}
         planned |= defended_stages({**first, **planned}, config.seeds, config.defence_names(), prepared.limit)
-        needs = _needs({**first, **planned}, run.path)
+        needs = needs_of({**first, **planned}, run.path)
         trainings = [{name: first[name] for name in chain} for chain in begun]
         actors = max(1, config.trainers) if config.workers else 0
         # A worker at least has room beside the trainings.
@@ -447,7 +325,7 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
             if len(runs) > 1:
                 trainings[f"{row}.advantage"] = [one["advantage"].to_json()["value"] for one in each]
         metrics |= _tactic_lines(run.path / TACTIC)
-        judge = _judge(config)
+        judge = table_judge(config)
         limit = "" if found.limit is None else f"; {found.limit}"
         plain = " but in plain play" if f"{PLAIN}.advantage" in metrics else ""
         return Summary(

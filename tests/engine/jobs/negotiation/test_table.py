@@ -12,8 +12,9 @@ from engine.jobs.job import Result, Silent
 from engine.jobs.negotiation import reinforce, whitebox
 from engine.jobs.negotiation.attack import TransferSettings
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
-from engine.jobs.negotiation.table import ADVERSARY, ATTACK_TABLE
+from engine.jobs.negotiation.table import ATTACK_TABLE
 from engine.jobs.negotiation.table_config import TableConfig
+from engine.jobs.negotiation.table_stages import ADVERSARY
 from engine.jobs.tables import TABLE_FILE
 from engine.metrics.negotiation.attack import ATTACK_METRICS
 from engine.metrics.negotiation.attack_table import ROWS, TABLE_2, TURNS
