@@ -85,12 +85,12 @@ def _collect(run_dir: Path) -> Report:
     stages = _stages(top)
     if top and stages.others == "hidden":
         # Its phases are many; the page shows what they came to.
-        there = [name for name in stages.names if (run_dir / name / ENVIRONMENT).is_file()]
+        there = [name for name in stages.of({}) if (run_dir / name / ENVIRONMENT).is_file()]
         found = {"": top} | {name: RunFolder.load(run_dir / name) for name in there}
     summaries = {name: folder.summary() or {} for name, folder in found.items()}
     about = summaries.get("", {})
     titles = {name: str(summaries[name].get("title") or name or folder.path.resolve().name) for name, folder in found.items()}
-    headings = _headings(found, titles, stages)
+    headings = _headings(found, titles, stages, stages.of(summaries.get("", {})))
     runs = [
         # What a run of several stages measured is in its stages; shown twice it would look like one more.
         Run(name=name, heading=headings[name], shown=bool(name) or len(found) == 1, folder=folder)
@@ -124,11 +124,13 @@ def _stages(top: RunFolder | None) -> Stages:
     return known.get(top.job, Stages()) if top else Stages()
 
 
-def _headings(found: Mapping[str, RunFolder], titles: Mapping[str, str], stages: Stages) -> dict[str, str]:
+def _headings(
+    found: Mapping[str, RunFolder], titles: Mapping[str, str], stages: Stages, known: Mapping[str, str]
+) -> dict[str, str]:
     """What each run is called: by its title, or short where the title of the page says the rest; equal titles by folder too."""
     short = short_paths(titles.values())
     named = {
-        name: stages.names.get(name) or (name if name and stages.others == "by folder" else short[title])
+        name: known.get(name) or (name if name and stages.others == "by folder" else short[title])
         for name, title in titles.items()
     }
     folders = {name: name or folder.path.resolve().name for name, folder in found.items()}

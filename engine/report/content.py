@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
@@ -161,12 +161,17 @@ class Stages:
     """How the stages of a run that holds others are shown.
 
     Args:
-        names: short headings by stage, or by path of a stage of a stage; the title of the whole run says the rest.
+        names: short headings by stage, or by path of a stage of a stage, which the run's summary may decide; the title of the
+            whole run says the rest.
         others: what becomes of stages without one.
     """
 
-    names: Mapping[str, str] = field(default_factory=dict)
+    names: Mapping[str, str] | Callable[[Mapping[str, Any]], Mapping[str, str]] = field(default_factory=dict)
     others: Literal["by title", "by folder", "hidden"] = "by title"
+
+    def of(self, summary: Mapping[str, Any]) -> Mapping[str, str]:
+        """The headings in a run with a summary; the summary of one that is not finished is empty."""
+        return self.names(summary) if callable(self.names) else self.names
 
 
 Found = TypeVar("Found")

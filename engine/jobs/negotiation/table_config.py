@@ -12,14 +12,14 @@ from engine.jobs.negotiation.defended import FILTER, OWN_DEMAND
 from engine.jobs.negotiation.match import PlayedConfig
 from engine.jobs.negotiation.trigger import SMALL, is_readable_chat_model
 from engine.jobs.repeated import RepeatedConfig
-from engine.metrics.negotiation.attack_table import ROWS, TABLE_2, TACTIC, TRIGGERS, TURNS
+from engine.metrics.negotiation.attack_table import PLAIN, ROWS, SEARCHES, TABLE_2, TACTIC, TRIGGERS, TURNS
 from engine.negotiation.settings import ReinforceConfig, SearchConfig, TacticSettings
 from engine.triggers.settings import SearchSettings
 from envs.core.errors import ConfigError
 from envs.core.ranges import NonNegativeFloat, NumItems, PositiveShare
 from envs.core.registry import nearest
 
-BLACK_BOX = ("none", "rl", "transfer")
+BLACK_BOX = (PLAIN, "none", "rl", "transfer")
 """Rows that only play with the target."""
 PLAYED = {*BLACK_BOX, *TRIGGERS, TACTIC}
 """Rows that need no negotiator of Parley's own as their target."""
@@ -45,6 +45,9 @@ class TableConfig(PlayedConfig, RepeatedConfig):
     """Figures of Cheng et al. 2019 to show: of their supervised, RL or hardened target; turns: of the RL one, table 7."""
     defences: str = ""
     """Defences to measure beside each row: filter (a search that knows it is measured too), own-demand; separated by commas."""
+    trained: str = ""
+    """Trained counterparts of the target (parley minmax, train target), separated by commas, to which more may be added behind:
+    each meets every attack but tactics, made for the target and made for it."""
     false_alarms: PositiveShare = 0.05
     """Share of the corpus' training sentences that the filter may stop, which decides its limit under the judge."""
     baseline: str = ""
@@ -82,6 +85,10 @@ class TableConfig(PlayedConfig, RepeatedConfig):
             if name not in (FILTER, OWN_DEMAND):
                 fix = f"defences: {FILTER},{OWN_DEMAND}"
                 raise ConfigError(f"no defence is called {name!r}{nearest(name, (FILTER, OWN_DEMAND))}", fix=fix)
+        trained = self.trained_names()
+        if twice := next((name for name in trained if [self.target, *trained].count(name) > 1), ""):
+            what, fix = "an agent stands in the table twice", "name each once, and the target with --target alone"
+            raise ConfigError(what, where="--trained", got=twice, fix=fix)
         if self.seeds > 1 and self.adversary:
             what, fix = "several seeds train several adversaries, and one is named", "leave out --adversary, or --seeds"
             raise ConfigError(what, got=f"adversary={self.adversary}, seeds={self.seeds}", fix=fix)
@@ -94,12 +101,25 @@ class TableConfig(PlayedConfig, RepeatedConfig):
         """The defences that are wanted."""
         return split_names(self.defences)
 
-    def left_out(self) -> list[str]:
-        """The wanted rows that cannot be measured: they read weights of another kind than the target has."""
-        there = {*BLACK_BOX, TACTIC}
-        there |= {*TRIGGERS} if is_readable_chat_model(self.target) else set()
-        there |= set() if is_weightless(self.target) else {*ROWS} - {*TRIGGERS}
-        return [name for name in self.row_names() if name not in there]
+    def trained_names(self) -> list[str]:
+        """The trained counterparts."""
+        return split_names(self.trained)
+
+    def wanted(self) -> list[str]:
+        """The rows that are wanted; ordinary play is one of them where the table has defences, which cost something there."""
+        costs = PLAIN not in self.row_names() and (self.defences or self.trained)
+        return [*([PLAIN] if costs else []), *self.row_names()]
+
+    def left_out(self, met: str = "") -> list[str]:
+        """The wanted rows that cannot be measured: they read weights of another kind than there are.
+
+        Args:
+            met: who is attacked: a trained counterpart, who has no row of tactics; the target when empty.
+        """
+        there = {*BLACK_BOX, *(() if met else (TACTIC,))}
+        there |= {*TRIGGERS} if is_readable_chat_model(met or self.target) else set()
+        there |= set() if is_weightless(met or self.target) else {*SEARCHES}
+        return [name for name in self.wanted() if name not in there]
 
 
 def is_given(plugs: TransferSettings) -> bool:

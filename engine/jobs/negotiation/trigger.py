@@ -205,7 +205,7 @@ class TalkTriggerWorker(AttackWorker):
 
     def __init__(self, roster: TalkTriggerRoster) -> None:
         MatchWorker.__init__(self, roster)
-        self.turn, self.minds_limit = roster.turn, False
+        self.turn, self.minds_limit, self.forces = roster.turn, False, not self.config.defence.wanted
 
 
 def gcg() -> TalkTriggerConfig:

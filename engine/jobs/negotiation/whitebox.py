@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import numpy as np
 
-from engine.jobs.job import Reporter
-from engine.jobs.negotiation.agents import require_negotiator, shared_vocabulary
+from engine.jobs.job import Reporter, Summary
+from engine.jobs.negotiation.agents import make_agent, require_negotiator, shared_vocabulary
 from engine.jobs.negotiation.attack import AttackConfig, AttackJob, TransferSettings, transfer_sentences
 from engine.jobs.negotiation.defended import perplexity_filter
 from engine.jobs.negotiation.match import MatchConfig, MatchWorker, Roster, seconds_per_dialogue
@@ -50,6 +50,8 @@ class WhiteBoxAttackConfig(AttackConfig):
     """Checkpoint of the attacked agent."""
     speaker: str = "runs/negotiator"
     """Checkpoint that makes the sentences in which words are replaced."""
+    surrogate: str = ""
+    """Checkpoint that is read in the target's stead (a transferred attack); the target itself when empty."""
     max_turns: int = 20
     """Utterances after which the end of a dialogue is forced."""
     search: SearchConfig = field(default_factory=SearchConfig)
@@ -94,6 +96,7 @@ class SearchRoster(Roster):
     Args:
         kind: which attack.
         search: how it searches.
+        surrogate: who is read in the target's stead; empty for the target.
         turn: utterances before the sentence of a fixed-turn attack.
         sentences: what ra-pa-ta plugs in.
         transfer_turn: utterances that must be behind such a sentence.
@@ -103,17 +106,24 @@ class SearchRoster(Roster):
 
     kind: AttackKind
     search: SearchConfig
+    surrogate: str = ""
     turn: int = FIXED_TURN
     sentences: tuple[str, ...] = ()
     transfer_turn: int = 0
 
     def check(self) -> None:
-        """As in a match; both sides, and who judges, must be models of one vocabulary."""
+        """As in a match; both sides, who is read and who judges must be models of one vocabulary."""
         require_negotiator(self.config.target, "--target")
         require_negotiator(self.config.adversary, "--speaker")
-        judges = {"the judge": self.config.judge} if self.config.judge else {}
-        shared_vocabulary({"the adversary": self.config.adversary, "the target": self.config.target, **judges})
+        others = {"the surrogate": self.surrogate, "the judge": self.config.judge}
+        if self.surrogate:
+            require_negotiator(self.surrogate, "--surrogate")
+        sides = {"the adversary": self.config.adversary, "the target": self.config.target}
+        shared_vocabulary(sides | {who: spec for who, spec in others.items() if spec})
         super().check()
+
+    def checkpoints(self) -> tuple[str, ...]:
+        return (*super().checkpoints(), self.surrogate)
 
     def agents(self, device: str = "cpu") -> tuple[Agent, Agent]:
         from engine.negotiation.adversary import SearchAgent
@@ -122,6 +132,8 @@ class SearchRoster(Roster):
 
         speaker, target = super().agents(device)
         read = target.agent if isinstance(target, DefendedAgent) else target
+        if self.surrogate:
+            read = make_agent(self.surrogate, read.vocabulary, self.config.temperature, device)
         assert isinstance(speaker, NegotiatorAgent)
         assert isinstance(read, NegotiatorAgent)
         sentences = [encode_sentence(sentence, speaker.vocabulary) for sentence in self.sentences]
@@ -145,6 +157,8 @@ class AttackWorker(MatchWorker):
         super().__init__(roster)
         self.turn = roster.turn if roster.kind in FIXED_TURN_KINDS else None
         self.minds_limit = roster.search.max_perplexity > 0
+        # Nobody is forced to what was found on another, and no defended target: what it does not hear moves it to nothing.
+        self.forces = not (roster.surrogate or self.config.defence.wanted)
 
     def first_speakers(self, count: int) -> list[int] | None:
         """Who begins: at a fixed turn the adversary speaks, so it begins where that turn is even."""
@@ -154,8 +168,7 @@ class AttackWorker(MatchWorker):
         rows = super().rows(game, sessions, keys)
         logs: list[AttackLog] = sessions[0].logs  # type: ignore[attr-defined]  # the adversary is a SearchAgent
         for number, (row, log) in enumerate(zip(rows, logs, strict=True)):
-            # A defended target cannot be forced: what it does not hear moves it to nothing, and it refuses ends.
-            forced = None if self.config.defence.wanted else log.forced_points
+            forced = log.forced_points if self.forces else None
             adversary, target = forced or (row["points_adversary"], row["points_target"])
             row |= {
                 "forced_points_adversary": adversary,
@@ -266,7 +279,14 @@ class WhiteBoxJob(AttackJob[WhiteBoxAttackConfigT]):
     legend = ATTACK_METRICS | DEFENCE_METRICS
 
     def roster(self, config: WhiteBoxAttackConfigT, reporter: Reporter) -> SearchRoster:
-        return SearchRoster(config.match, self.kind, config.search)
+        return SearchRoster(config.match, self.kind, config.search, config.surrogate)
+
+    def models(self, config: WhiteBoxAttackConfigT) -> dict[str, str]:
+        return super().models(config) | {"surrogate": config.surrogate}
+
+    def measure(self, run: RunFolder, found: Roster) -> Summary:
+        told, surrogate = super().measure(run, found), cast("SearchRoster", found).surrogate
+        return replace(told, title=f"{told.title}, searched on {surrogate}") if surrogate else told
 
     def metrics(self, run: RunFolder) -> dict[str, Estimate]:
         rows = run.read_rows().to_pylist()

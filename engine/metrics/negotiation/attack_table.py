@@ -16,6 +16,8 @@ from engine.metrics.negotiation.published import ATTACKS, PublishedAttack
 from engine.metrics.statistics import LOWER_FOR_ADVERSARY, NOTHING, Estimate, Metric
 from engine.metrics.tables import ABSENT, BETWEEN, TextTable, above, few_note, figure, interval, number
 
+PLAIN = "plain"
+"""The row of ordinary play, in which both sides choose: what a defence costs."""
 TABLE_2: dict[str, str] = {
     "none": "no attack",
     "rl": "RL attack",
@@ -39,6 +41,7 @@ TACTIC = "tactic"
 TACTICS: dict[str, str] = {"none": "chat player, no tactic", "gains": "tactics by gains", "blind": "tactics drawn blind"}
 """Titles of the lines that stand beside a refined tactic, by what `engine.negotiation.tactics.ARMS` calls them."""
 ROWS: dict[str, str] = {
+    PLAIN: "plain play, both choose",
     **TABLE_2,
     **{row: f"reactive after {n} utterance{'s' * (n > 1)}" for row, n in TURNS.items()},
     **TRIGGERS,
@@ -51,20 +54,51 @@ DEFENCES: dict[str, str] = {
     "own-demand": "own demand",
 }
 """What may stand around the target, by name; of "filter-known" there are only attacks that search."""
-DEFENDED: dict[str, str] = {
-    name: title
-    for row, attack in ROWS.items()
-    for name, title in {
-        row: attack,
-        **{
-            f"{row}+{defence}": f"{attack}, {around}"
-            for defence, around in DEFENCES.items()
-            if row != TACTIC
-            if defence != "filter-known" or row not in ("none", "rl", "transfer", *TRIGGERS)
-        },
-    }.items()
-} | {f"{TACTIC}-{name}": title for name, title in TACTICS.items()}
-"""Titles of all rows, of those of a defended target behind each ("reactive+filter"), and of lines that a tactic brings."""
+UNATTACKED = (PLAIN, "none")
+"""Rows in which nobody attacks."""
+SEARCHES = tuple(row for row in ROWS if row not in (*UNATTACKED, "rl", "transfer", *TRIGGERS, TACTIC))
+"""Rows whose search reads a negotiator."""
+MADE_FOR_IT = ", adaptive"
+"""Ends the titles of attacks that are made for what is around the target, or in its place."""
+ADAPTIVE = "-adaptive"
+"""Ends the rows of attacks that are made for a trained counterpart of the target; others are made for the target itself."""
+
+
+def around_trained(number: int, adaptive: bool = False) -> str:
+    """The ending of rows against a trained counterpart, such as "+trained1-adaptive".
+
+    Args:
+        number: which one, from 1.
+        adaptive: whether the attack is made for it.
+    """
+    return f"+trained{number}{ADAPTIVE if adaptive else ''}"
+
+
+def titles_of(trained: Sequence[str] = ()) -> dict[str, str]:
+    """Titles of all rows by name, in the order of a table that has them all.
+
+    Args:
+        trained: names of the target's trained counterparts.
+
+    Returns:
+        Behind each attack those on a defended target ("reactive+filter") and on each counterpart; last the lines that a
+        tactic brings.
+    """
+    titles: dict[str, str] = {}
+    for row, attack in ROWS.items():
+        titles[row] = attack
+        if row == TACTIC:
+            continue
+        defences = [name for name in DEFENCES if row in SEARCHES or name != "filter-known"]
+        titles |= {f"{row}+{name}": f"{attack}, {DEFENCES[name]}" for name in defences}
+        for place, name in enumerate(trained, start=1):
+            if row not in TRIGGERS:
+                titles[row + around_trained(place)] = f"{attack}, {name}"
+            if row not in UNATTACKED:
+                titles[row + around_trained(place, adaptive=True)] = f"{attack}, {name}{MADE_FOR_IT}"
+    return titles | {f"{TACTIC}-{name}": title for name, title in TACTICS.items()}
+
+
 ASKED_METRICS: dict[str, Metric] = {
     "answers_before": Metric(
         "answers to make it",
@@ -95,6 +129,10 @@ _NOTE_DEFENCES = (
     " Stopped: share of the adversary's sentences that the target's filter keeps from it, without an attack plain "
     "talk. Known to the attack: too perplexing sentences are no candidates. Refused: dialogues in which the target did not end "
     "the talk, where it would choose less than it last demanded. Nobody forces a defended target to end."
+)
+_NOTE_TRAINED = (
+    " Behind the name of another agent: the same attack, made for the target and played with that agent; adaptive: made for "
+    "it, by an adversary that learned from it, by sentences that won from it, by a search that read it."
 )
 _NOTE_CHAT = (
     " The target is a chat model. Illegal: dialogues in which it chose what is not there; repairs: in which it was asked for "
@@ -148,32 +186,36 @@ def table_lines(
     published: str,
     baseline: Mapping[str, Estimate] | None = None,
     trainings: Mapping[str, Sequence[float]] | None = None,
+    trained: Sequence[str] = (),
 ) -> list[AttackLine]:
     """The lines of a table from the metrics of all its attacks.
 
     Args:
-        metrics: estimates by "ROW.METRIC", the row a name of `DEFENDED`.
+        metrics: estimates by "ROW.METRIC", the row a name of `titles_of`.
         published: which figures to put beside them, a key of `published.ATTACKS`; any other name for none.
         baseline: metrics of all attacks on another target, by "ROW.METRIC".
         trainings: what each of several adversaries came to, by "ROW.METRIC".
+        trained: names of the target's trained counterparts.
 
     Returns:
-        One line per row with metrics, in the order of `DEFENDED`.
+        One line per row with metrics, in the order of `titles_of`.
     """
-    known, others, spread = ATTACKS.get(published, {}), _by_row(baseline or {}), trainings or {}
+    known, found, others = ATTACKS.get(published, {}), by_row(metrics), by_row(baseline or {})
+    spread = trainings or {}
     return [
-        AttackLine(DEFENDED[row], found, known.get(row), others[row], spread.get(f"{row}.advantage", ()))
-        for row, found in _by_row(metrics).items()
-        if found
+        AttackLine(title, found[row], known.get(row), others.get(row, {}), spread.get(f"{row}.advantage", ()))
+        for row, title in titles_of(trained).items()
+        if row in found
     ]
 
 
-def _by_row(metrics: Mapping[str, Estimate]) -> dict[str, dict[str, Estimate]]:
-    by_row: dict[str, dict[str, Estimate]] = {row: {} for row in DEFENDED}
+def by_row(metrics: Mapping[str, Estimate]) -> dict[str, dict[str, Estimate]]:
+    """The metrics of each row that has any, from those by "ROW.METRIC"."""
+    found: dict[str, dict[str, Estimate]] = {}
     for name, estimate in metrics.items():
         row, _, metric = name.partition(".")
-        by_row[row][metric] = estimate
-    return by_row
+        found.setdefault(row, {})[metric] = estimate
+    return found
 
 
 def attack_table(lines: Sequence[AttackLine], brief: bool = False) -> TextTable:
@@ -202,12 +244,14 @@ def attack_table(lines: Sequence[AttackLine], brief: bool = False) -> TextTable:
         _NOTE_CHAT: any(map(_has_chat_target, lines)),
         _NOTE_TACTICS: any(line.title == ROWS[TACTIC] for line in lines),
         _NOTE_DEFENCES: any(map(_is_defended, lines)),
+        _NOTE_TRAINED: any(line.title.endswith(MADE_FOR_IT) for line in lines),
         few_note("dialogues"): any(_num(line).flagged for line in lines),
     }
     return TextTable(tuple(columns), rows, "".join(note for note, wanted in notes.items() if wanted))
 
 
-def _share(estimate: Estimate) -> str:
+def share_cell(estimate: Estimate) -> str:
+    """A share in percent, above its interval; a dash for none."""
     return above(_percent(estimate.value), interval(estimate, lambda share: f"{100 * share:.1f}"))
 
 
@@ -232,14 +276,17 @@ def _metric(name: str, show: Callable[[Estimate], str], instead: str = "") -> _C
     return lambda line: show(line.metrics.get(name, line.metrics.get(instead, NOTHING)))
 
 
-def _points(prefix: str = "") -> _Cell:
-    def cell(line: AttackLine) -> str:
-        sides = [line.metrics.get(f"{prefix}score_{side}", NOTHING) for side in ("adversary", "target")]
-        if not all(math.isfinite(side.value) for side in sides):
-            return ABSENT
-        return above(BETWEEN.join(figure(side.value) for side in sides), *map(interval, sides))
+def points_cell(metrics: Mapping[str, Estimate], protocol: str = "") -> str:
+    """The adversary's and the target's points, above their intervals; a dash where they were not measured.
 
-    return cell
+    Args:
+        metrics: by name.
+        protocol: "forced_", or empty for what came of it live.
+    """
+    sides = [metrics.get(f"{protocol}score_{side}", NOTHING) for side in ("adversary", "target")]
+    if not all(math.isfinite(side.value) for side in sides):
+        return ABSENT
+    return above(BETWEEN.join(figure(side.value) for side in sides), *map(interval, sides))
 
 
 def _baseline(name: str) -> _Cell:
@@ -298,28 +345,28 @@ _COLUMNS: dict[str, _Column] = {
     "advantage, published": _Column(_published(lambda attack: figure(attack.advantage)), _has_published),
     "before, live": _Column(_baseline("advantage"), _has_baseline, brief="whole"),
     "before, forced": _Column(_baseline("forced_advantage"), _has_baseline, brief="whole"),
-    "points, live": _Column(_points()),
-    "points, forced": _Column(_points("forced_"), _has_published, brief="absent"),
+    "points, live": _Column(lambda line: points_cell(line.metrics)),
+    "points, forced": _Column(lambda line: points_cell(line.metrics, "forced_"), _has_published, brief="absent"),
     "points, published": _Column(
         _published(lambda attack: BETWEEN.join(map(figure, attack.points))), _has_published, brief="absent"
     ),
-    "PAR, live": _Column(_metric("par", _share)),
-    "PAR, forced": _Column(_metric("forced_par", _share), _has_published, brief="absent"),
+    "PAR, live": _Column(_metric("par", share_cell)),
+    "PAR, forced": _Column(_metric("forced_par", share_cell), _has_published, brief="absent"),
     "PAR, published": _Column(_published(lambda attack: _percent(attack.par)), _has_published, brief="absent"),
-    "wins": _Column(_metric("par_strict", _share)),
-    "agreement": _Column(_metric("agreement", _share)),
-    "agreement, forced": _Column(_metric("forced_agreement", _share), _has_published, brief="absent"),
+    "wins": _Column(_metric("par_strict", share_cell)),
+    "agreement": _Column(_metric("agreement", share_cell)),
+    "agreement, forced": _Column(_metric("forced_agreement", share_cell), _has_published, brief="absent"),
     "agreement, published": _Column(_published(lambda attack: _percent(attack.agreement)), _has_published, brief="absent"),
-    "stopped": _Column(_metric("stopped_share", _share), _has_filter),
-    "refused": _Column(_metric("refused_share", _share), _has_own_demand),
-    "illegal": _Column(_metric("illegal_target", _share), _has_chat_target),
-    "repairs": _Column(_metric("chat_repairs_target", _share), _has_chat_target),
+    "stopped": _Column(_metric("stopped_share", share_cell), _has_filter),
+    "refused": _Column(_metric("refused_share", share_cell), _has_own_demand),
+    "illegal": _Column(_metric("illegal_target", share_cell), _has_chat_target),
+    "repairs": _Column(_metric("chat_repairs_target", share_cell), _has_chat_target),
     "answers": _Column(_metric("chat_answers_target", _digits), _has_chat_target),
     "tokens": _Column(_tokens, _has_chat_target),
     "answers before": _Column(_metric("answers_before", _whole), _has_chat_target),
     "cost": _Column(_metric("cost", _digits), _has_cost),
     "fluency": _Column(_metric("attack_ppl", number, instead="fluency_ppl")),
-    "unusual": _Column(_metric("unusual_share", _share)),
+    "unusual": _Column(_metric("unusual_share", share_cell)),
     "tried": _Column(_metric("reads", _digits), _has_untouched),
     "seconds": _Column(_metric("seconds", _digits)),
     "n": _Column(lambda line: f"{_num(line).n:,}{' few' if _num(line).flagged else ''}"),

@@ -14,13 +14,13 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
 from engine.metrics.negotiation.attack import ATTACK_METRICS
-from engine.metrics.negotiation.attack_table import TABLE_2, TURNS, AttackLine, attack_table
+from engine.metrics.negotiation.attack_table import TABLE_2, TURNS, AttackLine, attack_table, points_cell, share_cell
 from engine.metrics.negotiation.campaign import rounds_table
 from engine.metrics.negotiation.published import ATTACKS, PublishedAttack
 from engine.metrics.repeats import bounded, over_trainings
 from engine.metrics.rounds import Round
 from engine.metrics.statistics import Estimate
-from engine.metrics.tables import ABSENT, TextTable, figure, with_interval
+from engine.metrics.tables import ABSENT, BETWEEN, TextTable, figure, with_interval
 
 SV, RL, TURN, CONTROL, HARDENED = "sv", "rl", "turns", "control", "hardened"
 """Parts: what is attacked, or how. `CONTROL` is the RL agent after as much plain play as adversarial training has dialogues."""
@@ -115,11 +115,8 @@ class Reproduction:
 
     def tables(self, brief: bool = False) -> dict[str, TextTable]:
         """All that there are, by heading; what is reproduced comes first."""
-        tables = {
-            heading: table
-            for heading, table in {"Published figures": self.figures(), "What the paper concludes": self.conclusions()}.items()
-            if table.rows
-        }
+        first = {"Published figures": self.figures(brief), "What the paper concludes": self.conclusions()}
+        tables = {heading: table for heading, table in first.items() if table.rows}
         for part, of in PARTS.items():
             if lines := self.lines(part):
                 table = attack_table(lines, brief)
@@ -128,8 +125,12 @@ class Reproduction:
             tables["Adversarial training by rounds"] = self._rounds()
         return tables
 
-    def figures(self) -> TextTable:
-        """Every published advantage beside the one measured like it, and whether it is reproduced."""
+    def figures(self, brief: bool = False) -> TextTable:
+        """Every row of the paper's tables beside what was measured like it, and whether its advantage is reproduced.
+
+        Args:
+            brief: as a screen has room for it: advantages alone keep intervals.
+        """
         rows = []
         for part, of in PARTS.items():
             for row, title in of.rows.items():
@@ -137,21 +138,28 @@ class Reproduction:
                 if known is None or f"{part}.{row}" not in self.rows:
                     continue
                 found = self._over(f"{part}.{row}")
-                name = _compared(found)
-                par = found[name.replace("advantage", "par")]
+                protocol = _compared(found).removesuffix("advantage")
+                cells = [points_cell(found, protocol), *(share_cell(found[protocol + name]) for name in ("par", "agreement"))]
+                points, par, agreement = (cell.split("\n")[0] if brief else cell.replace("\n", " ") for cell in cells)
                 rows.append(
                     (
                         f"{_TABLES[part]}: {title}",
-                        "forced" if name != "advantage" else "live",
-                        with_interval(found[name]),
+                        "forced" if protocol else "live",
+                        with_interval(found[f"{protocol}advantage"]),
                         figure(known.advantage),
-                        f"{par.value:.1%}".replace("%", " %"),
-                        f"{known.par:.1%}".replace("%", " %"),
+                        par,
+                        f"{100 * known.par:.4g} %",
+                        points,
+                        BETWEEN.join(map(figure, known.points)),
+                        agreement,
+                        f"{100 * known.agreement:.4g} %",
+                        ", ".join(_within(found, protocol, known)) or ABSENT,
                         str(len(self.rows[f"{part}.{row}"])),
-                        _is_reproduced(found[name], known.advantage),
+                        _is_reproduced(found[f"{protocol}advantage"], known.advantage),
                     )
                 )
-        columns = ("figure", "protocol", "advantage", "published", "PAR", "published", "trainings", "reproduced")
+        measured = (name for column in _COLUMNS for name in (column, "published"))
+        columns = ("figure", "protocol", *measured, "within", "trainings", "reproduced")
         told = Counter(row[-1] for row in rows)
         counts = ", ".join(f"{told[word]} {word}" for word in (YES, SIGN, NO, OPEN) if told[word])
         return TextTable(columns, tuple(rows), f"Of {len(rows)}: {counts}. {_NOTE_FIGURES}")
@@ -232,6 +240,13 @@ class Reproduction:
         return over_trainings(apart) if apart else None
 
 
+_COLUMNS = {
+    "advantage": ("advantage",),
+    "PAR": ("par",),
+    "points": ("score_adversary", "score_target"),
+    "agreement": ("agreement",),
+}
+"""The paper's columns, and the metrics that each is of."""
 _TABLES = {SV: "2, supervised", RL: "2, RL", TURN: "7", HARDENED: "6", CONTROL: "control"}
 _SEARCHES = ("reactive", "preemptive", "ra-pa-da", "ra-pa-ta")
 _CLAIMS: dict[str, tuple[str, str]] = {
@@ -259,7 +274,9 @@ _CLAIMS: dict[str, tuple[str, str]] = {
 _WIDEST = 1.0
 """Points on either side of an advantage from which its interval says too little of a published one that is within it."""
 _NOTE_FIGURES = (
-    "Reproduced: yes, where the published advantage is within the 95 % interval; open, where it "
+    "The paper's columns: its scores are points, adversary : target, 0 : 0 without agreement, and its PAR counts ties. "
+    "Within: the columns whose published figure lies within the 95 % interval here, points those of both sides. "
+    "Reproduced, by the advantage alone: yes, where the published advantage is within the 95 % interval; open, where it "
     f"is, and the interval is wider than {_WIDEST:g} point on a side, so that it says little; sign only, where it is not "
     "within and the measured one is certainly on the same side of 0; otherwise no. Forced: the target must end where an "
     "attack sentence satisfies the end constraint, as in the paper. Nothing is known of the published scenarios and seeds."
@@ -274,6 +291,19 @@ def _compared(metrics: OfTraining) -> str:
     """The metric that is like the published one."""
     forced = metrics.get("forced_advantage")
     return "forced_advantage" if forced is not None and math.isfinite(forced.value) else "advantage"
+
+
+def _within(metrics: OfTraining, protocol: str, known: PublishedAttack) -> list[str]:
+    """The columns in which a published row lies within the intervals of what was measured like it."""
+    published = {"advantage": (known.advantage,), "PAR": (known.par,), "points": known.points, "agreement": (known.agreement,)}
+    return [
+        column
+        for column, names in _COLUMNS.items()
+        if all(
+            metrics[protocol + name].low <= value <= metrics[protocol + name].high
+            for name, value in zip(names, published[column], strict=True)
+        )
+    ]
 
 
 def _apart(first: Estimate, second: Estimate | None = None) -> Estimate:

@@ -12,13 +12,13 @@ from engine.jobs.negotiation.minmax import AS_CONTROL, BEFORE_TRAINING, DROP, DR
 from engine.jobs.negotiation.population import EVALUATE_POPULATION
 from engine.jobs.negotiation.reproduction import REPRODUCE_CHENG2019
 from engine.jobs.negotiation.rows import DIALOGUES, OF_DEFENCES
-from engine.jobs.negotiation.table import ATTACK_TABLE, lines_of
+from engine.jobs.negotiation.table import ALL_ATTACKS, ATTACK_TABLE, trained_of
 from engine.jobs.negotiation.tactic import ATTACK_TACTIC
 from engine.jobs.negotiation.trigger import ATTACK_TRIGGER
 from engine.jobs.negotiation.whitebox import ATTACK_RA_PA_DA, ATTACK_RA_PA_TA
 from engine.jobs.rounds import rounds_of
 from engine.metrics.negotiation.attack import REACTIVE, budget_curves
-from engine.metrics.negotiation.attack_table import DEFENDED, AttackLine, attack_table
+from engine.metrics.negotiation.attack_table import AttackLine, attack_table, titles_of
 from engine.metrics.negotiation.campaign import ROUND_METRICS, rounds_table
 from engine.metrics.statistics import NOTHING, Estimate, Points
 from engine.metrics.tables import TextTable, with_interval
@@ -73,7 +73,7 @@ class Negotiations(Chapter[Negotiation]):
     name, title = "negotiation", "Negotiation"
     jobs = (PLAIN, EVALUATE_EXPLOITABILITY.name, *_IN_TABLES, *ATTACKERS)
     stages: ClassVar = {
-        ATTACK_TABLE.name: Stages(DEFENDED),
+        ATTACK_TABLE.name: Stages(lambda summary: titles_of(trained_of(summary))),
         MINMAX.name: Stages(FINAL_STAGES, others="hidden"),
         EVALUATE_POPULATION.name: Stages(others="hidden"),
         REPRODUCE_CHENG2019.name: Stages(others="hidden"),
@@ -177,7 +177,9 @@ def _match(run: Run) -> Match | None:
     rows = run.rows if run.rows and set(run.rows[0]) >= _OF_DIALOGUES else []
     if not run.metrics and not rows:
         return None
-    return Match.of(run, job=run.job, rows=rows, stepless=run.job in _STEPLESS)
+    # What a search records is of whom it read.
+    stepless = run.job in _STEPLESS or bool(run.config.get("surrogate"))
+    return Match.of(run, job=run.job, rows=rows, stepless=stepless)
 
 
 def _tables(runs: Sequence[Run]) -> list[tuple[str, TextTable]]:
@@ -195,11 +197,11 @@ def _tables(runs: Sequence[Run]) -> list[tuple[str, TextTable]]:
         elif run.job == REPRODUCE_CHENG2019.name:
             tables += REPRODUCE_CHENG2019.tables(run.folder).items()
         elif run.job == ATTACK_TABLE.name and run.metrics:
-            table = attack_table(lines_of(run.metrics, run.config, run.summary))
+            by_heading = ATTACK_TABLE.tables(run.folder)
             if not run.name:
                 # The attacks below it are its rows, and the page bears its title.
-                return [("All attacks", table)]
-            tables.append((run.heading, table))
+                return [(heading or ALL_ATTACKS, table) for heading, table in by_heading.items()]
+            tables += [(f"{run.heading}: {each.lower()}" if each else run.heading, table) for each, table in by_heading.items()]
         elif run.job.startswith(_ATTACK) and run.job != ATTACK_TACTIC.name and run.metrics:
             lines.append(AttackLine(run.heading, run.metrics))
     return [*tables, *([("Attacks side by side", attack_table(lines))] if len(lines) > 1 else [])]

@@ -50,8 +50,10 @@ def test_a_table_has_each_attack_against_the_defended_target(trainee: Path, root
     result = ATTACK_TABLE.run(config, tmp_path, notes)
     limit = chosen_limit(str(trainee), CORPUS, root, 0.3)
     assert str(limit) in notes.said
-    (shown,) = result.tables.values()
+    by_target, shown = result.tables["By target"], result.tables["All attacks"]
+    assert by_target.columns == ("attack", "target", "perplexity filter", "own demand")
     assert [row[0] for row in shown.rows] == [
+        "plain play, both choose", "plain play, both choose, perplexity filter", "plain play, both choose, own demand",
         "no attack", "no attack, perplexity filter", "no attack, own demand",
         "reactive", "reactive, perplexity filter", "reactive, filter known to the attack", "reactive, own demand",
     ]  # fmt: skip
@@ -66,9 +68,9 @@ def test_a_table_has_each_attack_against_the_defended_target(trainee: Path, root
     assert "reactive+filter.forced_advantage" not in result.metrics, "nobody forces a defended target"
     assert result.metrics["none+filter.stopped_share"].value == 0 or result.metrics["none+filter.stopped_share"].n
     assert set(result.metrics) <= set(result.legend)
-    ((heading, page),) = collect_run(tmp_path).found["negotiation"].tables
-    assert heading == "All attacks"
-    assert page.to_markdown() in text
+    pages = dict(collect_run(tmp_path).found["negotiation"].tables)
+    assert list(pages) == ["By target", "All attacks"]
+    assert all(page.to_markdown() in text for page in pages.values())
     again = Notes()
     more = ATTACK_TABLE.run(dataclasses.replace(config, defences=""), tmp_path, again)
     assert more.tables == result.tables, "what was measured stays"

@@ -12,8 +12,9 @@ from engine.jobs.job import Result, Silent
 from engine.jobs.negotiation import reinforce, whitebox
 from engine.jobs.negotiation.attack import TransferSettings
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
-from engine.jobs.negotiation.table import ADVERSARY, ATTACK_TABLE
+from engine.jobs.negotiation.table import ATTACK_TABLE
 from engine.jobs.negotiation.table_config import TableConfig
+from engine.jobs.negotiation.table_stages import ADVERSARY
 from engine.jobs.tables import TABLE_FILE
 from engine.metrics.negotiation.attack import ATTACK_METRICS
 from engine.metrics.negotiation.attack_table import ROWS, TABLE_2, TURNS
@@ -299,7 +300,7 @@ def test_the_hardened_target_stands_beside_what_it_was() -> None:
 
 
 def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, target: Path) -> None:
-    with pytest.raises(ConfigError, match=r"'reactiv', did you mean 'reactive'\?(.|\n)*rows: none,rl"):
+    with pytest.raises(ConfigError, match=r"'reactiv', did you mean 'reactive'\?(.|\n)*rows: plain,none,rl"):
         table(target, rows="none,reactiv")
     with pytest.raises(ConfigError, match="dialogues"):
         table(target, dialogues=0)

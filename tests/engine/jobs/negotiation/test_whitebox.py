@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,12 @@ from engine.negotiation.transfer import PAPER_SENTENCE
 from engine.runtime.session import RaySession
 from engine.store.run_folder import RunFolder
 from envs.core.config import from_dict
+from envs.core.errors import CheckpointError
 from envs.negotiation.game import NegotiationGame
 from envs.negotiation.scenario import Scenario
 from envs.negotiation.vocabulary import SELECTION, SPECIALS
 from tests.engine.jobs.made_up import SLOWLY, kill_when, rows, start_parley
-from tests.engine.jobs.negotiation.whitebox import KINDS, asked, attack, save_leaning, save_speaker, save_target
+from tests.engine.jobs.negotiation.whitebox import KINDS, asked, attack, save_hasty, save_leaning, save_speaker, save_target
 from tests.engine.runtime.metered import watch
 
 COMBINED: tuple[AttackKind, ...] = ("ra-pa-da", "ra-pa-ta")
@@ -260,3 +262,22 @@ def test_a_finished_attack_is_not_made_again(runs: Mapping[AttackKind, Path], ta
         config = asked(kind, target, speaker, workers=3)
         assert JOBS[kind].finished(config, path, JOBS[kind].weights(config))
         assert not JOBS[kind].finished(asked(kind, target, speaker, goal=4.0), path, {})
+
+
+def test_what_is_found_on_a_surrogate_is_said_to_the_target(tmp_path: Path) -> None:
+    read, who = save_hasty(tmp_path / "read"), save_speaker(tmp_path / "who")
+    met = save_leaning(tmp_path / "met" / "checkpoint", seed=8, ending=3.0)
+    config = replace(asked("reactive", read, who, turn=0, dialogues=6), temperature=0.0)
+    alone = attack("reactive", config, tmp_path / "alone")
+    moved = attack("reactive", replace(config, target=str(met), surrogate=str(read)), tmp_path / "moved")
+    # The first sentence depends on nobody's answer: it is what the search finds on the model that it reads.
+    first = [[row["turns"][0]["words"] for row in found] for found in (alone, moved)]
+    assert first[0] == first[1]
+    own = attack("reactive", replace(config, target=str(met)), tmp_path / "own")
+    assert [row["turns"][0]["words"] for row in own] != first[0]
+    assert any(attempt["replaced"] for row in moved for attempt in row["attempts"])
+    for row in moved:
+        assert (row["forced_points_adversary"], row["forced_points_target"]) == (row["points_adversary"], row["points_target"])
+    assert "searched on" in RunFolder.load(tmp_path / "moved").summary()["title"]  # type: ignore[index]  # it is finished
+    with pytest.raises(CheckpointError, match="--surrogate needs a checkpoint"):
+        attack("reactive", replace(config, surrogate="scripted"), tmp_path / "none")

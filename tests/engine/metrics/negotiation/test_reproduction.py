@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from engine.metrics.negotiation.reproduction import HARDENED, KNOWN, NO, OPEN, PLAIN, RL, SIGN, SV, YES, Reproduction
 from engine.metrics.statistics import Estimate
 
-PAR = {"par": Estimate(0.5, 0.4, 0.6, 100)}
+OTHERS = {
+    "par": Estimate(0.5, 0.4, 0.6, 100),
+    "agreement": Estimate(0.75, 0.7, 0.8, 100),
+    "score_adversary": Estimate(6.5, 6.0, 7.0, 100),
+    "score_target": Estimate(4.25, 4.0, 4.5, 100),
+}
 
 
 def gained(live: float, forced: float | None = None, half: float = 0.3) -> dict[str, Estimate]:
     """The metrics of a row, whose advantage has so wide an interval on either side."""
-    found = {"advantage": Estimate(live, live - half, live + half, 100), **PAR}
+    found = {"advantage": Estimate(live, live - half, live + half, 100), **OTHERS}
     if forced is not None:
-        found |= {"forced_advantage": Estimate(forced, forced - half, forced + half, 100), "forced_par": PAR["par"]}
+        found |= {"forced_advantage": Estimate(forced, forced - half, forced + half, 100)}
+        found |= {f"forced_{name}": replace(each, value=each.value + 0.125) for name, each in OTHERS.items()}
     return found
 
 
@@ -48,3 +56,29 @@ def test_conclusions_are_differences_within_trainings_that_have_both() -> None:
     assert fresh == ["1.00 [0.58, 1.42]", "4.12", YES]
     assert told["RL attack, the adversary of training: adversarial training takes from it"][0].startswith("10.00")
     assert not any("plain play" in title for title in told), "there is no control"
+
+
+def test_every_column_of_the_papers_tables_stands_beside_what_was_measured_like_it() -> None:
+    told = Reproduction({f"{SV}.{PLAIN}": {1: gained(2.0)}, f"{SV}.reactive": {1: gained(0.0, 4.0)}})
+    table = told.figures()
+    assert table.columns == (
+        "figure", "protocol", "advantage", "published", "PAR", "published", "points", "published", "agreement", "published",
+        "within", "trainings", "reproduced",
+    )  # fmt: skip
+    plain, forced = table.rows
+    assert plain[4:10] == (
+        "50.0 % [40.0, 60.0]", "75.79 %", "6.50 : 4.25 [6.00, 7.00] : [4.00, 4.50]", "7.23 : 4.55",
+        "75.0 % [70.0, 80.0]", "89.57 %",
+    )  # fmt: skip
+    assert forced[4:10] == (
+        "62.5 % [40.0, 60.0]", "87 %", "6.62 : 4.38 [6.00, 7.00] : [4.00, 4.50]", "8.83 : 3.43",
+        "87.5 % [70.0, 80.0]", "100 %",
+    )  # fmt: skip
+    assert (plain[10], forced[10]) == ("–", "–"), "no column is within"
+    like = {"advantage": 2.5, "par": 0.76, "score_adversary": 7.0, "score_target": 4.5, "agreement": 0.9}
+    near = {name: Estimate(value, value - 0.25, value + 0.25, 100) for name, value in like.items()}
+    one = near | {"score_target": Estimate(4.0, 3.75, 4.25, 100), "agreement": Estimate(0.5, 0.4, 0.6, 100)}
+    told_of = [Reproduction({f"{SV}.{PLAIN}": {1: metrics}}).figures().rows[0][10] for metrics in (near, one)]
+    assert told_of == ["advantage, PAR, points, agreement", "advantage, PAR"]
+    assert told.figures(brief=True).rows[0][4:10] == ("50.0 %", "75.79 %", "6.50 : 4.25", "7.23 : 4.55", "75.0 %", "89.57 %")
+    assert told.as_json()["figures"][0]["points published"] == "7.23 : 4.55"

@@ -1,0 +1,152 @@
+"""The stages of a table of attacks: which rows are measured, whom an attack is made for, and what is trained first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+from engine.jobs.composite import Stage
+from engine.jobs.negotiation import reinforce, whitebox
+from engine.jobs.negotiation.agents import is_weightless
+from engine.jobs.negotiation.attack import ATTACK_RL, ATTACK_TRANSFER, AttackConfig, TransferConfig, TransferSettings
+from engine.jobs.negotiation.judge import judge_of
+from engine.jobs.negotiation.match import SELFPLAY, MatchConfig, PlayedConfig
+from engine.jobs.negotiation.table_config import TableConfig, is_given
+from engine.jobs.negotiation.tactic import ATTACK_TACTIC, TacticConfig
+from engine.jobs.negotiation.trigger import ATTACK_TRIGGER
+from engine.jobs.repeated import nth_name, nth_seed
+from engine.metrics.negotiation.attack_table import PLAIN, ROWS, SEARCHES, TACTIC, TRIGGERS, TURNS, around_trained
+from engine.negotiation.transfer import PAPER_SENTENCE
+from envs.core.config import shared
+from envs.storage.places import display_path
+
+ADVERSARY = "adversary"
+"""Name of the stage that trains one; also of its folder."""
+_NO_PLUGS = TransferSettings()
+
+
+def measured(config: TableConfig, met: str = "") -> set[str]:
+    """The rows that are measured on the target, or on a trained counterpart."""
+    wanted = {*config.wanted()} - {*config.left_out(met)}
+    return wanted | ({"rl"} if "transfer" in wanted and not is_given(config.transfer) else set())
+
+
+def _against(config: TableConfig, met: str) -> dict[str, str]:
+    """The settings of a row against an agent; all rows have the judge that the target's have."""
+    return {"target": met, "judge": config.judge if met == config.target else table_judge(config)}
+
+
+def table_judge(config: TableConfig) -> str:
+    """Who judges fluency in all rows; empty for nobody."""
+    return judge_of(config.judge, (config.target, config.speaker))
+
+
+def needs_of(stages: Mapping[str, Stage], path: Path) -> dict[str, list[str]]:
+    """The stages whose agents or sentences each stage plays with, by its name."""
+    at = {display_path(path / name): name for name in stages}
+    return {
+        name: [at[run] for run in (getattr(each, "speaker", ""), getattr(each, "transfer", _NO_PLUGS).source) if run in at]
+        for name, (_, each) in stages.items()
+    }
+
+
+def planned_stages(config: TableConfig, path: Path) -> dict[str, Stage]:
+    """All stages of a table without defences: adversaries, rows on the target, and rows on its trained counterparts.
+
+    Args:
+        config: what is asked for.
+        path: of the table's run.
+    """
+    rows, wanted = _rows(config, path), measured(config)
+    learned = {name: stage for chain in chains_of(config, path) for name, stage in chain.items()}
+    first = {name: stage for name, stage in learned.items() if name == ADVERSARY}
+    planned = {**first, **{name: rows[name] for name in ROWS if name in wanted}, **learned}
+    for number, met in enumerate(config.trained_names(), start=1):
+        wanted = measured(config, met)
+        for row in (name for name in ROWS if name in wanted):
+            if row in SEARCHES or row in TRIGGERS:
+                job, settings = rows[row]
+                planned[row + around_trained(number, adaptive=True)] = job, replace(settings, **_against(config, met))
+            if row in TRIGGERS:
+                continue
+            reads = {"surrogate": config.target} if row in SEARCHES else {}
+            for nth in range(1, config.seeds + 1):
+                if (name := nth_name(row, nth)) in planned:
+                    job, settings = planned[name]
+                    other = replace(settings, **_against(config, met), **reads)
+                    planned[nth_name(row + around_trained(number), nth)] = job, other
+    return planned
+
+
+def _rows(config: TableConfig, path: Path) -> dict[str, Stage]:
+    """All rows on the target, those of a single adversary."""
+    plugs = config.transfer
+    given = is_given(plugs)
+    speaker, adversary = config.speaker or config.target, config.adversary or display_path(path / ADVERSARY)
+    how = shared(config, PlayedConfig) | {"target": config.target}
+    collected = plugs if given else replace(plugs, source=display_path(path / "rl"))
+    fixed = plugs if given else replace(plugs, sentence=PAPER_SENTENCE)
+    rows: dict[str, Stage] = {
+        PLAIN: (SELFPLAY, MatchConfig(adversary=speaker, **how)),
+        "none": (SELFPLAY, MatchConfig(adversary=speaker, complementary=True, **how)),
+        "rl": (ATTACK_RL, AttackConfig(speaker=adversary, **how)),
+        "transfer": (ATTACK_TRANSFER, TransferConfig(speaker=speaker, transfer=collected, **how)),
+    }
+    for name, job in whitebox.JOBS.items():
+        preset = next(iter(job.presets.values()))()
+        search = replace(config.search, stop_at_goal=preset.search.stop_at_goal)
+        rows[name] = (job, replace(preset, speaker=speaker, search=search, **how))
+    plug_in, settings = rows[whitebox.RA_PA_TA]
+    rows[whitebox.RA_PA_TA] = (plug_in, replace(settings, transfer=fixed))
+    attack, settings = rows[whitebox.REACTIVE]
+    rows |= {name: (attack, replace(settings, turn=n)) for name, n in TURNS.items()}
+    rows |= {
+        name: (ATTACK_TRIGGER, replace(ATTACK_TRIGGER.row(name), speaker=speaker, search=config.trigger, **how))
+        for name in TRIGGERS
+    }
+    if TACTIC in config.row_names():
+        tried = how | {"dialogues": config.development, "held_out": config.dialogues, "shard_size": None}
+        rows[TACTIC] = (ATTACK_TACTIC, TacticConfig(attacker=config.attacker, search=config.tactics, **tried))
+    return rows
+
+
+def chains_of(config: TableConfig, path: Path) -> list[dict[str, Stage]]:
+    """Each adversary's training, and its rows of the table: adversary-2, rl-2 and transfer-2 of the target's second one."""
+    training = reinforce.TrainReinforceConfig(
+        target=config.target,
+        corpus=config.corpus,
+        data_root=config.data_root,
+        env_runners=0 if config.trainers else config.workers,
+        address="" if config.trainers else config.address,
+        learner_gpus=config.learner_gpus,
+        runner_gpus=config.runner_gpus,
+        chat=config.chat,
+        reinforce=config.reinforce,
+    )
+    rows, chains = _rows(config, path), []
+    ends = {} if config.adversary else {config.target: ("", "")}
+    for number, met in enumerate(config.trained_names(), start=1):
+        ends[met] = around_trained(number), around_trained(number, adaptive=True)
+    for (met, (of, end)), number in product(ends.items(), range(1, config.seeds + 1)):
+        wanted = measured(config, met)
+        if "rl" not in wanted:
+            continue
+        # All adversaries start alike, whomever they learn against; the target's own is the start where none is named.
+        start = config.speaker if is_weightless(config.target) else config.target if end else ""
+        trained, played, plugged = (nth_name(name, number) for name in (ADVERSARY + of, f"rl{end}", f"transfer{end}"))
+        seed = nth_seed(config.seed, number, ADVERSARY)
+        attack, settings = rows["rl"]
+        chain: dict[str, Stage] = {
+            trained: (reinforce.TRAIN_ADVERSARY, replace(training, target=met, learner=start, seed=seed)),
+            played: (attack, replace(settings, **_against(config, met), speaker=display_path(path / trained))),
+        }
+        if "transfer" in wanted and not is_given(config.transfer):
+            attack, settings = rows["transfer"]
+            # Of a target that yields little hardly any dialogue is won by more.
+            least = min(settings.transfer.min_advantage, 1) if end else settings.transfer.min_advantage
+            source = replace(settings.transfer, source=display_path(path / played), min_advantage=least)
+            chain[plugged] = (attack, replace(settings, **_against(config, met), transfer=source))
+        chains.append(chain)
+    return chains

@@ -1,0 +1,85 @@
+"""What stands up to which attack: a column for the target, for each defence around it and for each trained counterpart.
+
+Every figure is one of the table of attacks (`attack_table.py`); here they stand side by side, with what a defence costs in
+ordinary play above and the strongest attack below, for a defence is as good as the strongest attack on it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from engine.metrics.negotiation.attack_table import (
+    DEFENCES,
+    MADE_FOR_IT,
+    PLAIN,
+    ROWS,
+    TACTIC,
+    UNATTACKED,
+    around_trained,
+    by_row,
+    share_cell,
+)
+from engine.metrics.statistics import NOTHING, Estimate
+from engine.metrics.tables import ABSENT, TextTable, number
+
+TARGET = "target"
+"""The column of the target itself."""
+_KNOWN = "-known"
+_NOTE = (
+    "Live advantage of the adversary in points, on the same scenarios; brackets: 95 % intervals. Plain play: the attacker's "
+    "speaker plays, nobody attacks and both choose; the target's points and agreement there are what a defence costs. No "
+    "attack: the target alone chooses, as in all attacks. An attack is made for the target alone (an adversary that learned "
+    "from it, sentences that won from it, a search that reads it) and meets each defence unaware of it; adaptive: it is made "
+    "for what the column names (learned from it, won from it, reads it; of a filter, a search that knows its limit). "
+    "Strongest: the largest figure of a column, which chance makes too high, the more so the more attacks there are."
+)
+
+
+def targets_table(metrics: Mapping[str, Estimate], trained: Sequence[str] = ()) -> TextTable | None:
+    """The attacks by what they meet; None where they meet the target alone.
+
+    Args:
+        metrics: estimates by "ROW.METRIC", the row a name of `attack_table.titles_of`.
+        trained: names of the target's trained counterparts.
+    """
+    found = by_row(metrics)
+    # By column: how rows of attacks end that are made for the target, and for what the column names.
+    endings = {TARGET: ("", "")}
+    endings |= {title: (f"+{name}", f"+{name}{_KNOWN}") for name, title in DEFENCES.items() if not name.endswith(_KNOWN)}
+    endings |= {
+        name: (around_trained(number), around_trained(number, adaptive=True)) for number, name in enumerate(trained, start=1)
+    }
+    columns = {
+        name: each for name, each in endings.items() if any(row + end in found for row in ROWS if row != TACTIC for end in each)
+    }
+    if len(columns) < 2:
+        return None
+    rows: list[tuple[str, ...]] = []
+    if PLAIN in found:
+        played = [found.get(PLAIN + end, {}) for end, _ in columns.values()]
+        rows.append(("plain play: target's points", *(_cell(each.get("score_target", NOTHING)) for each in played)))
+        rows.append(("plain play: agreement", *(share_cell(each.get("agreement", NOTHING)) for each in played)))
+    strongest = dict.fromkeys(columns, NOTHING)
+    for row, title in ROWS.items():
+        if row in (PLAIN, TACTIC):
+            continue
+        for adaptive in (False, True):
+            gains = {name: found.get(row + each[adaptive], {}).get("advantage", NOTHING) for name, each in columns.items()}
+            # An adaptive attack is shown where there is one that is not the target's own.
+            if not any(one.n for name, one in gains.items() if name != TARGET or not adaptive):
+                continue
+            rows.append((title + MADE_FOR_IT * adaptive, *map(_cell, gains.values())))
+            if row not in UNATTACKED:
+                strongest = {name: max(strongest[name], one, key=_ahead) for name, one in gains.items()}
+    if any(one.n for one in strongest.values()):
+        rows.append(("strongest", *map(_cell, strongest.values())))
+    return TextTable(("attack", *columns), tuple(rows), _NOTE)
+
+
+def _cell(estimate: Estimate) -> str:
+    return number(estimate) if estimate.n else ABSENT
+
+
+def _ahead(estimate: Estimate) -> float:
+    return estimate.value if estimate.n and math.isfinite(estimate.value) else -math.inf

@@ -1,0 +1,165 @@
+"""Trained counterparts of a target in its table of attacks: what is made for whom, what is shown, and that all is resumed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.jobs.job import Silent
+from engine.jobs.negotiation import reinforce
+from engine.jobs.negotiation.attack import TransferSettings
+from engine.jobs.negotiation.table import ATTACK_TABLE
+from engine.jobs.negotiation.table_config import TableConfig
+from engine.jobs.tables import TABLE_FILE
+from engine.metrics.repeats import over_trainings
+from engine.metrics.tables import with_interval
+from engine.negotiation.settings import SearchConfig
+from engine.report.collect import collect_run
+from engine.store.run_folder import RunFolder
+from envs.core.errors import CheckpointError, ConfigError
+from tests.engine.jobs.made_up import CORPUS, REINFORCE, Notes, corpus_vocabulary, rows, save_negotiator
+
+SEARCH = SearchConfig(proposals="random", candidates=4, max_replacements=1, replies=2, screening_replies=1, finalists=2)
+RULE = replace(REINFORCE, dialogues=6)
+
+
+def table(target: Path, *trained: Path | str, **changes: Any) -> TableConfig:
+    """A table of three dialogues a row."""
+    settings: dict[str, Any] = {"dialogues": 3, "search": SEARCH, "trained": ",".join(map(str, trained))}
+    settings |= {"transfer": TransferSettings(min_advantage=-10, turn=1), "reinforce": replace(RULE, supervised_weight=0)}
+    return TableConfig(target=str(target), **{**settings, **changes})
+
+
+def settings_of(config: TableConfig, path: Path) -> Mapping[str, Any]:
+    return {name: settings for name, (_, settings) in ATTACK_TABLE.stages(config, path).items()}
+
+
+def test_every_attack_is_made_for_the_target_and_for_its_trained_counterpart(target: Path, speaker: Path) -> None:
+    path = Path("runs/t")
+    planned = settings_of(table(target, speaker, rows="none,rl,transfer,reactive,ra-pa-ta"), path)
+    alone = settings_of(table(target, rows="none,rl,transfer,reactive,ra-pa-ta"), path)
+    assert {name: planned[name] for name in alone} == alone, "what was measured without it stays as it is"
+    new = {name: settings for name, settings in planned.items() if name not in alone}
+    assert sorted(new) == sorted(
+        [
+            "plain", "plain+trained1", "none+trained1", "adversary+trained1",
+            *(f"{row}+trained1{end}" for row in ("rl", "transfer", "reactive", "ra-pa-ta") for end in ("", "-adaptive")),
+        ]
+    )  # fmt: skip
+    assert not planned["plain"].complementary
+    assert {settings.target for name, settings in new.items() if name != "plain"} == {str(speaker)}
+    assert {name: settings.surrogate for name, settings in new.items() if hasattr(settings, "surrogate")} == {
+        "reactive+trained1": str(target), "reactive+trained1-adaptive": "",
+        "ra-pa-ta+trained1": str(target), "ra-pa-ta+trained1-adaptive": "",
+    }  # fmt: skip
+    assert (planned["rl+trained1"].speaker, planned["rl+trained1-adaptive"].speaker) == (
+        "runs/t/adversary", "runs/t/adversary+trained1",
+    )  # fmt: skip
+    assert (planned["transfer+trained1"].transfer.source, planned["transfer+trained1-adaptive"].transfer.source) == (
+        "runs/t/rl", "runs/t/rl+trained1-adaptive",
+    )  # fmt: skip
+    assert {settings.judge for name, settings in new.items() if "trained" in name and hasattr(settings, "judge")} == {
+        str(target)
+    }
+    assert planned["adversary+trained1"].learner == str(target), "as the target's own adversary begins"
+    assert {planned[name].speaker for name in new if name.startswith(("transfer", "reactive"))} == {str(target)}
+
+
+def test_a_named_adversary_is_the_targets_and_counterparts_have_their_own(target: Path, speaker: Path) -> None:
+    planned = settings_of(table(target, speaker, rows="rl", adversary="runs/adversary"), Path("runs/t"))
+    assert [name for name in planned if name.startswith("adversary")] == ["adversary+trained1"]
+    assert planned["rl+trained1"].speaker == "runs/adversary"
+
+
+def test_a_table_shows_the_target_its_defences_and_its_counterpart(
+    tmp_path: Path, trainee: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vocabulary = corpus_vocabulary(root)
+    learned: dict[str, tuple[str, int]] = {}
+
+    def train(config: reinforce.TrainReinforceConfig, path: Path, reporter: Any) -> None:
+        if path.name not in learned:
+            learned[path.name] = (config.target, config.seed)
+            save_negotiator(path / "checkpoint", seed=len(learned), vocabulary=vocabulary)
+
+    monkeypatch.setattr(reinforce.TRAIN_ADVERSARY, "run", train)
+    hardened = save_negotiator(tmp_path / "hardened" / "checkpoint", seed=9, vocabulary=vocabulary)
+    config = table(
+        trainee, hardened, rows="none,rl,reactive", defences="filter,own-demand", false_alarms=0.3, seeds=2,
+        corpus=CORPUS, data_root=root,
+    )  # fmt: skip
+    notes, path = Notes(), tmp_path / "run"
+    plain = ATTACK_TABLE.run(replace(config, trained="", defences=""), path, Silent())
+    assert list(plain.tables) == [""]
+    measured = {name: rows(path / name) for name in ("none", "rl", "rl-2", "reactive")}
+    result = ATTACK_TABLE.run(config, path, notes)
+    assert any(line.startswith("each target is met by adversaries of its own, so 2 are trained first") for line in notes.said)
+    assert {name: rows(path / name) for name in measured} == measured, "what was there is not measured again"
+    assert learned == {
+        "adversary": (str(trainee), 1), "adversary-2": (str(trainee), learned["adversary-2"][1]),
+        "adversary+trained1": (str(hardened), 1), "adversary+trained1-2": (str(hardened), learned["adversary-2"][1]),
+    }  # fmt: skip
+    assert list(result.tables) == ["By target", "All attacks"]
+    beside = result.tables["By target"]
+    assert beside.columns == ("attack", "target", "perplexity filter", "own demand", str(hardened))
+    assert [row[0] for row in beside.rows] == [
+        "plain play: target's points", "plain play: agreement", "no attack", "RL attack", "RL attack, adaptive", "reactive",
+        "reactive, adaptive", "strongest",
+    ]  # fmt: skip
+    each = [RunFolder.load(path / f"rl+trained1-adaptive{end}").metrics()["advantage"] for end in ("", "-2")]
+    (adaptive,) = (row for row in beside.rows if row[0] == "RL attack, adaptive")
+    assert adaptive[4].replace("\n", " ") == with_interval(over_trainings(each))
+    assert adaptive[2:4] == ("–", "–")
+    plain_score = RunFolder.load(path / "plain+trained1").metrics()["score_target"]
+    assert beside.rows[0][4].replace("\n", " ") == with_interval(plain_score)
+    scenarios = {str([(row["seed"], row["counts"]) for row in rows(folder.parent)]) for folder in path.glob("*/rows")}
+    assert len(scenarios) == 1, "all are played on the same scenarios"
+    assert "reactive+trained1-adaptive.forced_advantage" in result.metrics
+    assert "reactive+trained1.forced_advantage" not in result.metrics, "nobody is forced to what was found on another"
+    assert set(result.metrics) <= set(result.legend)
+    assert set(result.metrics) <= set(ATTACK_TABLE.metrics_of(config))
+    text = (path / TABLE_FILE).read_text()
+    page = dict(collect_run(path).found["negotiation"].tables)
+    assert list(page) == ["By target", "All attacks"]
+    assert all(each.to_markdown() in text for each in page.values())
+    shown = [match.name for match in collect_run(path).found["negotiation"].matches]
+    assert f"reactive, {hardened}, adaptive" in shown
+    again = ATTACK_TABLE.run(config, path, Silent())
+    assert again.tables == result.tables
+
+
+def test_rows_that_read_weights_are_left_out_where_there_are_none(tmp_path: Path, target: Path, speaker: Path) -> None:
+    config = table(target, "scripted", rows="none,reactive", adversary=str(speaker))
+    notes = Notes()
+    result = ATTACK_TABLE.run(config, tmp_path, notes)
+    assert notes.said[0] == "left out against scripted: reactive; they read weights that scripted has not"
+    measured = {name.partition(".")[0] for name in result.metrics}
+    assert measured == {"plain", "plain+trained1", "none", "none+trained1", "reactive"}
+    planned = settings_of(replace(config, target="scripted", trained=str(target), speaker=str(speaker)), tmp_path)
+    assert sorted(planned) == sorted(["plain", "none", "plain+trained1", "none+trained1", "reactive+trained1-adaptive"])
+
+
+def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, target: Path) -> None:
+    with pytest.raises(ConfigError, match=r"twice(.|\n)*--trained"):
+        table(target, target)
+    with pytest.raises(ConfigError, match=r"twice(.|\n)*runs/a"):
+        table(target, "runs/a", "runs/a")
+    with pytest.raises(CheckpointError, match="--trained needs a checkpoint"):
+        ATTACK_TABLE.run(table(target, tmp_path / "nothing", rows="none"), tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("ray_session")
+def test_rows_are_the_same_whoever_makes_them_and_trainings_lie_side_by_side(tmp_path: Path, trainee: Path, root: Path) -> None:
+    hardened = save_negotiator(tmp_path / "hardened" / "checkpoint", seed=9, vocabulary=corpus_vocabulary(root))
+    config = table(trainee, hardened, rows="none,rl,transfer,reactive", corpus=CORPUS, data_root=root, dialogues=4)
+    alone = ATTACK_TABLE.run(config, tmp_path / "alone", Silent())
+    beside = ATTACK_TABLE.run(replace(config, workers=1, trainers=1), tmp_path / "beside", Silent())
+    assert beside.tables["By target"] == alone.tables["By target"]
+    for name in ("rl+trained1", "rl+trained1-adaptive", "transfer+trained1", "transfer+trained1-adaptive", "reactive+trained1"):
+        assert rows(tmp_path / "beside" / name) == rows(tmp_path / "alone" / name)
