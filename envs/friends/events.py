@@ -39,7 +39,7 @@ def _told_apart(tokens: tuple[Token, ...]) -> tuple[tuple[str, ...], tuple[Menti
     words: list[str] = []
     mentions: list[Mention] = []
     for token in tokens:
-        if type(token) is str:
+        if isinstance(token, str):
             words.append(token)
         else:
             words += token.words
