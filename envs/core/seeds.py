@@ -11,6 +11,8 @@ import hashlib
 import numpy as np
 
 Key = str | int
+_JUMP = 210306068529402873165736369884012333109
+"""Numbers that `numpy.random.PCG64.jumped` leaves out."""
 
 
 def stable_hash(*key: Key) -> int:
@@ -36,3 +38,23 @@ def stream(seed: int, *key: Key) -> np.random.Generator:
 def derive_seed(seed: int, *key: Key) -> int:
     """A 63-bit seed for a library that wants an integer (torch, RLlib), from the same naming."""
     return stable_hash("seed", seed, *key) >> 1
+
+
+class Substreams:
+    """Parts of one stream for items with numbers: each begins in a tenth of the time that a `stream` of its own takes.
+
+    Args:
+        seed: as of `stream`.
+        key: as of `stream`.
+    """
+
+    def __init__(self, seed: int, *key: Key) -> None:
+        self._bits = np.random.PCG64(np.random.SeedSequence([seed, stable_hash(*key)]))
+        self._begin = self._bits.state
+        self._rng = np.random.Generator(self._bits)
+
+    def at(self, number: int) -> np.random.Generator:
+        """Where `PCG64.jumped(number)` would be; the same generator each time, so that an item has it until the next one."""
+        self._bits.state = self._begin
+        self._bits.advance(number * _JUMP)
+        return self._rng

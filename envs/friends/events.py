@@ -31,13 +31,20 @@ Token = str | Mention
 
 def plain_words(tokens: Iterable[Token]) -> tuple[str, ...]:
     """The words of tokens, mentions written out."""
+    return _told_apart(tuple(tokens))[0]
+
+
+def _told_apart(tokens: tuple[Token, ...]) -> tuple[tuple[str, ...], tuple[Mention, ...]]:
+    """The words of tokens, mentions written out, and the mentions."""
     words: list[str] = []
+    mentions: list[Mention] = []
     for token in tokens:
         if isinstance(token, str):
             words.append(token)
         else:
             words += token.words
-    return tuple(words)
+            mentions.append(token)
+    return (tuple(words), tuple(mentions)) if mentions else (tokens, ())  # type: ignore[return-value]  # words alone
 
 
 @dataclass(slots=True, unsafe_hash=True)
@@ -57,17 +64,19 @@ class ChatEvent:
     item: Item = ()
     words: tuple[str, ...] = field(init=False, repr=False, compare=False)
     """What is said, mentions written out; made once, for everybody asks for it."""
+    mentions: tuple[Mention, ...] = field(init=False, repr=False, compare=False)
+    """Those among the tokens."""
 
     def __post_init__(self) -> None:
-        for token in self.tokens:
-            if type(token) is not str:
-                self.words = plain_words(self.tokens)
-                return
-        self.words = self.tokens  # type: ignore[assignment]  # words alone
+        self.words, self.mentions = _told_apart(self.tokens)
 
     def plain(self) -> ChatEvent:
         """The event as a listener gets it: words alone."""
-        return self if self.words is self.tokens else ChatEvent(self.side, self.words)
+        if not self.mentions:
+            return self
+        found = ChatEvent(self.side)
+        found.tokens = found.words = self.words
+        return found
 
 
 class Slips(NamedTuple):

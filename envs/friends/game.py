@@ -21,7 +21,7 @@ import numpy as np
 
 from envs.core.errors import ScenarioError
 from envs.core.ranges import Configuration, PositiveInt
-from envs.core.seeds import derive_seed, stream
+from envs.core.seeds import Substreams, derive_seed, stream
 from envs.friends.events import ChatEvent, FriendsChat, Lying, Slips, Token, plain_words
 from envs.friends.scenario import FriendsScenario, Item
 from envs.friends.schema import Attribute, Entity
@@ -172,6 +172,7 @@ class FriendsView:
 
     def __init__(self, game: FriendsGame, side: int) -> None:
         self._game, self.side, self.rules = game, side, game.rules
+        self._draws = Substreams(side, "draws")
 
     def __len__(self) -> int:
         return len(self._game)
@@ -198,13 +199,11 @@ class FriendsView:
 
     def generator(self, row: int) -> np.random.Generator:
         """Random numbers for this side's next act in the chat of a row; the same until an event is added."""
-        (found,) = self.generators([row])
-        return found
+        return stream(derive_seed(self._game.seeds[row], "side", self.side), self.num_events(row))
 
-    def generators(self, rows: Sequence[int]) -> list[np.random.Generator]:
-        """As `generator`, for many rows at once."""
-        seeds = self._game.seeds
-        return [stream(derive_seed(seeds[row], "side", self.side), self.num_events(row)) for row in rows]
+    def uniforms(self, row: int, part: int, num: int) -> memoryview[float]:
+        """Random numbers from 0 to 1 of this side in the chat of a row, others in each part; sooner than by `generator`."""
+        return self._draws.at((part << 64) + self._game.seeds[row]).random(num).data  # type: ignore[return-value]  # of float64
 
 
 def _cut(tokens: Sequence[Token], max_words: int) -> tuple[Token, ...]:

@@ -23,6 +23,7 @@ import numpy as np
 
 from envs.core.ranges import Configuration, NonNegativeFloat, PositiveInt, PositiveShare, Share
 from envs.core.seeds import stream
+from envs.friends.draws import one
 from envs.friends.events import ChatEvent, FriendsChat, Lying, Mention
 from envs.friends.game import FriendsGame, FriendsRules
 from envs.friends.linker import EntityLinker, Words
@@ -30,7 +31,7 @@ from envs.friends.play import FriendsAgent, play_friends
 from envs.friends.scenario import FriendsScenario
 from envs.friends.schema import Entity
 from envs.friends.scripted import phrases
-from envs.friends.scripted.wording import one, worded
+from envs.friends.scripted.wording import worded
 
 FEATURES = (
     "whether it says what it means to say",

@@ -115,12 +115,12 @@ class EntityLinker:
 
     def find(self, words: Sequence[str], *contexts: Collection[Entity]) -> list[tuple[int, Mention]]:
         """What `link` finds: where each mention begins, and the mention, from left to right."""
-        lengths, named, found, end = self._lengths, self._named, [], 0
+        words, lengths, named, found, end = tuple(words), self._lengths, self._named, [], 0
         for at in [at for at, word in enumerate(words) if word in lengths]:
             if at < end:
                 continue
             for length in lengths[words[at]]:
-                form = tuple(words[at : at + length])
+                form = words[at : at + length]
                 mention = self.meant(form, contexts) if form in named else None
                 if mention is not None:
                     found.append((at, mention))

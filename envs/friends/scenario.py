@@ -6,25 +6,27 @@ Source: He, Balakrishnan, Eric, Liang 2017, section 2.1; the released generator 
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import accumulate, chain, repeat
-from operator import getitem
+from itertools import chain, product
 
 import numpy as np
 
 from envs.core.config import check
 from envs.core.errors import ConfigError, ScenarioError
 from envs.core.ranges import Configuration, PositiveInt
+from envs.friends.draws import Draw, one, some, uniforms
 from envs.friends.schema import Attribute, Entity, FriendsSchema, entities_of
 
 Item = tuple[str, ...]
 """A friend: one value for each attribute, as people write it."""
 ALPHAS = (0.3, 1.0, 3.0)
 """Concentrations of the Dirichlet distributions that values are drawn from; the smaller, the more friends share a value."""
-_ROUNDS = 20
+_Urn = tuple[list[str], float, list[str]]
+"""The values of an attribute, their alpha, and those that one side has drawn."""
+_MOST_DRAWS = 40
+"""Draws for each friend of a table, after which what differs is drawn evenly."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +77,8 @@ class FriendsScenario:
     @cached_property
     def entities(self) -> tuple[tuple[tuple[Entity, ...], ...], tuple[tuple[Entity, ...], ...]]:
         """By side, item and attribute: the values as entities."""
-        known = [entities_of(attribute.type) for attribute in self.attributes]
-        first, second = (tuple([tuple(map(getitem, known, item)) for item in table]) for table in self.tables)
+        known = [entities_of(attribute.type).__getitem__ for attribute in self.attributes]
+        first, second = (tuple(zip(*map(map, known, zip(*table, strict=True)), strict=True)) for table in self.tables)
         return first, second
 
     @cached_property
@@ -152,94 +154,49 @@ def random_friends(
         options: bounds.
         key: the scenario's name.
     """
-    (found,) = many_friends(schema, [rng], options, [key])
-    return found
-
-
-def many_friends(
-    schema: FriendsSchema, rngs: Sequence[np.random.Generator], options: ScenarioOptions | None, keys: Sequence[str]
-) -> list[FriendsScenario]:
-    """As `random_friends`, a scenario for each generator: one kind of draw after the other, which takes less time.
-
-    Args:
-        schema: what values there are; see `check_schema`.
-        rngs: the randomness of each; no scenario depends on the others.
-        options: bounds.
-        keys: the scenarios' names.
-    """
-    options = options or ScenarioOptions()
-    items, num_attributes = (
-        [int(rng.integers(least, most + 1)) for rng in rngs]
-        for least, most in ((options.min_items, options.max_items), (options.min_attributes, options.max_attributes))
-    )
-    places = [rng.permutation(len(schema.attributes))[:num].tolist() for rng, num in zip(rngs, num_attributes, strict=True)]
-    attributes = [tuple([schema.attributes[i] for i in sorted(chosen)]) for chosen in places]
-    alphas = [
-        tuple([ALPHAS[i] for i in rng.integers(len(ALPHAS), size=num).tolist()])
-        for rng, num in zip(rngs, num_attributes, strict=True)
-    ]
-    values = [
-        [_some(schema.values[attribute.type], 2 * num, rng) for attribute in chosen]
-        for rng, num, chosen in zip(rngs, items, attributes, strict=True)
-    ]
-    # Gamma variates in proportion are a Dirichlet one.
-    variates = [
-        [rng.standard_gamma(alpha, (2, len(few))).tolist() for few, alpha in zip(all_few, each, strict=True)]
-        for rng, all_few, each in zip(rngs, values, alphas, strict=True)
-    ]
-    tables = [_tables(*each) for each in zip(values, variates, items, rngs, strict=True)]
-    return [FriendsScenario(*each) for each in zip(keys, attributes, tables, alphas, strict=True)]
-
-
-def _some(values: Sequence[str], most: int, rng: np.random.Generator) -> list[str]:
-    return [values[i] for i in rng.choice(len(values), min(len(values), most), replace=False).tolist()]
+    options, draw = options or ScenarioOptions(), uniforms(rng)
+    num_items = one(range(options.min_items, options.max_items + 1), draw)
+    width = one(range(options.min_attributes, options.max_attributes + 1), draw)
+    attributes = tuple([schema.attributes[i] for i in sorted(some(range(len(schema.attributes)), width, draw))])
+    alphas = tuple([one(ALPHAS, draw) for _ in attributes])
+    values = [some(schema.values[attribute.type], 2 * num_items, draw) for attribute in attributes]
+    return FriendsScenario(key, attributes, _tables(values, alphas, num_items, draw), alphas)
 
 
 def _tables(
-    values: Sequence[list[str]], variates: Sequence[list[list[float]]], num_items: int, rng: np.random.Generator
+    values: Sequence[list[str]], alphas: Sequence[float], num_items: int, draw: Draw
 ) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
-    """The tables of both sides; `variates` are shares of each attribute's values by side, up to a factor."""
-    bounds = [[list(accumulate(shares)) for shares in by_side] for by_side in variates]
-    (shared,) = _drawn(values, bounds, int(rng.integers(2)), rng, 1)
+    """The tables of both sides; an alpha for the values of each attribute."""
+    urns: list[list[_Urn]] = [[(few, alpha, []) for few, alpha in zip(values, alphas, strict=True)] for _ in (0, 1)]
+    shared = _drawn(one(urns, draw), draw)
     taken, tables = {shared}, []
-    for side in (0, 1):
+    for urn in urns:
         own = [shared]
-        for _ in range(_ROUNDS):
+        for _ in range(_MOST_DRAWS * num_items):
             if len(own) == num_items:
                 break
-            own += _fresh(_drawn(values, bounds, side, rng, 2 * num_items), taken, num_items - len(own))
+            item = _drawn(urn, draw)
+            if item not in taken:
+                taken.add(item)
+                own.append(item)
         if len(own) < num_items:
-            own += _fresh(_shuffled(values, rng), taken, num_items - len(own))
-        tables.append(tuple([own[i] for i in rng.permutation(num_items).tolist()]))
+            left = [item for item in product(*values) if item not in taken]
+            own += some(left, num_items - len(own), draw)
+            taken.update(own)
+        tables.append(tuple(some(own, num_items, draw)))
     return tables[0], tables[1]
 
 
-def _drawn(
-    values: Sequence[list[str]], bounds: Sequence[list[list[float]]], side: int, rng: np.random.Generator, num: int
-) -> Iterator[Item]:
-    """Friends; `bounds` are the cumulative shares of each attribute's values by side, up to a factor."""
-    columns = []
-    for few, by_side, uniforms in zip(values, bounds, rng.random((len(values), num)).tolist(), strict=True):
-        shares = by_side[side]
-        places = map(bisect_right, repeat(shares), map(shares[-1].__mul__, uniforms), repeat(0), repeat(len(few) - 1))
-        columns.append(map(few.__getitem__, places))
-    return zip(*columns, strict=True)
+def _drawn(urns: Iterable[_Urn], draw: Draw) -> Item:
+    """A friend: of each attribute one of the values, which weigh alpha each, or of those drawn before, which weigh 1 each.
 
-
-def _shuffled(values: Sequence[list[str]], rng: np.random.Generator) -> list[Item]:
-    """All friends that the values make, in random order."""
-    sizes = tuple(map(len, values))
-    at = np.unravel_index(rng.permutation(math.prod(sizes)), sizes)
-    return list(zip(*([few[i] for i in places.tolist()] for few, places in zip(values, at, strict=True)), strict=True))
-
-
-def _fresh(drawn: Iterable[Item], taken: set[Item], most: int) -> list[Item]:
-    """The first different ones that nobody has yet; `taken` then holds them too."""
-    fresh: list[Item] = []
-    for item in drawn:
-        if item not in taken:
-            taken.add(item)
-            fresh.append(item)
-            if len(fresh) == most:
-                break
-    return fresh
+    Draws from such urns (Polya's) are those by shares of a Dirichlet distribution, which thus nobody needs to draw.
+    """
+    item = []
+    for values, alpha, before in urns:
+        at = draw() * (len(before) + alpha * len(values)) - len(before)
+        # Both lists are counted 0, -1, -2, ..., so that no rounding leads beyond an end.
+        value = before[int(at)] if at < 0 else values[-int(at / alpha)]
+        before.append(value)
+        item.append(value)
+    return tuple(item)

@@ -24,7 +24,7 @@ from envs.friends.schema import FriendsSchema, read_schema
 READER_VERSION = 1
 """Grows when the same files would be read differently; compiled corpora are keyed by it."""
 SCHEMA_FILE, LEXICON_FILE = "schema.json", "inverse_lexicon_data.txt"
-_MAKERS = ("events", "game", "linker", "play", "scenario", "schema")
+_MAKERS = ("draws", "events", "game", "linker", "play", "scenario", "schema")
 """Modules that scripted chats depend on, those of the players apart."""
 PUBLISHED = {"train": "train.json", "val": "dev.json", "test": "test.json"}
 """Files of the splits, as published."""

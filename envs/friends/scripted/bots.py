@@ -18,20 +18,19 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import chain, count
 
-import numpy as np
-
-from envs.friends.events import ChatEvent, Mention
+from envs.friends.draws import Draw, one, weighted
+from envs.friends.events import ChatEvent
 from envs.friends.game import Act, FriendsView
 from envs.friends.linker import EntityLinker
 from envs.friends.schema import Entity, entities_of
 from envs.friends.scripted import phrases
 from envs.friends.scripted.phrases import Phrase
-from envs.friends.scripted.wording import Draw, one, weighted, worded
+from envs.friends.scripted.wording import worded
 
 NUM_DRAWS = 20
 """Random numbers of one act."""
-NUM_ACTS = 8
-"""Acts that random numbers are drawn for at once."""
+NUM_ACTS = 12
+"""Acts that random numbers are drawn for at once; most chats are over by then."""
 TALKATIVE = 0.3
 """How often a bot that is sure goes on talking instead of selecting (released: 0.7)."""
 SURE = 2.0
@@ -39,6 +38,7 @@ SURE = 2.0
 BARE = 0.3
 """How often a negative answer names no entity."""
 _NOWHERE: list[int] = []
+_NOTHING: frozenset[int] = frozenset()
 _HEARD, _DENIED = 1.0, -10.0
 _FACTORS = math.exp(_HEARD), math.exp(2.0), math.exp(0.5)
 """By what shares grow of an entity that is heard, of those of the same friends, and of those of the same column."""
@@ -54,10 +54,6 @@ def _first_shares(total: int) -> list[float]:
     return [math.exp(count / total) for count in range(total + 1)]
 
 
-def _uniforms(generator: np.random.Generator, num: int) -> memoryview[float]:
-    return generator.random(num).data  # type: ignore[return-value]  # of float64
-
-
 @dataclass(slots=True)
 class _Mind:
     """What a bot knows and wants in one chat. Different entities of its table are numbered in order."""
@@ -68,19 +64,19 @@ class _Mind:
     """The entities of each friend."""
     places: list[list[int]]
     """The friends that have each entity."""
-    columns: list[int]
-    """Where each entity stands; in the last one where it stands in several."""
-    by_column: list[frozenset[int]]
+    columns: list[range]
+    """The entities of the column that each stands in; of the first where it stands in several."""
     shares: list[float]
     """How much each entity is worth mentioning: the exponential of its weight."""
     item_weights: list[float]
     """How likely each friend is the common one."""
     spelt: int
-    generator: np.random.Generator
     uniforms: memoryview[float]
-    """Random numbers of this act and later ones; more are drawn when they run out."""
-    at: int = 1
-    """Where those of the next act begin; the very first one decided how numbers are spelt."""
+    """Random numbers of this act and others; one more of the first decided how numbers are spelt."""
+    at: int = 0
+    """Where those of the next act begin."""
+    parts: int = 1
+    """How often random numbers were drawn."""
     greeted: bool = False
     matched: int | None = None
     """The common friend, once it is known."""
@@ -122,22 +118,21 @@ class FriendsBotSession:
 
     def enter(self, rows: list[int]) -> None:
         """Looks at new tables."""
-        for row, generator in zip(rows, self._view.generators(rows), strict=True):
+        for row in rows:
             table = self._view.entities(row)
-            width, cells = len(table[0]), list(chain.from_iterable(table))
+            cells = list(chain.from_iterable(zip(*table, strict=True)))
             numbers = dict(zip(dict.fromkeys(cells), count(), strict=False))
             numbered = [numbers[entity] for entity in cells]
-            friends = [frozenset(numbered[begin : begin + width]) for begin in range(0, len(cells), width)]
-            by_column = [frozenset(numbered[column::width]) for column in range(width)]
+            friends = [frozenset(numbered[i :: len(table)]) for i in range(len(table))]
             places: list[list[int]] = [[] for _ in numbers]
             for i, friend in enumerate(friends):
                 for number in friend:
                     places[number].append(i)
-            columns = [0] * len(numbers)
-            for column, among in enumerate(by_column):
-                for number in among:
-                    columns[number] = column
-            uniforms = _uniforms(generator, 1 + NUM_DRAWS * NUM_ACTS)
+            columns: list[range] = []
+            for begin in range(0, len(cells), len(table)):
+                column = range(len(columns), max(len(columns), 1 + max(numbered[begin : begin + len(table)])))
+                columns += [column] * len(column)
+            uniforms = self._view.uniforms(row, 0, NUM_DRAWS * NUM_ACTS + 1)
             first = _first_shares(len(table))
             self._minds[row] = _Mind(
                 entities=list(numbers),
@@ -145,11 +140,9 @@ class FriendsBotSession:
                 friends=friends,
                 places=places,
                 columns=columns,
-                by_column=by_column,
                 shares=[first[len(having)] for having in places],
                 item_weights=[1.0] * len(table),
-                spelt=int(uniforms[0] < 0.5),
-                generator=generator,
+                spelt=int(uniforms[-1] < 0.5),
                 uniforms=uniforms,
             )
 
@@ -159,6 +152,10 @@ class FriendsBotSession:
         for row, event in zip(rows, events, strict=True):
             mind = minds[row]
             if event.side == side:
+                mind.at += NUM_DRAWS
+                if mind.at == NUM_DRAWS * NUM_ACTS:
+                    mind.uniforms, mind.at = self._view.uniforms(row, mind.parts, mind.at), 0
+                    mind.parts += 1
                 self._remember(mind, event)
             elif event.selected is None:
                 self._understand(mind, event)
@@ -173,9 +170,6 @@ class FriendsBotSession:
         return [self._act(minds[row]) for row in rows]
 
     def _remember(self, mind: _Mind, event: ChatEvent) -> None:
-        mind.at += NUM_DRAWS
-        if mind.at == len(mind.uniforms):
-            mind.uniforms, mind.at = _uniforms(mind.generator, NUM_DRAWS * NUM_ACTS), 0
         mind.greeted = True
         if event.selected is not None:
             mind.item_weights[event.selected] = -100.0
@@ -211,19 +205,17 @@ class FriendsBotSession:
             return
         after = [shares[number] * of_own for number in own]
         beside = [mind.friends[i] for i in friends]
-        for number in beside[0] if len(beside) == 1 else frozenset[int]().union(*beside):
+        for number in beside[0] if len(beside) == 1 else _NOTHING.union(*beside):
             shares[number] *= of_beside
         for column in {mind.columns[number] for number in own} if len(own) > 1 else (mind.columns[own[0]],):
-            for number in mind.by_column[column]:
+            for number in column:
                 shares[number] *= of_others
         for number, share in zip(own, after, strict=True):
             shares[number] = share
 
     def _mentions(self, mind: _Mind, event: ChatEvent) -> tuple[Entity, ...]:
-        if event.tokens is event.words:
-            found = [mention.entity for _, mention in self._linker.find(event.words, mind.numbers)]
-        else:
-            found = [token.entity for token in event.tokens if type(token) is Mention]
+        mentions = event.mentions or [mention for _, mention in self._linker.find(event.words, mind.numbers)]
+        found = [mention.entity for mention in mentions]
         return tuple(dict.fromkeys(found)) if len(found) > 1 else tuple(found)
 
     def _act(self, mind: _Mind) -> Act:

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 
-from envs.core.seeds import derive_seed, stream
+from envs.core.seeds import Substreams, derive_seed
 from envs.friends.events import FriendsChat
 from envs.friends.linker import EntityLinker
 from envs.friends.play import play_friends
-from envs.friends.scenario import FriendsScenario, ScenarioOptions, check_schema, many_friends
+from envs.friends.scenario import FriendsScenario, ScenarioOptions, check_schema, random_friends
 from envs.friends.schema import FriendsSchema
 from envs.friends.scripted.bots import FriendsBot
 
@@ -35,10 +35,8 @@ def draw_scenarios(
     """
     options = options or ScenarioOptions()
     check_schema(schema, options)
-    chosen = list(numbers)
-    drawn = [stream(seed, "friends", i) for i in chosen]
-    scenarios = many_friends(schema, drawn, options, [f"S_{seed}_{i}" for i in chosen])
-    return [(scenario, derive_seed(seed, "friends", i)) for i, scenario in zip(chosen, scenarios, strict=True)]
+    drawn = Substreams(seed, "friends")
+    return [(random_friends(schema, drawn.at(i), options, f"S_{seed}_{i}"), derive_seed(seed, "friends", i)) for i in numbers]
 
 
 def scripted_chats(schema: FriendsSchema, linker: EntityLinker, numbers: Iterable[int], seed: int = 0) -> list[FriendsChat]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
-from itertools import accumulate
-from typing import TypeVar
 
+from envs.friends.draws import Draw, one
 from envs.friends.events import Token
 from envs.friends.linker import EntityLinker
 from envs.friends.schema import Entity
@@ -16,21 +14,6 @@ from envs.friends.scripted.phrases import Phrase
 
 SPELT_OTHERWISE = 0.3
 """How often an entity is not said by its name."""
-
-T = TypeVar("T")
-Draw = Callable[[], float]
-"""The next random number of an act, from 0 to 1."""
-
-
-def one(values: Sequence[T], draw: Draw) -> T:
-    """One of some values, each as likely."""
-    return values[int(draw() * len(values))]
-
-
-def weighted(shares: Sequence[float], draw: Draw) -> int:
-    """A place with a probability proportional to its share."""
-    bounds = list(accumulate(shares))
-    return min(bisect_right(bounds, draw() * bounds[-1]), len(bounds) - 1)
 
 
 def worded(

@@ -124,6 +124,9 @@ def test_a_side_sees_its_own_table_and_draws_its_own_numbers() -> None:
     do(game, 0, ("hi",))
     assert views[0].generator(0).random() != drawn[0]
     assert game.event_seed(0) != seed
+    parts = [view.uniforms(0, part, 3).tolist() for view in views for part in (0, 1)]
+    assert len({tuple(part) for part in parts}) == 4, "each side and each part has its own"
+    assert views[0].uniforms(0, 0, 3).tolist() == parts[0]
 
 
 def test_nobody_moves_in_an_empty_row() -> None:

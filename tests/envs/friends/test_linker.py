@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from envs.core.errors import DataError
-from envs.friends.events import Mention, plain_words
+from envs.friends.events import ChatEvent, Mention, plain_words
 from envs.friends.linker import EntityLinker, read_lexicon
 from envs.friends.schema import Entity, FriendsSchema, chat_words
 from envs.friends.scripted.schema import friends_forms
@@ -37,6 +37,10 @@ def test_words_stay_as_they_are_said() -> None:
     tokens = LINKER.link(words)
     assert plain_words(tokens) == words
     assert tokens[1] == Mention(CLIMB, ("climbing",))
+    event = ChatEvent(0, tokens)
+    assert event.mentions == tuple(token for token in tokens if isinstance(token, Mention))
+    assert event.plain() == ChatEvent(0, words)
+    assert (event.plain().words, event.plain().mentions) == (words, ())
 
 
 def test_the_context_decides_between_entities_of_one_form() -> None:

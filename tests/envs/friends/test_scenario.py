@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +90,23 @@ def test_a_small_alpha_gives_more_friends_the_same_value() -> None:
             counts[alpha].append(len({item[column] for item in scenario.tables[0]}))
     few, some, many = (float(np.mean(counts[alpha])) for alpha in (0.3, 1.0, 3.0))
     assert few < some - 0.5 < many - 1
+
+
+def test_friends_share_values_as_often_as_dirichlet_distributions_let_them() -> None:
+    """Two draws by shares of a symmetric one over K values are equal with probability (1 + alpha) / (1 + alpha K)."""
+    num_items, options = 60, replace(SMALL, min_items=60, max_items=60)
+    equal: dict[tuple[int, float], list[float]] = {}
+    # The last attribute is there for friends to differ.
+    schema = made_of(2, 3, 5000)
+    for seed in range(250):
+        scenario = random_friends(schema, np.random.default_rng(seed), options)
+        for (column, num_values), table in product([(0, 2), (1, 3)], scenario.tables):
+            squares = sum(num**2 for num in Counter(item[column] for item in table).values())
+            pairs = (squares - num_items) / (num_items**2 - num_items)
+            equal.setdefault((num_values, scenario.alphas[column]), []).append(pairs)
+    assert len(equal) == 6
+    for (num_values, alpha), found in equal.items():
+        assert abs(np.mean(found) - (1 + alpha) / (1 + alpha * num_values)) < 0.07, (num_values, alpha)
 
 
 def test_a_schema_with_too_few_values_says_which() -> None:

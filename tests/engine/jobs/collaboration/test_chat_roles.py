@@ -142,7 +142,7 @@ def test_a_liar_that_fails_costs_the_chats_it_fails_in(tmp_path: Path) -> None:
 
     with serving(picky) as server:
         seat = replace(SMALL.chat, max_attempts=1)
-        config = replace(SMALL, strategies=f"liar:{server.name}", chat=seat, seed=3)
+        config = replace(SMALL, strategies=f"liar:{server.name}", chat=seat, seed=4)
         run(config, tmp_path / "run", Silent())
     found = by_strategy(tmp_path / "run")
     assert {row["status"] for row in found[NORMAL]} == {"ok"}
