@@ -15,7 +15,7 @@ import pytest
 from engine.runtime import pool
 from engine.runtime.session import RaySession
 from tests.engine.jobs.faults import NUM_SHARDS, Reaper, attempts, make_case, slowed
-from tests.engine.jobs.made_up import Notes, kill_when, rows, start_parley
+from tests.engine.jobs.made_up import Notes, kill_at, rows
 from tests.engine.runtime.apart import survives
 
 pytestmark = pytest.mark.ray
@@ -99,8 +99,7 @@ def test_a_killed_driver_goes_on_in_another_session(tmp_path: Path, kind: str, r
     case, path, log = make_case(kind, tmp_path), tmp_path / "run", tmp_path / "log"
     words = shlex.split(case.job.command(replace(case.config, workers=2), path))[1:]
     slowly = f"from pathlib import Path; from tests.engine.jobs.faults import slow_workers; slow_workers(Path({str(log)!r}))"
-    process = start_parley(*words, folder=tmp_path, before=slowly)
-    kill_when(process, lambda: len([*path.glob("rows/*.parquet")]) >= 3)
+    kill_at('parts("run") == 3', *words, folder=tmp_path, before=slowly)
     saved = rows(path)
     notes = Notes()
     found = case.rows_of(path, notes, workers=1)
