@@ -15,6 +15,8 @@ from engine.runtime.session import RaySession, connect
 
 # Before torch is loaded: the networks of the tests are too small to share out, and threads that wait cost most.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Ray starts its workers at niceness 15: they would get next to nothing of cores that other tests use, and be waited for.
+os.environ.setdefault("RAY_worker_niceness", "0")
 
 PUBLISHED = os.environ.get("PARLEY_DATA", "")
 """The data root that this machine names; packages of tests take the variable away, for as long as they like."""
