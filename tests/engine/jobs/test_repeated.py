@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from engine.jobs import composite
 from engine.jobs.job import Reporter, Silent, Summary
 from engine.jobs.repeated import RepeatedConfig, RepeatedJob, nth_name, nth_seed
 from engine.metrics.repeats import TRAININGS, over_runs
@@ -163,11 +162,7 @@ def test_one_that_fails_is_named_and_the_others_are_finished(tmp_path: Path) -> 
 
 
 @pytest.mark.ray
-def test_side_by_side_too_and_each_line_says_which_it_is_of(
-    ray_session: RaySession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # All have ended before anybody looks how far they are.
-    monkeypatch.setattr(composite, "LOOK_S", 3600.0)
+def test_side_by_side_too_and_each_line_says_which_it_is_of(ray_session: RaySession, tmp_path: Path) -> None:
     notes, config = Notes(), LosingConfig(seeds=3, trainers=2, lost=(nth_seed(7, 2),))
     with pytest.raises(DataError) as raised:
         Losing().run(config, tmp_path, notes)
