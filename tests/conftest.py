@@ -9,18 +9,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from engine.runtime.session import RaySession, connect
 
 # Before torch is loaded: the networks of the tests are too small to share out, and threads that wait cost most.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Ray starts its workers at niceness 15: they would get next to nothing of cores that other tests use, and be waited for.
+os.environ.setdefault("RAY_worker_niceness", "0")
 
 PUBLISHED = os.environ.get("PARLEY_DATA", "")
 """The data root that this machine names; packages of tests take the variable away, for as long as they like."""
 
-# Hypothesis allows an example 200 ms: its first one may import something, and any may wait for other processes.
-settings.register_profile("parley", deadline=None)
+# Hypothesis allows an example 200 ms, and ten a second: the first may import something, any may wait for other processes.
+# It draws the same examples in every run, so that what fails is what was changed; `--hypothesis-profile explore` draws others.
+settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("parley", settings.get_profile("explore"), derandomize=True)
 settings.load_profile("parley")
 
 

@@ -35,7 +35,7 @@ def test_every_name_is_public_in_one_room() -> None:
 
 def test_the_door_is_light() -> None:
     code = "import sys, parley; dir(parley); print(*sorted({'torch', 'ray', 'pyarrow', 'matplotlib'} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
 
 

@@ -219,6 +219,8 @@ def _run_ahead(
     Thread(target=follow, daemon=True).start()
     try:
         _serve(pool, work, ended, len(places.groups), start_timeout_s, places=places)
+        # What the last ones said when they ended.
+        told.hear(heard, left, path)
     finally:
         places.release()
 

@@ -21,7 +21,7 @@ from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
 from engine.runtime.ray_internals import actor_state
 from envs.core.errors import ClusterError, ParleyError
 
-DEATH_S = 5.0
+DEATH_S = 20.0
 """Seconds within which Ray's head hears of a process that has died."""
 
 

@@ -27,6 +27,7 @@ class WorkerActor:
         # The worker is built by the first call, not here: Ray would rebuild an actor that dies in here for ever.
         self._num_threads = num_threads
         self._worker: Any = None
+        self._end: ShardAttempt[Any] | None = None
         self._turns: Any = None
 
     def start(self, wanted: Mapping[str, str], spec: Sequence[Any]) -> tuple[dict[str, str], str] | None:
@@ -66,9 +67,17 @@ class WorkerActor:
         return turn
 
     def run(self, shard: Any) -> ShardAttempt[Any] | None:
-        """The worker's `Attempt` at a shard; None where there is no worker, because Ray has restarted the actor since."""
+        """The worker's `Attempt` at a shard; None where there is no worker, because Ray has restarted the actor since.
+
+        What every shard would meet is not met again by those that wait here until the driver has heard of it.
+        """
         if self._worker is None:
             return None
-        from engine.runtime.worker import attempt
+        from engine.runtime.worker import ShardFailure, attempt
 
-        return attempt(self._worker, shard)
+        if self._end is None:
+            tried = attempt(self._worker, shard)
+            if not (isinstance(tried.result, ShardFailure) and tried.result.ends):
+                return tried
+            self._end = tried
+        return self._end

@@ -10,12 +10,13 @@ import fcntl
 import os
 import socket
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from envs.core.errors import RunError
 from envs.storage.copies import is_held
 
-_PATIENCE_S, _PAUSE_S = 0.5, 0.01
+_NUM_TRIES, _PAUSE_S = 50, 0.01
 
 
 class RunLock:
@@ -76,12 +77,9 @@ def holder_of(path: Path) -> str | None:
 
 
 def _lock(descriptor: int) -> None:
-    """Takes the lock, past those who only look."""
-    tired_at = time.monotonic() + _PATIENCE_S
-    while True:
-        try:
+    """Takes the lock, past those who only look: tried so often, for on a busy machine a time may pass in one try."""
+    for _ in range(_NUM_TRIES):
+        with suppress(BlockingIOError):
             return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= tired_at:
-                raise
-            time.sleep(_PAUSE_S)
+        time.sleep(_PAUSE_S)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -87,9 +87,12 @@ def time_limit(seconds: float) -> Iterator[None]:
     began, before = time.monotonic(), signal.signal(signal.SIGALRM, on_alarm)
     left, _ = signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
-        yield
+        try:
+            yield
+        finally:
+            # The alarm may still go off here.
+            signal.setitimer(signal.ITIMER_REAL, 0)
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
         if left:
             # An alarm that somebody else waits for.

@@ -49,10 +49,9 @@ def test_it_waits_on_another_machine_until_the_lease_of_a_lost_one_runs_out(
 ) -> None:
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
     uri = f"file://{tmp_path}/bucket/trial"
-    left_s = 3.0
-    lost = {"holder": "process 7 on node-3", "token": "theirs", "under": "elsewhere", "time": time.time() - STALE_S + left_s}
+    left_s, started = 3.0, time.time()
+    lost = {"holder": "process 7 on node-3", "token": "theirs", "under": "elsewhere", "time": started - STALE_S + left_s}
     put(f"{uri}/0/lease.json", json.dumps(lost).encode())
-    started = time.time()
     setup = Setup(plan=SMALL, base=SMALL.base("", 0), budgets=(4,), repeats=1, seed=1, run=uri, folder=tmp_path)
     found = measure({"adversary": "scripted", "max_turns": 8}, setup, 4, local_copy(uri))
     assert found.n == 4

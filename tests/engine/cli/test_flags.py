@@ -198,13 +198,13 @@ MATCHES = st.builds(
 )
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(config=MATCHES, path=st.sampled_from([Path("runs/selfplay"), Path("runs/other one")]))
 def test_the_command_of_a_match_leads_back_to_it(config: MatchConfig, path: Path) -> None:
     assert understood(SELFPLAY.command(config, path)) == JobCommand(config, path, False)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @example(preset="cheng2019", source="\U00010000 \u2028", turn=3, seed=0)
 @given(preset=st.sampled_from(["cheng2019", "fixed"]), source=TEXTS, turn=st.integers(0, 9), seed=st.integers(0, 2**63))
 def test_the_command_of_a_section_leads_back_to_it(preset: str, source: str, turn: int, seed: int) -> None:

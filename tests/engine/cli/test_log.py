@@ -50,7 +50,7 @@ def test_another_form_is_an_error(parley: Parley, form: list[str]) -> None:
 @pytest.mark.ray
 def test_of_every_shard_there_is_a_line_that_names_its_worker(tmp_path: Path) -> None:
     with start_parley(*ASKED, "--workers", "1", "--log", "json", folder=tmp_path) as process:
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=250)
     assert process.returncode == 0, err
     assert json.loads(out)["run"] == "run"
     worked = [line for line in objects(err) if "seconds" in line]

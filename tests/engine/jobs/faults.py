@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -40,9 +39,10 @@ NUM_SHARDS = 12
 class Slowed:
     """One of two workers, that sleep before each shard, and leave a file per attempt: `FOLDER/SHARD.PID.NANOSECONDS`.
 
-    Where death is ordered, the first that is at a shard nobody has tried before kills itself. So no shard loses three workers,
-    which would be its end: at most one while it waits behind another shard, and one when it is first tried. One that works in
-    turns makes short ones, and kills itself while it holds such shards alone.
+    Where death is ordered (`order_deaths`), the first that is at a shard nobody has tried before kills itself once there are as
+    many attempts as the order says. So no shard loses three workers, which would be its end: at most one while it waits behind
+    another shard, and one when it is first tried. One that works in turns makes short ones, and kills itself while it holds
+    such shards alone.
     """
 
     def __init__(self, folder: Path, worker_class: Callable[..., Any], *args: Any) -> None:
@@ -80,9 +80,12 @@ class Slowed:
         (self.folder / f"{shard.name}.{os.getpid()}.{time.monotonic_ns()}").touch()
 
     def _obey(self) -> None:
+        num_attempts = len(attempts(self.folder))
+        due = [order for order in _orders(self.folder) if int(order.name.rpartition("-")[2]) <= num_attempts]
         with suppress(FileNotFoundError):
-            _order(self.folder).unlink()
-            os.kill(os.getpid(), signal.SIGKILL)
+            for order in due[:1]:
+                order.unlink()
+                os.kill(os.getpid(), signal.SIGKILL)
 
 
 def slowed(folder: Path) -> Callable[..., ActorPool[Any, Any]]:
@@ -190,34 +193,25 @@ class When(Notes):
             self.act()
 
 
-class Reaper(threading.Thread):
-    """Orders, each so many seconds, the death of a worker; see `Slowed` for who dies.
+def order_deaths(folder: Path, *after: int) -> None:
+    """Orders deaths of `Slowed` workers, which leave their attempts in a folder: see there for who dies, and when.
 
     Args:
-        folder: where `Slowed` workers leave their attempts.
-        every_s: seconds between two orders; one that nobody has carried out yet stands.
-        num_deaths: orders in all. Whoever takes a dead worker's place loads torch first, two seconds of a core.
+        folder: of the attempts.
+        after: how many there must be before each death.
     """
-
-    def __init__(self, folder: Path, every_s: float, num_deaths: int) -> None:
-        super().__init__(daemon=True)
-        self.order, self.every_s, self.num_deaths = _order(folder), every_s, num_deaths
-        self._over = threading.Event()
-
-    def run(self) -> None:
-        while self.num_deaths and not self._over.wait(self.every_s):
-            if not self.order.exists():
-                self.order.touch()
-                self.num_deaths -= 1
-
-    def __enter__(self) -> Reaper:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self.join()
+    for number in after:
+        _order(folder, number).touch()
 
 
-def _order(folder: Path) -> Path:
-    return folder.with_name(f"{folder.name}-order")
+def num_deaths_left(folder: Path) -> int:
+    """How many of the ordered deaths nobody has died."""
+    return len(_orders(folder))
+
+
+def _order(folder: Path, after: int) -> Path:
+    return folder.with_name(f"{folder.name}-order-{after:03d}")
+
+
+def _orders(folder: Path) -> list[Path]:
+    return sorted(folder.parent.glob(f"{folder.name}-order-*"))

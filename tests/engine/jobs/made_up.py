@@ -170,21 +170,60 @@ def kill_when(process: subprocess.Popen[str], reached: Callable[[], bool]) -> No
     assert process.returncode == -9, told
 
 
-SLOWLY = """
-import time
-from engine.runtime.sharding import Shard
+_HALTS = """
+import json, time
+from pathlib import Path
+from engine.runtime import record
 from engine.store.run_folder import RunFolder
 
-def slowed(method):
+def parts(run):
+    return len([*Path(run, "rows").glob("*.parquet")])
+
+def events(run, kind):
+    log = Path(run, "events.jsonl")
+    lines = log.read_text().split("\\n") if log.is_file() else []
+    return sum(json.loads(line)["kind"] == kind for line in lines if line)
+
+def kept(run):
+    return [each for file in Path(run, "unfinished").glob("*.json") for each in json.loads(file.read_text()).values()]
+
+def halting(method):
     def call(*arguments, **options):
         found = method(*arguments, **options)
-        time.sleep(0.1)
+        if REACHED:
+            Path("halted").touch()
+            time.sleep(3600)
         return found
     return call
 
-RunFolder.event, RunFolder.note_part = slowed(RunFolder.event), slowed(RunFolder.note_part)
+RunFolder.event, RunFolder.note_part = halting(RunFolder.event), halting(RunFolder.note_part)
+record.write_unfinished = halting(record.write_unfinished)
 """
-"""Makes a process wait after every event and every shard: the least work is then long enough to be killed in the middle."""
+
+
+def halts_at(reached: str) -> str:
+    """Code that makes a process go no further once so much is written down: it can be stopped there, however fast it is.
+
+    Args:
+        reached: an expression, asked after every event, every part of rows and whatever is kept of a shard under way. It
+            knows `parts(run)`, `events(run, kind)` and `kept(run)`, which is what targets are gone on from.
+    """
+    return _HALTS.replace("REACHED", reached)
+
+
+def await_halt(process: subprocess.Popen[str], folder: Path) -> None:
+    """Waits until a process halts, started with `halts_at` in a folder, or ends."""
+    while process.poll() is None and not (folder / "halted").exists():
+        time.sleep(0.01)
+
+
+def kill_at(reached: str, *arguments: str, folder: Path, before: str = "") -> None:
+    """Starts `parley` in a process of its own, as `start_parley`, and kills it where `halts_at` makes it halt."""
+    with start_parley(*arguments, folder=folder, before=before + halts_at(reached)) as process:
+        await_halt(process, folder)
+        process.kill()
+        _, told = process.communicate()
+    assert process.returncode == -9, told
 
 
 def start_parley(*arguments: str, folder: Path, before: str = "") -> subprocess.Popen[str]:

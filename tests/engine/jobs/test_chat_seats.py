@@ -25,7 +25,7 @@ from tests.engine.jobs.made_up import rows
 from tests.engine.jobs.perturb.robust import BUILT_IN
 from tests.policies.chat.fake_server import Said, completion, serving
 
-QUICK = ChatAsking(timeout_s=5, max_attempts=1)
+QUICK = ChatAsking(timeout_s=60, max_attempts=1)
 DESK = "helpdesk"
 KEY = "sk-verysecretkey0123456789"
 

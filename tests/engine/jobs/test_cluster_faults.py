@@ -14,8 +14,8 @@ import pytest
 
 from engine.runtime import pool
 from engine.runtime.session import RaySession
-from tests.engine.jobs.faults import NUM_SHARDS, Reaper, attempts, make_case, slowed
-from tests.engine.jobs.made_up import Notes, kill_when, rows, start_parley
+from tests.engine.jobs.faults import NUM_SHARDS, attempts, make_case, num_deaths_left, order_deaths, slowed
+from tests.engine.jobs.made_up import Notes, kill_at, rows
 from tests.engine.runtime.apart import survives
 
 pytestmark = pytest.mark.ray
@@ -99,8 +99,7 @@ def test_a_killed_driver_goes_on_in_another_session(tmp_path: Path, kind: str, r
     case, path, log = make_case(kind, tmp_path), tmp_path / "run", tmp_path / "log"
     words = shlex.split(case.job.command(replace(case.config, workers=2), path))[1:]
     slowly = f"from pathlib import Path; from tests.engine.jobs.faults import slow_workers; slow_workers(Path({str(log)!r}))"
-    process = start_parley(*words, folder=tmp_path, before=slowly)
-    kill_when(process, lambda: len([*path.glob("rows/*.parquet")]) >= 3)
+    kill_at('parts("run") == 3', *words, folder=tmp_path, before=slowly)
     saved = rows(path)
     notes = Notes()
     found = case.rows_of(path, notes, workers=1)
@@ -110,14 +109,17 @@ def test_a_killed_driver_goes_on_in_another_session(tmp_path: Path, kind: str, r
 
 
 @pytest.mark.parametrize("kind", ["selfplay", *slow("search", "attack", "robustness", "ranking", "ranking-attack")])
-def test_workers_killed_every_few_seconds_cost_no_row(
+def test_workers_killed_every_few_shards_cost_no_row(
     tmp_path: Path, kind: str, ray_session: RaySession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case, log = make_case(kind, tmp_path), tmp_path / "log"
     whole = case.rows_of(tmp_path / "whole")
     monkeypatch.setattr(pool, "ActorPool", slowed(log))
-    with Reaper(log, every_s=0.7, num_deaths=3):
-        found = case.rows_of(tmp_path / "run", workers=2)
-    assert len({pid for _, pid in attempts(log)}) >= 4, "two workers came after those that died"
-    assert len(attempts(log)) >= NUM_SHARDS + 2
+    # Those that work in turns begin with all shards at once: no shard is new any more to who comes after both have died.
+    deaths = (1, 4) if kind == "search" else (1, 4, 8)
+    order_deaths(log, *deaths)
+    found = case.rows_of(tmp_path / "run", workers=2)
+    assert not num_deaths_left(log)
+    assert len({pid for _, pid in attempts(log)}) > len(deaths), "somebody came after those that died"
+    assert len(attempts(log)) >= NUM_SHARDS + len(deaths)
     assert found == whole

@@ -46,8 +46,8 @@ from tune.config import SweepConfig
 from tune.sweep import SWEEP
 
 KEY = "sk-verysecretkey0123456789"
-QUICK = ChatAsking(timeout_s=5, max_attempts=1)
-SEAT = ChatSeat(timeout_s=5, max_attempts=1)
+QUICK = ChatAsking(timeout_s=60, max_attempts=1)
+SEAT = ChatSeat(timeout_s=60, max_attempts=1)
 DESK, SENTENCE = "helpdesk", TransferSettings(sentence="no deal")
 Asking = dict[str, Callable[[str, Path], tuple[Any, Any]]]
 ANY: Asking = {

@@ -73,12 +73,17 @@ def test_whole_stages_are_done_ahead_as_soon_as_what_they_need_is_finished(ray_s
 
 
 @pytest.mark.ray
-def test_a_whole_stage_that_fails_ahead_is_told_of_here(ray_session: RaySession, tmp_path: Path) -> None:
-    planned = stages(tmp_path, 0)
+def test_a_whole_stage_that_fails_ahead_is_told_of_here(
+    ray_session: RaySession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nobody looks how far they are before all have ended.
+    monkeypatch.setattr(composite, "LOOK_S", 3600.0)
+    planned, notes = stages(tmp_path, 0), Notes()
     planned["first"] = (SELFPLAY, MatchConfig(adversary="nobody", target="scripted", dialogues=3))
     planned = {name: planned[name] for name in ("first", "late", "other")}
     with pytest.raises(ConfigError, match="no agent is called 'nobody'"):
-        run_as_needed(lambda: planned, {"late": ["first"]}, tmp_path, 2, Notes())
+        run_as_needed(lambda: planned, {"late": ["first"]}, tmp_path, 2, notes)
+    assert "first: it ends with an error: no agent is called 'nobody'" in notes.said, "told by its actor"
     assert len(rows(tmp_path / "other")) == 12
     assert not (tmp_path / "late").exists()
 

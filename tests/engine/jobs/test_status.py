@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -230,6 +232,23 @@ def test_looking_never_keeps_a_writer_out(tmp_path: Path) -> None:
         stop.set()
         for reporter in lookers:
             reporter.join()
+
+
+def test_a_busy_machine_makes_no_writer_of_who_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "lock"
+    RunLock(path).release()
+    looker = os.open(path, os.O_RDONLY)
+    fcntl.flock(looker, fcntl.LOCK_SH)
+    pauses, sleep = [], time.sleep
+
+    def pause(_: float) -> None:
+        pauses.append(None)
+        # A second goes by in one pause, the looker goes away in the next.
+        sleep(1) if len(pauses) == 1 else os.close(looker)
+
+    monkeypatch.setattr(time, "sleep", pause)
+    RunLock(path).release()
+    assert len(pauses) == 2
 
 
 def test_looking_changes_nothing(tmp_path: Path) -> None:

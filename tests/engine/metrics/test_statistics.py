@@ -209,10 +209,10 @@ def test_values_that_are_not_finite_are_refused() -> None:
 
 def test_thousands_of_values_take_no_time() -> None:
     values = np.random.default_rng(0).normal(size=4000)
-    start = time.perf_counter()
+    start = time.thread_time()
     mean(values)
-    # The aim is 0.2 s; the bound only catches a loop in Python, on a machine that does other things too.
-    assert time.perf_counter() - start < 2.0
+    # The aim is 0.2 s of a core; the bound only catches a loop in Python.
+    assert time.thread_time() - start < 2.0
 
 
 DIFFERENCES = {

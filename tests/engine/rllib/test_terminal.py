@@ -45,7 +45,7 @@ def test_a_training_in_actors_is_as_quiet_as_one_without(tmp_path: Path) -> None
 
 
 def test_what_a_runner_raises_and_says_reaches_the_terminal(tmp_path: Path) -> None:
-    told = survives(FAILS, tmp_path, timeout_s=120)
+    told = survives(FAILS, tmp_path, timeout_s=250)
     assert 'raise RuntimeError("no voice")' in told, "the line in the worker"
     assert "RuntimeError: no voice" in told
     assert "the runner has no voice" in told, "what the worker logged"

@@ -26,9 +26,14 @@ def start_cluster(head_cpus: int) -> Cluster:
     return Cluster(initialize_head=True, head_node_args={"num_cpus": head_cpus, "_system_config": HEALTH, **lean})
 
 
+def surroundings(folder: Path) -> dict[str, str]:
+    """The variables of a process that has its cache in a folder, and reaches no Ray but its own."""
+    variables = {name: value for name, value in os.environ.items() if name not in ("RAY_AUTH_MODE", "RAY_ADDRESS")}
+    return {**variables, CACHE_VARIABLE: str(folder / "cache")}
+
+
 def survives(script: str, folder: Path, timeout_s: float) -> str:
     """Runs a script, its one argument a folder, and fails with what it wrote unless it ends well; its standard error."""
-    variables = {name: value for name, value in os.environ.items() if name not in ("RAY_AUTH_MODE", "RAY_ADDRESS")}
     found = subprocess.run(
         [sys.executable, "-c", script, str(folder)],
         cwd=ROOT,
@@ -36,7 +41,7 @@ def survives(script: str, folder: Path, timeout_s: float) -> str:
         text=True,
         timeout=timeout_s,
         check=False,
-        env={**variables, CACHE_VARIABLE: str(folder / "cache")},
+        env=surroundings(folder),
     )
     assert found.stdout.splitlines()[-1:] == [SURVIVED], found.stdout[-2000:] + found.stderr[-4000:]
     return found.stderr

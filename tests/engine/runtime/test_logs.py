@@ -6,6 +6,8 @@ import json
 import logging
 import os
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +16,23 @@ import pytest
 from engine.runtime import logs
 from engine.runtime.sharding import make_shards
 from engine.runtime.worker import attempt
-from tests.engine.runtime.apart import survives
+from tests.engine.runtime.apart import ROOT, surroundings
 
 LOGGER = logging.getLogger("engine.anything")
 TALKS = """
-import logging, time
+import logging, sys, time
+from pathlib import Path
 from engine.runtime import logs
+
+folder = Path(sys.argv[1])
 
 class Talks:
     def run(self, shard):
         logging.getLogger("engine.talks").info("at work on %d", len(shard))
-        time.sleep(3)
+        tired_at = time.monotonic() + 200
+        while not (folder / shard.name).exists():
+            assert time.monotonic() < tired_at, "nobody hears"
+            time.sleep(0.05)
         return len(shard)
 
 with logs.json_lines(), logs.metadata(run="runs/a"):
@@ -34,8 +42,8 @@ with logs.json_lines(), logs.metadata(run="runs/a"):
     shards = make_shards({key: key for key in "abcd"}, 2)
     with connect(num_cpus=2):
         run_sharded(Talks, (), shards, num_workers=2, on_result=lambda shard, result: None)
-print("survived")
 """
+"""Each worker ends its shard when a file says that its line has come."""
 
 
 Captured = pytest.CaptureFixture[str]
@@ -103,7 +111,14 @@ def test_what_a_worker_says_names_its_shard(capsys: Captured) -> None:
 
 @pytest.mark.ray
 def test_lines_of_workers_come_while_they_work_and_name_their_shard(tmp_path: Path) -> None:
-    said = [json.loads(line) for line in survives(TALKS, tmp_path, timeout_s=120).splitlines()]
+    said, command = [], [sys.executable, "-c", TALKS, str(tmp_path)]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, env=surroundings(tmp_path)) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            said.append(json.loads(line))
+            if said[-1]["logger"] == "engine.talks":
+                (tmp_path / said[-1]["shard"]).touch()
+    assert process.returncode == 0
     theirs = [line for line in said if line["logger"] == "engine.talks"]
     ours = [line for line in said if line["message"].endswith("is done")]
     assert sorted(line["shard"] for line in theirs) == sorted(line["shard"] for line in ours) == ["00000", "00001"]

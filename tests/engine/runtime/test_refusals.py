@@ -10,7 +10,7 @@ from engine.runtime.identity import ROOMS
 from tests.engine.runtime.apart import survives
 
 REFUSES = """
-import json, os, sys, time
+import json, os, sys
 from pathlib import Path
 import pytest
 from ray._raylet import GcsClient
@@ -28,15 +28,13 @@ os.chdir(folder)
 session._ROOT = Path("/usr/lib/python3/site-packages")
 
 def refused(message, **asked):
-    began = time.monotonic()
     with pytest.raises(ClusterError, match=message):
         run_sharded(Environment, (), shards_of(2, 1), num_workers=1, on_result=print, **asked)
-    return time.monotonic() - began
 
 cluster = start_cluster(2)
 with connect(cluster.address):
-    taken_s = refused(r"nothing adds machines to it(.|\\n)*there are 1 machine of 2 CPUs and 0 GPUs", num_gpus_per_worker=1)
-    assert taken_s < 5, taken_s
+    # At once: a cluster is waited for as long as 1200 s, in which this script would be ended.
+    refused(r"nothing adds machines to it(.|\\n)*there are 1 machine of 2 CPUs and 0 GPUs", num_gpus_per_worker=1)
     # A machine of a launcher's, with other packages of those names.
     cluster.add_node(num_cpus=3, env_vars={"PYTHONPATH": str(folder / "other"), "RAY_NODE_TYPE_NAME": "worker"})
     refused("no worker could start within 1 s", num_gpus_per_worker=1, start_timeout_s=1)

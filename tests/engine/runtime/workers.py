@@ -49,14 +49,20 @@ class Counting:
         ]
 
 
+def until(true: Callable[[], Any], seconds: float = 120.0) -> None:
+    """Waits until something is true, which a busy machine may take long for."""
+    tired_at = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < tired_at, f"not so within {seconds:g} s"
+        time.sleep(0.05)
+
+
 class CountingInTwo(Counting):
-    """As `Counting`; a shard ends once two processes have begun one, or after a minute."""
+    """As `Counting`; a shard ends once two processes have begun one."""
 
     def run(self, shard: Shard[int]) -> list[dict[str, Any]]:
         rows = super().run(shard)
-        until = time.monotonic() + 60
-        while len(processes_of(self.folder)) < 2 and time.monotonic() < until:
-            time.sleep(0.01)
+        until(lambda: len(processes_of(self.folder)) == 2)
         return rows
 
 
@@ -66,16 +72,13 @@ def processes_of(folder: Path) -> set[str]:
 
 
 class WaitsForAnother:
-    """How many processes were at work at once; the second waits until it is there, for half a minute at most."""
+    """Waits until two processes are at work at once; how many there are then."""
 
     def __init__(self, folder: str) -> None:
         self.folder = Path(folder)
 
     def run(self, shard: Shard[int]) -> int:
-        (self.folder / str(os.getpid())).touch()
-        until = time.monotonic() + 30
-        while len([*self.folder.iterdir()]) < 2 and time.monotonic() < until:
-            time.sleep(0.05)
+        meet(self.folder)
         return len([*self.folder.iterdir()])
 
 
@@ -106,16 +109,15 @@ def meet(folder: Path) -> None:
     """Waits until two processes have come to a folder, so that neither does the other's work."""
     folder.mkdir(exist_ok=True)
     (folder / str(os.getpid())).touch()
-    while len([*folder.iterdir()]) < 2:
-        time.sleep(0.05)
+    until(lambda: len([*folder.iterdir()]) > 1)
 
 
 class OneOfTwo(Counting):
-    """Begins when another one does."""
+    """Begins with its first shard when another one does: both are known to be up then."""
 
-    def __init__(self, folder: str, seconds: float) -> None:
-        super().__init__(folder, seconds)
-        meet(Path(f"{folder}-met"))
+    def run(self, shard: Shard[int]) -> list[dict[str, Any]]:
+        meet(Path(f"{self.folder}-met"))
+        return super().run(shard)
 
 
 class DiesOnce(Counting):
@@ -253,15 +255,34 @@ class DiesWhileStarting:
         raise NotImplementedError
 
 
-class OnlyOne(Counting):
-    """Takes its time; all but the first are killed while they start."""
+class Stalls(Counting):
+    """Does no more than some shards, whoever works: it waits to be killed."""
 
-    def __init__(self, folder: str, mark: str) -> None:
-        super().__init__(folder, 0.2)
+    def __init__(self, folder: str, most: int) -> None:
+        super().__init__(folder)
+        self.most = most
+
+    def run(self, shard: Shard[int]) -> list[dict[str, Any]]:
+        rows = super().run(shard)
+        while len(attempts(self.folder)) > self.most:
+            time.sleep(1)
+        return rows
+
+
+class OnlyOne(Counting):
+    """Works until the others are given up, all of which are killed while they start."""
+
+    def __init__(self, folder: str, mark: str, given_up: str) -> None:
+        super().__init__(folder)
+        self.given_up = Path(given_up)
         try:
             Path(mark).touch(exist_ok=False)
         except FileExistsError:
             os.kill(os.getpid(), signal.SIGKILL)
+
+    def run(self, shard: Shard[int]) -> list[dict[str, Any]]:
+        until(self.given_up.exists)
+        return super().run(shard)
 
 
 class Environment:

@@ -228,7 +228,7 @@ def sound_part(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, pa.Tabl
 
 
 @given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
 def test_a_flipped_bit_never_changes_rows_unseen(sound_part: tuple[bytes, pa.Table, Path], place: float, bit: int) -> None:
     content, table, path = sound_part
     flipped = bytearray(content)

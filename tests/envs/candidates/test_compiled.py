@@ -85,7 +85,7 @@ def test_contexts_keep_the_turns_nearest_to_the_reply(own: Path, cache: Path) ->
     assert not long["test"].is_cut.any()
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=20)
 @given(rows=st.lists(st.integers(0, 299), unique=True).map(sorted))
 def test_chosen_groups_are_those_of_the_whole(helpdesk: CandidateCorpus, rows: list[int]) -> None:
     split = helpdesk.splits["val"]

@@ -50,6 +50,21 @@ def test_what_never_starts_is_an_error(tmp_path: Path, monkeypatch: pytest.Monke
         Registry("part", "parley.none").get(f"{tmp_path}/mine.py:Mine")
 
 
+def test_an_alarm_at_the_last_moment_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_timer, answer = signal.setitimer, signal.getsignal(signal.SIGALRM)
+
+    def late(which: int, seconds: float) -> tuple[float, float]:
+        if not seconds:
+            signal.raise_signal(signal.SIGALRM)
+        return set_timer(which, seconds)
+
+    monkeypatch.setattr(signal, "setitimer", late)
+    with pytest.raises(own_code.OutOfTimeError), own_code.time_limit(60):
+        pass
+    monkeypatch.undo()
+    assert signal.getsignal(signal.SIGALRM) == answer
+
+
 def test_calls_that_hang_one_after_another_are_the_last() -> None:
     calls = TimedCalls("mine.py:Mine", 0.02, "mend it")
 
@@ -60,11 +75,12 @@ def test_calls_that_hang_one_after_another_are_the_last() -> None:
     for _ in range(MAX_HANGS - 1):
         with pytest.raises(ModelError, match=r"reply took more than 0\.02 s"):
             ask()
-    ask(lambda: time.sleep(0.03), parts=20)
+    # A minute, so that no busy machine makes a hang of it.
+    ask(lambda: time.sleep(0.03), parts=3000)
     for hang in range(MAX_HANGS):
         with pytest.raises(ModelError, match="reply took more than"):
             ask()
         if hang < MAX_HANGS - 1:
-            ask(lambda: None, answers=False)
+            ask(lambda: None, parts=3000, answers=False)
     with pytest.raises(ModelError, match="not asked any more"):
         ask(lambda: None)

@@ -185,7 +185,7 @@ GROUPS = st.tuples(st.lists(UTTERANCES, min_size=1, max_size=4).map(tuple), st.l
 
 
 @given(pairs=st.lists(GROUPS, min_size=1, max_size=4), data=st.data())
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_a_score_depends_on_context_and_candidate_alone(ranker: Ranker, pairs: list[Pair], data: st.DataObject) -> None:
     together = scores_of(ranker, pairs)
     order = data.draw(st.permutations(range(len(pairs))))

@@ -187,7 +187,6 @@ def die_in_a_check(corpus: str, generator: str, discriminator: str, path: str) -
 
 @pytest.mark.slow
 @pytest.mark.ray
-@pytest.mark.timeout(300)
 def test_a_driver_that_is_killed_inside_a_check_goes_on_to_the_same_weights(
     tmp_path: Path, corpus: str, generator: Path, discriminator: Path, ray_session: object
 ) -> None:

@@ -100,7 +100,6 @@ def test_controls_take_as_many_generator_steps(corpus: str) -> None:
 
 
 @pytest.mark.ray
-@pytest.mark.timeout(300)
 def test_rows_are_made_once_and_others_join_them(tmp_path: Path, longer: str, ray_session: object) -> None:
     config = asked(longer, contexts=0)
     result = EVALUATE_GENERATION.run(config, tmp_path / "run", Silent())

@@ -13,7 +13,7 @@ from engine.metrics.training import NEGOTIATOR
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError, DataError, RunError
 from policies.negotiator.speaker import load_agent
-from tests.engine.jobs.made_up import CORPUS, FIT, SLOWLY, Notes, assert_equal_weights, kill_when, start_parley
+from tests.engine.jobs.made_up import CORPUS, FIT, Notes, assert_equal_weights, kill_at
 
 run = TRAIN_NEGOTIATOR.run
 
@@ -69,10 +69,7 @@ def test_a_killed_training_resumes_to_the_same_weights(tmp_path: Path, root: Pat
     for name, value in vars(FIT.sizes).items():
         flags += ["--set", f"fit.sizes.{name}={value}"]
     run(asked, tmp_path / "whole", Silent())
-    events = tmp_path / "killed" / "events.jsonl"
-    process = start_parley("train", "negotiator", *flags, "--run", "killed", folder=tmp_path, before=SLOWLY)
-    kill_when(process, lambda: events.exists() and events.read_text().count('"epoch"') >= 3)
-    assert RunFolder.load(tmp_path / "killed").summary() is None, "it was killed too late"
+    kill_at('events("killed", "epoch") == 3', "train", "negotiator", *flags, "--run", "killed", folder=tmp_path)
     notes = Notes()
     run(asked, tmp_path / "killed", notes)
     assert notes.said[0].startswith("resumed after epoch ")

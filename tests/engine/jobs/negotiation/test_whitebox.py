@@ -26,7 +26,7 @@ from envs.core.errors import CheckpointError
 from envs.negotiation.game import NegotiationGame
 from envs.negotiation.scenario import Scenario
 from envs.negotiation.vocabulary import SELECTION, SPECIALS
-from tests.engine.jobs.made_up import SLOWLY, kill_when, rows, start_parley
+from tests.engine.jobs.made_up import kill_at, rows
 from tests.engine.jobs.negotiation.whitebox import KINDS, asked, attack, save_hasty, save_leaning, save_speaker, save_target
 from tests.engine.runtime.metered import watch
 
@@ -224,8 +224,7 @@ def test_a_killed_attack_loses_no_finished_shard(
     config = asked("reactive", target, speaker, dialogues=16, shard_size=2, **vars(SearchConfig()))
     flags = ["--target", str(target), "--speaker", str(speaker), "--dialogues", "16", "--run", "run"]
     few = [word for name in ("shard_size=2", "temperature=1.0", "max_turns=5") for word in ("--set", name)]
-    process = start_parley("attack", "reactive", *flags, *few, folder=tmp_path, before=SLOWLY)
-    kill_when(process, lambda: len(list((tmp_path / "run" / "rows").glob("*.parquet"))) >= 2)
+    kill_at('parts("run") == 2', "attack", "reactive", *flags, *few, folder=tmp_path)
     parts = {path: path.read_bytes() for path in (tmp_path / "run" / "rows").glob("*.parquet")}
     saved = rows(tmp_path / "run")
     assert 4 <= len(saved) < 16

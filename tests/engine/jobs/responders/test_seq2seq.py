@@ -33,7 +33,7 @@ from policies.seq2seq.decoding import greedy
 from policies.seq2seq.responder import Seq2SeqResponder
 from policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
 from policies.seq2seq.stacked import build_seq2seq
-from tests.engine.jobs.made_up import SLOWLY, Notes, assert_equal_weights, kill_when, start_parley
+from tests.engine.jobs.made_up import Notes, assert_equal_weights, kill_at
 
 FIT = FitConfig(learning_rate=0.02, batch_size=8, max_epochs=3, decay_epochs=1)
 WORDS = ("red", "green", "blue", "grey", "brown")
@@ -201,10 +201,7 @@ def test_a_killed_training_resumes_to_the_same_weights(tmp_path: Path, corpus: s
     flags += [f"--set=fit.{name}={getattr(config.fit, name)}" for name in vars(FIT)]
     config = replace(config, vocabulary=10_000)
     TRAIN_SEQ2SEQ.run(config, tmp_path / "whole", Silent())
-    events = tmp_path / "killed" / "events.jsonl"
-    process = start_parley("train", "seq2seq", *flags, "--run", "killed", folder=tmp_path, before=SLOWLY)
-    kill_when(process, lambda: events.exists() and events.read_text().count('"epoch"') >= 3)
-    assert RunFolder.load(tmp_path / "killed").summary() is None, "it was killed too late"
+    kill_at('events("killed", "epoch") == 3', "train", "seq2seq", *flags, "--run", "killed", folder=tmp_path)
     notes = Notes()
     TRAIN_SEQ2SEQ.run(config, tmp_path / "killed", notes)
     assert notes.said[0].startswith("resumed after epoch ")

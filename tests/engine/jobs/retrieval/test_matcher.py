@@ -25,7 +25,7 @@ from policies.matching.checkpoints import FORMATS
 from policies.matching.ranker import load_matcher
 from policies.matching.settings import DamSizes, MatcherFitConfig, MrfnSizes, SmnSizes
 from policies.rankers import load_ranker
-from tests.engine.jobs.made_up import Notes, assert_equal_weights, interrupt, kill_when, start_parley
+from tests.engine.jobs.made_up import Notes, assert_equal_weights, interrupt, kill_at
 
 run = TRAIN_MATCHER.run
 
@@ -154,13 +154,7 @@ def test_a_training_that_is_killed_goes_on_to_the_same_weights(tmp_path: Path, c
     config = asked(corpus, fit=replace(FIT, max_epochs=8, patience=8))
     whole = run(config, tmp_path / "whole", Silent())
     arguments = TRAIN_MATCHER.command(config, tmp_path / "killed").split()[1:]
-    slowly = (
-        "import time\nfrom policies.matching.fit import MatcherFit\nstep = MatcherFit.step\n"
-        "def slow(self, group):\n    time.sleep(0.05)\n    return step(self, group)\nMatcherFit.step = slow"
-    )
-    process = start_parley(*arguments, folder=tmp_path, before=slowly)
-    events = tmp_path / "killed" / "events.jsonl"
-    kill_when(process, lambda: events.exists() and '"epoch"' in events.read_text())
+    kill_at('events("killed", "epoch") == 1', *arguments, folder=tmp_path)
     notes = Notes()
     resumed = run(config, tmp_path / "killed", notes)
     assert any(line.startswith("resumed after epoch") for line in notes.said)

@@ -41,6 +41,17 @@ EFFORT = SearchSettings(candidates=4, max_sweeps=2, restarts=2)
 SMALL = RelaxationSettings(rounds=1, steps=3)
 
 
+IN_THE_MIDDLE = 'any(each["outcomes"] and any(one["visits"] for one in each["saved"].values()) for each in kept("run"))'
+"""Of a run: of a target one restart has ended and another is under way, as `halts_at` asks."""
+
+STEP_BY_STEP = """
+from engine.jobs.triggers import turns
+from engine.runtime import actors, pool
+actors.TURN_S = pool.TURN_S = turns.KEPT_EVERY_S = 0.0
+"""
+"""Code that makes turns end after a step, with what is kept: a fast machine may do all that there is in a longer one."""
+
+
 def write_corpus(folder: Path) -> Path:
     """A file of pairs."""
     lines = [f"{source}\t{reply}\n" for source, reply in itertools.product(SOURCES, REPLIES)]

@@ -17,6 +17,7 @@ from engine.jobs.triggers.models import open_models
 from engine.jobs.triggers.search import SEARCH
 from engine.jobs.triggers.targets import choose_targets
 from engine.jobs.triggers.worker import Searching, SearchWorker
+from engine.runtime import pool
 from engine.runtime.session import RaySession
 from engine.runtime.sharding import Shard
 from engine.store.run_folder import RunFolder
@@ -24,8 +25,8 @@ from engine.triggers.batch import SearchState
 from engine.triggers.random_search import RandomSearch
 from engine.triggers.settings import SearchSettings
 from envs.pairs.vocabulary import PairVocabulary
-from tests.engine.jobs.made_up import Notes, kill_when, rows, start_parley
-from tests.engine.jobs.triggers.searches import SMALL, save_seq2seq, search, write_targets
+from tests.engine.jobs.made_up import Notes, kill_at, rows
+from tests.engine.jobs.triggers.searches import IN_THE_MIDDLE, SMALL, STEP_BY_STEP, save_seq2seq, search, write_targets
 
 LONG = SearchSettings(candidates=2, max_sweeps=40, restarts=2)
 NEVER = ObjectiveSettings(t_out=-1e-6)
@@ -54,13 +55,8 @@ def killed(config: TriggerConfig, folder: Path) -> dict[str, Any]:
     for key in ("candidates", "max_sweeps", "restarts"):
         words += ["--set", f"search.{key}={getattr(LONG, key)}"]
     words += ["--set", "objective.t_out=-1e-6", "--set", "engine.batch_size=4", "--method", config.method]
-    process = start_parley(*words, "--workers", str(config.workers), folder=folder)
-    kill_when(process, lambda: any(each["outcomes"] for each in kept(folder / "run").values()))
-    found = kept(folder / "run")
-    # Between what was seen and the kill a target may have ended, whose row holds its restarts.
-    assert any(each["outcomes"] for each in found.values()) or rows(folder / "run")
-    assert any(saved["visits"] > 0 for each in found.values() for saved in each["saved"].values())
-    return found
+    kill_at(IN_THE_MIDDLE, *words, "--workers", str(config.workers), folder=folder, before=STEP_BY_STEP)
+    return kept(folder / "run")
 
 
 def test_a_killed_search_goes_on_inside_its_targets(
@@ -111,7 +107,10 @@ class Interrupts(Notes):
             raise KeyboardInterrupt
 
 
-def test_rows_are_there_as_targets_end_and_progress_counts_shares_of_others(tmp_path: Path, asked: TriggerConfig) -> None:
+def test_rows_are_there_as_targets_end_and_progress_counts_shares_of_others(
+    tmp_path: Path, asked: TriggerConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "TURN_S", 0.0)
     notes = Interrupts(tmp_path / "run")
     with pytest.raises(KeyboardInterrupt):
         SEARCH.run(replace(asked, search=replace(LONG, restarts=1)), tmp_path / "run", notes)

@@ -29,7 +29,7 @@ from envs.data.sources import SPLITS
 from envs.pairs.contexts import with_eot
 from envs.pairs.vocabulary import SPECIALS, PairVocabulary
 from policies.seq2seq.checkpoints import load_seq2seq, save_model
-from tests.engine.jobs.made_up import SLOWLY, Listening, Notes, kill_when, rows, save_negotiator, start_parley
+from tests.engine.jobs.made_up import Listening, Notes, kill_at, rows, save_negotiator
 from tests.engine.jobs.triggers.searches import (
     EFFORT,
     SMALL,
@@ -155,8 +155,7 @@ def test_a_killed_driver_resumes_to_the_same_rows(tmp_path: Path, model: str, vo
     for key in ("candidates", "max_sweeps", "restarts"):
         words += ["--set", f"search.{key}={getattr(EFFORT, key)}"]
     words += ["--shard-size", "1", "--workers", str(workers)]
-    parts = path / "rows"
-    kill_when(start_parley(*words, folder=tmp_path, before=SLOWLY), lambda: len([*parts.glob("*.parquet")]) >= 2)
+    kill_at('parts("run") == 2', *words, folder=tmp_path)
     saved = rows(path)
     assert 2 <= len(saved) < 6
     notes = Notes()

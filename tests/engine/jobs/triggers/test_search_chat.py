@@ -23,8 +23,8 @@ from engine.triggers.success import SuccessSettings
 from engine.triggers.targets import Skipped
 from envs.core.errors import ConfigError, DataError
 from policies.chat.model import Message
-from tests.engine.jobs.made_up import Notes, kill_when, rows, start_parley
-from tests.engine.jobs.triggers.searches import search
+from tests.engine.jobs.made_up import Notes, kill_at, rows
+from tests.engine.jobs.triggers.searches import IN_THE_MIDDLE, STEP_BY_STEP, search
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 
@@ -201,12 +201,6 @@ def test_a_whole_reply_ends_where_the_turn_ends(tmp_path: Path, folder: Path) ->
     assert {row["target_words"][-1] for row in rows(tmp_path / "run")} == {"<|turn|>"}
 
 
-def unfinished(path: Path) -> list[dict[str, Any]]:
-    """What targets are gone on from."""
-    found = [json.loads(file.read_text()) for file in (path / "unfinished").glob("*.json")]
-    return [target for shard in found for target in shard.values()]
-
-
 def test_a_killed_search_goes_on_inside_its_targets_to_the_same_rows(tmp_path: Path, folder: Path) -> None:
     sizes = {"candidates": 8, "max_sweeps": 16, "restarts": 3, "words_per_position": 32, "num_replaced": 2, "buffer": 3}
     long = SearchSettings(**sizes, momentum=0.5, stop_on_hit=False)
@@ -218,13 +212,7 @@ def test_a_killed_search_goes_on_inside_its_targets_to_the_same_rows(tmp_path: P
     settings |= {"success.samples": 2, "engine.batch_size": 1}
     for name, value in settings.items():
         words += ["--set", f"{name}={value}"]
-    process = start_parley(*words, "--run", str(tmp_path / "run"), folder=tmp_path)
-
-    def in_the_middle() -> bool:
-        found = [each for each in unfinished(tmp_path / "run") if each["outcomes"]]
-        return any(saved["visits"] for each in found for saved in each["saved"].values())
-
-    kill_when(process, in_the_middle)
+    kill_at(IN_THE_MIDDLE, *words, "--run", str(tmp_path / "run"), folder=tmp_path, before=STEP_BY_STEP)
     assert len(rows(tmp_path / "run")) < 2
     run(config, tmp_path / "run", Silent())
     run(config, tmp_path / "whole", Silent())

@@ -32,24 +32,26 @@ MODEL = """
 import time
 from pathlib import Path
 
+ANSWERS = Path(__file__).with_name("run") / "answers" / "answers.jsonl"
 TARGET = "hello there"
 
 
 def model(messages):
     with Path(__file__).with_suffix(".asked").open("a") as file:
         file.write("asked\\n")
-    time.sleep(SLOW)
+    while Path(__file__).with_suffix(".halt").exists() and ANSWERS.is_file() and ANSWERS.read_text().count("\\n") > 20:
+        time.sleep(0.1)
     words = messages[-1]["content"].split()
     if "never" in words:
         return "no"
     return TARGET[: 2 + 3 * sum(words.count(word) for word in ("please", "kindly"))]
 """
-"""Says the more of a sentence, the more often it is begged."""
+"""Says the more of a sentence, the more often it is begged; where it is to halt, no more than some things in a run."""
 PAIRS = "prompt,target\ntell me,hello there\nnever,hello there\n"
 
 
-def asked(tmp_path: Path, slow: float = 0.0, **changes: Any) -> TextSearchConfig:
-    (tmp_path / "model.py").write_text(MODEL.replace("SLOW", str(slow)))
+def asked(tmp_path: Path, **changes: Any) -> TextSearchConfig:
+    (tmp_path / "model.py").write_text(MODEL)
     (tmp_path / "pairs.csv").write_text(PAIRS)
     (tmp_path / "words.txt").write_text("please kindly " + " ".join(f"w{number}" for number in range(30)))
     settings: dict[str, Any] = {
@@ -316,13 +318,15 @@ def test_an_attacker_that_writes_nothing_costs_its_targets(tmp_path: Path) -> No
 
 
 def test_a_killed_search_asks_nothing_twice_and_comes_to_the_same_rows(tmp_path: Path) -> None:
-    config = asked(tmp_path, slow=0.02, search=EvolutionSettings(num_words=5, population=8, max_queries=60))
+    config = asked(tmp_path, search=EvolutionSettings(num_words=5, population=8, max_queries=60))
     words = ["search", "text", "--model", config.model, "--targets", config.targets, "--words", config.words]
     for name in ("num_words", "population", "max_queries"):
         words += ["--set", f"search.{name}={getattr(config.search, name)}"]
     answers = tmp_path / "run" / "answers" / "answers.jsonl"
+    (tmp_path / "model.halt").touch()
     process = start_parley(*words, "--run", str(tmp_path / "run"), folder=tmp_path)
     kill_when(process, lambda: answers.is_file() and answers.read_text().count("\n") > 20)
+    (tmp_path / "model.halt").unlink()
     known, before = answers.read_text().count("\n"), num_asked(tmp_path)
     (tmp_path / "pairs.csv").rename(tmp_path / "elsewhere.csv")
     (tmp_path / "words.txt").rename(tmp_path / "elsewhere.txt")

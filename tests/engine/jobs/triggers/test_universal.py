@@ -19,7 +19,7 @@ from engine.store.run_folder import RunFolder
 from engine.triggers.settings import SearchSettings
 from engine.triggers.targets import Target
 from envs.core.errors import ConfigError, DataError
-from tests.engine.jobs.made_up import kill_when, rows, start_parley
+from tests.engine.jobs.made_up import kill_at, rows
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 
@@ -186,8 +186,7 @@ def test_a_killed_search_goes_on_inside_an_input(tmp_path: Path, folder: Path) -
     words += ["--set", "hugging_face.end=false"]
     for name in ("candidates", "max_sweeps", "restarts", "words_per_position", "stop_on_hit"):
         words += ["--set", f"search.{name}={getattr(long, name)}".replace("False", "false")]
-    process = start_parley(*words, folder=tmp_path)
-    kill_when(process, lambda: any((tmp_path / "run" / "rows").glob("*.parquet")))
+    kill_at('parts("run") == 1', *words, folder=tmp_path)
     assert len(rows(tmp_path / "run")) < 4
     run(config, tmp_path / "run", Silent())
     run(config, tmp_path / "whole", Silent())

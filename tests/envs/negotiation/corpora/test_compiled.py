@@ -187,7 +187,7 @@ def test_processes_may_compile_at_the_same_time(root: Path, cache: Path, damaged
     workers = [context.Process(target=_open_at_the_gate, args=(root, cache, gate, answers)) for _ in range(4)]
     for worker in workers:
         worker.start()
-    given = [answers.get(timeout=60) for _ in workers]
+    given = [answers.get(timeout=200) for _ in workers]
     for worker in workers:
         worker.join(timeout=60)
         assert worker.exitcode == 0
