@@ -97,7 +97,7 @@ def test_chats_depend_on_no_other_chat_and_break_no_rule() -> None:
 def test_chats_are_those_of_one_word_at_a_time(scale: float) -> None:
     model = tiny(scale=scale)
     model.output.bias.data[SELECT_ID] += 3
-    wanted, (ours, plain) = [(scenario(number), number) for number in range(7)], (DynoNetAgent, PlainDynoNetAgent)
+    wanted, (ours, plain) = [(scenario(number), number) for number in range(10, 17)], (DynoNetAgent, PlainDynoNetAgent)
     found = play_friends(wanted, (ours(model, LINKER, "a"), ours(model, LINKER, "a")), num_rows=5)
     assert found == play_friends(wanted, (plain(model, LINKER), plain(model, LINKER)), num_rows=1)
 
