@@ -96,7 +96,7 @@ def test_any_agent_is_measured_and_attacked(tmp_path: Path, root: Path, trainee:
     table = ATTACK_TABLE.run(wanted, tmp_path / "table", notes)
     assert f"left out: reactive, preemptive, ra-pa-da, ra-pa-ta; they read weights that {target} has not" in notes.said
     assert {name.partition(".")[0] for name in table.metrics} == {"none", "rl", "transfer"}
-    with pytest.raises(ConfigError, match=r"no row to measure(.|\n)*ask for none, rl, transfer"):
+    with pytest.raises(ConfigError, match=r"no row to measure(.|\n)*ask for plain, none, rl, transfer"):
         ATTACK_TABLE.run(replace(wanted, rows="reactive"), tmp_path / "nothing", Silent())
 
 
