@@ -72,6 +72,9 @@ class Unread(NamedTuple):
     turns: int = 0
     replies: int = 0
 
+    def __str__(self) -> str:
+        return f"{self.turns} turns and {self.replies} replies"
+
 
 class LimitedRanker(BatchRanker):
     """A ranker that reads no more than so much of a text; a class of a user's own may inherit from it."""

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -156,7 +155,7 @@ class RankingScreen:
             "undo": self._undo,
             "next": self._next,
             "show": self._show,
-            "help": self._help,
+            "help": lambda _: self._say(HELP),
         }
 
     def begin(self) -> None:
@@ -240,9 +239,6 @@ class RankingScreen:
         self._show_drops(now)
         self._print(move)
 
-    def _help(self, _: str) -> None:
-        self._say(HELP)
-
     def _show_moved(self, move: str, before: Standing, **told: Any) -> None:
         """What a move changed: words, scores and ranks, and how much words matter."""
         for name, old, new in (
@@ -260,13 +256,9 @@ class RankingScreen:
         first = now.ranks(rankers[0])
         order = sorted(range(len(first)), key=lambda place: (first[place], place))
         words = {place: (self._told_of(place), " ".join(now.group.candidates[place])) for place in order}
-        told = {place: [_figures(before, now, label, place) for label in rankers] for place in order}
-        figures = {place: list(chain.from_iterable(each)) for place, each in told.items()}
+        figures = {place: [each for label in rankers for each in _figures(before, now, label, place)] for place in order}
         for label, unread in now.unread.items():
-            if any(unread):
-                self._say(
-                    f"{label} does not read all of {unread.turns} turns and {unread.replies} replies, for they are too long"
-                )
+            self._say(f"{label} does not read all of {unread}, for they are too long")
         if len(rankers) == 1:
             rows = [(str(place + 1), *figures[place], *words[place]) for place in order]
             show_table(self.console, "replies", ("reply", *_FIGURES, "is", "words"), rows, right=_FIGURES)
@@ -319,7 +311,7 @@ class RankingScreen:
         drops = {label: each.tolist() for label, each in self._drops(now, self._watched).items()}
         watched = {"reply": self._watched + 1, "words": now.group.candidates[self._watched], "lost": drops}
         record = {"move": move, "key": now.group.key, "context": [" ".join(turn) for turn in now.group.context]}
-        unread = {label: each._asdict() for label, each in now.unread.items() if any(each)}
+        unread = {label: each._asdict() for label, each in now.unread.items()}
         sys.stdout.write(f"{json.dumps({**record, 'unread': unread, **told, 'replies': replies, 'importance': watched})}\n")
         sys.stdout.flush()
 

@@ -30,6 +30,7 @@ from engine.jobs.responders.seq2seq import TRAIN_LM, TRAIN_SEQ2SEQ, TrainLMConfi
 from engine.jobs.sharded import session
 from engine.jobs.tables import TABLE_FILE, noted
 from engine.metrics.generation.adversarial import CONSTANT, ERE, JudgedRows
+from engine.metrics.generation.concluded import conclusions, placements
 from engine.metrics.generation.diversity import overlap
 from engine.metrics.generation.minmax import PICKED
 from engine.metrics.generation.scenarios import MATCHED, PER_FOLD, RANDOM, source_name
@@ -46,9 +47,7 @@ from engine.metrics.generation.trained import (
     TRAINED,
     AnsweredRow,
     ReadReplies,
-    conclusions,
     describe,
-    placements,
     reply_figures,
     table_metrics,
     trained_tables,

@@ -42,7 +42,7 @@ class Standing:
     Args:
         group: context and candidates.
         scores: of the candidates, by ranker (C,).
-        unread: what rankers leave out, by ranker.
+        unread: by ranker what it leaves out; those that read all are not there.
     """
 
     group: CandidateGroup
@@ -232,7 +232,8 @@ class CandidateBoard:
     def _scored(self, group: CandidateGroup) -> Standing:
         pair = (group.context, group.candidates)
         scores = {label: scores_of(ranker, [pair])[0] for label, ranker in self.rankers.items()}
-        return Standing(group, scores, {label: unread_of(ranker, *pair) for label, ranker in self.rankers.items()})
+        unread = {label: unread_of(ranker, *pair) for label, ranker in self.rankers.items()}
+        return Standing(group, scores, {label: each for label, each in unread.items() if any(each)})
 
 
 def _place(number: str, size: int, what: str) -> int:

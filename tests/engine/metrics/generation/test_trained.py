@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from engine.metrics.generation.concluded import conclusions, placements
 from engine.metrics.generation.tables import RELIABILITY
 from engine.metrics.generation.trained import (
     ABOVE,
@@ -13,9 +14,7 @@ from engine.metrics.generation.trained import (
     TABLE,
     AnsweredRow,
     above_curve,
-    conclusions,
     describe,
-    placements,
     table_metrics,
     trained_tables,
 )

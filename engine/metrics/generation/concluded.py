@@ -1,0 +1,74 @@
+"""What trainings of a generator come to beside their controls, in sentences (Li et al. 2017, table 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from engine.metrics.generation.scenarios import ADVERSUC, RANDOM
+from engine.metrics.generation.trained import (
+    ABOVE,
+    CONSTANT,
+    CONTROLS,
+    FORCED,
+    JUDGED,
+    LESS,
+    METHODS,
+    SAMPLED,
+    Metrics,
+    row_title,
+    signed,
+)
+from engine.metrics.generation.variety import DISTINCT_2
+from engine.metrics.statistics import NOTHING, Estimate
+from engine.metrics.tables import interval
+
+
+def conclusions(metrics: Metrics, judge: str, unreliable: Collection[str] = ()) -> list[str]:
+    """Whether each training beats teacher forcing alone and a constant reward, in sentences; the table has the intervals.
+
+    Args:
+        metrics: those of `table_metrics`.
+        judge: whose verdicts count.
+        unreliable: rows on which it was no better than a constant, by its evaluator reliability error.
+    """
+    found, compared = [], dict[str, None]()
+    for method, title in METHODS.items():
+        said = []
+        for control in (FORCED, CONSTANT):
+            less, random = (metrics.get(f"{method}{LESS}{control}.{kind}-{judge}", NOTHING) for kind in (ADVERSUC, RANDOM))
+            if less.n:
+                figures = ", ".join(
+                    f"{name} {each.value:+.3f}" if each.n else f"{name} not measured"
+                    for name, each in ((JUDGED[ADVERSUC].title, less), (JUDGED[RANDOM].title, random))
+                )
+                said.append(f"{_verb(less, random)} {CONTROLS[control]} ({figures})")
+                compared |= dict.fromkeys((method, control))
+        if said:
+            found.append(f"{title} {' and '.join(said)}.")
+    if doubtful := [row_title(row) for row in compared if row in unreliable]:
+        found.append(f"{judge} is a judge no better than a constant (ERE) of: {', '.join(doubtful)}; do not lean on it.")
+    return found
+
+
+def placements(metrics: Metrics) -> list[str]:
+    """Where the replies of each training lie beside those of the start at several temperatures, in sentences."""
+    rows = [row for method in METHODS for row in (method, method + SAMPLED) if f"{row}.{DISTINCT_2}" in metrics]
+    placed = {row: metrics.get(f"{row}.{ABOVE}", NOTHING) for row in rows}
+    found = [f"{row_title(row)} {_place(above)}." for row, above in placed.items() if above.n]
+    if beyond := [row_title(row) for row, above in placed.items() if not above.n]:
+        found.append(f"More or less various than the start at any temperature that was measured: {'; '.join(beyond)}.")
+    return found
+
+
+def _verb(less: Estimate, random: Estimate) -> str:
+    """What a difference of AdverSuc comes to: replies that are nearer to random ones raise it, and that is no success."""
+    if less.low > 0:
+        return "deceives more often, and is nearer to random replies, than" if random.high < 0 else "beats"
+    return "does worse than" if less.high < 0 else "cannot be told from"
+
+
+def _place(above: Estimate) -> str:
+    """Where replies lie beside the start at several temperatures."""
+    where = "above" if above.low > 0 else "below" if above.high < 0 else "on"
+    figures = f"{above.value:+.3f} {interval(above, signed)}".rstrip()
+    return f"lies {where} the start's temperature curve ({figures} nats a word at equal distinct-2)"
