@@ -11,7 +11,7 @@ from engine.metrics.negotiation.campaign import EXPLOITABILITY
 from engine.metrics.statistics import NOTHING, Estimate, Metric
 from engine.report.content import Verdict
 from engine.report.negotiation.sections import PLAIN, Hardening, Match, Negotiation
-from engine.report.verdicts import MINUS, POINTS, caveat, certain_sign, first_marks, listed, number
+from engine.report.verdicts import MINUS, MOST_MARKS, POINTS, caveat, certain_sign, first_marks, listed, number
 
 _AHEAD = Metric("Points ahead", "higher: adversary", "the adversary's points less the target's, mean over all dialogues")
 ATTACKERS = {
@@ -32,7 +32,11 @@ def verdict_on(found: Negotiation) -> Verdict | None:
     attacks = [match for match in found.matches if match.is_attack]
     plain = [match for match in found.matches if match.job == PLAIN and math.isfinite(match.advantage.value)]
     sentences = [_attacked(attacks)] if attacks else [_played(plain)] if plain and not found.campaigns else []
-    marks = {match.name: match.advantage for match in (*plain, *attacks)}
+    shown = [*plain, *attacks]
+    if len(shown) > MOST_MARKS:
+        # There is not room for all of a table of several targets and defences.
+        shown = [*plain[:1], *sorted(attacks, key=lambda match: -match.advantage.value)]
+    marks = {match.name: match.advantage for match in shown}
     for campaign in found.campaigns:
         sentence, measured = _hardened(campaign)
         sentences.append(sentence)

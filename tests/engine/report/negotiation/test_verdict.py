@@ -52,6 +52,12 @@ def test_few_dialogues_and_a_missing_interval_are_said() -> None:
     assert verdict(attack(3.0, metrics=single)).sentence.endswith("it is not certainly ahead. There is no interval.")
 
 
+def test_of_more_attacks_than_there_is_room_for_the_strongest_are_shown() -> None:
+    plain = [Match(name=f"plain {i}", metrics=metrics(0.0)) for i in range(4)]
+    found = verdict(*plain, *(attack(float(i), name=f"attack {i}") for i in range(12)))
+    assert [*found.marks] == ["plain 0", *(f"attack {i}" for i in range(11, 0, -1))]
+
+
 def test_plain_play_speaks_where_nobody_attacks() -> None:
     found = verdict(Match(name="a against b", metrics=metrics(1.0)), Match(name="b against a", metrics=metrics(0.0)))
     assert found.sentence == (
