@@ -100,6 +100,14 @@ def _judge(spec: str, limit: float) -> str:
     return weightless_name(judge) if is_weightless(judge) else _folder(spec, "--judge")
 
 
+def _met_words(config: TrainReinforceConfig) -> list[str]:
+    """What else a match with the target is told, to be as the learner met it."""
+    words = [*root_words(config.data_root), *(["--judge", config.judge] if config.judge else [])]
+    for name, value in to_dict(config.defence).items():
+        words += ["--set", f"defence.{name}={json.dumps(value)}"] if value else []
+    return words
+
+
 def lewis2017() -> TrainReinforceConfig:
     """Goal-based agent: own points, both sides choose, self-play scenarios, supervised guard (Lewis et al. 2017)."""
     # With the whole centered reward and no KL, training settles on short, generous offers that everybody accepts.
@@ -182,7 +190,8 @@ class TrainRL(LearnJob[TrainReinforceConfig]):
 
     def next_commands(self, config: TrainReinforceConfig, path: Path) -> tuple[str, ...]:
         """A match with the partner."""
-        return (_against(config, ["selfplay", "--adversary", display_path(path)]),)
+        command = ["parley", "selfplay", "--adversary", display_path(path), "--target", config.target]
+        return (shlex.join([*command, *_met_words(config)]),)
 
 
 class TrainAdversary(TrainRL):
@@ -194,16 +203,8 @@ class TrainAdversary(TrainRL):
 
     def next_commands(self, config: TrainReinforceConfig, path: Path) -> tuple[str, ...]:
         """The attack."""
-        return (_against(config, ["attack", "rl", "--speaker", display_path(path)]),)
-
-
-def _against(config: TrainReinforceConfig, words: list[str]) -> str:
-    """What to type to play with whom the learner met, as it met them."""
-    command = ["parley", *words, "--target", config.target, *root_words(config.data_root)]
-    command += ["--judge", config.judge] if config.judge else []
-    for name, value in to_dict(config.defence).items():
-        command += ["--set", f"defence.{name}={json.dumps(value)}"] if value else []
-    return shlex.join(command)
+        command = ["parley", "attack", "rl", "--target", config.target, "--speaker", display_path(path)]
+        return (shlex.join([*command, *_met_words(config)]),)
 
 
 class TrainTarget(LearnJob[TrainTargetConfig]):

@@ -135,14 +135,13 @@ _NOTE_PUBLISHED = (
 _NOTE_BASELINE = " Before: the same attack, measured alike, on the other target named below."
 _NOTE_DEFENCES = (
     " Stopped: share of the adversary's sentences that the target's filter keeps from it, without an attack plain "
-    "talk. Known to the attack: too perplexing sentences are no candidates of a search; an adversary learned from the defended "
-    "target; sentences won from it. Refused: dialogues in which the target did not end the talk, where it would choose less "
+    "talk. Known to the attack: too perplexing sentences are no candidates of a search, an adversary learned from the defended "
+    "target, transferred sentences won from it. Refused: dialogues in which the target did not end the talk, where it would choose less "
     "than it last demanded. Nobody forces a defended target to end."
 )
 _NOTE_TRAINED = (
     " Behind the name of another agent: the same attack, made for the target and played with that agent; adaptive: made for "
-    "it, by an adversary that learned from it, by sentences that won from it, by a search that read it, by tactics that were "
-    "refined against it."
+    "it, by an adversary that learned from it, by sentences that won from it, by a search that read it."
 )
 _NOTE_CHAT = (
     " The target is a chat model. Illegal: dialogues in which it chose what is not there; repairs: in which it was asked for "
@@ -157,6 +156,7 @@ _NOTE_TACTICS = (
     " Tactics: the attacker's model plays, in as many dialogues as the other rows have, none of which chose a tactic; their "
     "scenarios are others."
 )
+_NOTE_MET_BY_TACTICS = " With another agent play those that were refined against the target; adaptive: against that agent."
 _NOTE_TRAININGS = " Each training: the live advantage of each trained adversary; the row's figures are means over them."
 
 
@@ -264,6 +264,7 @@ def attack_table(lines: Sequence[AttackLine], brief: bool = False) -> TextTable:
         _NOTE_TRIGGERS: any(map(_has_untouched, lines)),
         _NOTE_CHAT: any(map(_has_chat_target, lines)),
         _NOTE_TACTICS: any(line.title == ROWS[TACTIC] for line in lines),
+        _NOTE_MET_BY_TACTICS: any(line.title.startswith(f"{ROWS[TACTIC]}, ") for line in lines),
         _NOTE_DEFENCES: any(map(_is_defended, lines)),
         _NOTE_TRAINED: any(line.title.endswith(MADE_FOR_IT) for line in lines),
         few_note("dialogues"): any(line.metrics and _num(line).flagged for line in lines),

@@ -35,14 +35,14 @@ _ATTACKS = {
 """Titles of the lines below plain play by row; the refined tactic is behind the same player without one."""
 _UNFOUND = "nothing won"
 _NOTE = (
-    "Live advantage of the adversary in points, on the same scenarios (tactics: on others); brackets: 95 % intervals. Plain "
-    "play: the attacker's speaker plays, nobody attacks and both choose; the target's points and agreement there are what a "
-    "defence costs. No attack: the target alone chooses, as in all attacks. An attack is made for the target alone (an "
-    "adversary that learned from it, sentences that won from it, a search that reads it) and meets each defence unaware of it; "
-    "adaptive: it is made for what the column names (learned from it, won from it, reads it, refined against it; of a filter, "
-    "a search that knows its limit). Strongest: the largest figure of a column, which chance makes too high, the more so the "
-    "more attacks there are."
+    "Live advantage of the adversary in points, on the same scenarios; brackets: 95 % intervals. Plain play: the attacker's "
+    "speaker plays, nobody attacks and both choose; the target's points and agreement there are what a defence costs. No "
+    "attack: the target alone chooses, as in all attacks. An attack is made for the target alone (an adversary that learned "
+    "from it, sentences that won from it, a search that reads it) and meets each defence unaware of it; adaptive: it is made "
+    "for what the column names (learned from it, won from it, reads it; of a filter, a search that knows its limit). "
+    "Strongest: the largest figure of a column, which chance makes too high, the more so the more attacks there are."
 )
+_NOTE_TACTICS = " Tactics: refined against the target, adaptive ones against what the column names; their scenarios are others."
 _NOTE_UNFOUND = (
     " Nothing won: no dialogue of the adversary's was won by enough points to take a sentence from, so none is played."
 )
@@ -91,7 +91,8 @@ def targets_table(
                 strongest = {name: max(strongest[name], one, key=_ahead) for name, one in gains.items()}
     if any(one.n for one in strongest.values()):
         rows.append(("strongest", *map(_cell, strongest.values())))
-    return TextTable(("attack", *columns), tuple(rows), _NOTE + _NOTE_UNFOUND * empty)
+    notes = {_NOTE: True, _NOTE_TACTICS: TACTIC in found, _NOTE_UNFOUND: empty}
+    return TextTable(("attack", *columns), tuple(rows), "".join(note for note, wanted in notes.items() if wanted))
 
 
 def _cell(estimate: Estimate) -> str:
