@@ -127,7 +127,7 @@ def _announcement(config: TableConfig, num: int) -> str:
         long = (
             f"{dialogues:,} dialogues with a chat model, which decides how long that takes; reinforce.dialogues asks for fewer"
         )
-    each = "each target is met by adversaries of its own, a defended one too"
+    each = f"each target is met by adversaries of its own{', a defended one too' * bool(config.defences)}"
     why = each if config.trained or config.defences else "no --adversary is named"
     which = "one is" if num == 1 else f"{num} are"
     return f"{why}, so {which} trained first: {rule.updates:,} updates of {rule.dialogues_per_update} dialogues, {long}"

@@ -136,8 +136,8 @@ _NOTE_BASELINE = " Before: the same attack, measured alike, on the other target 
 _NOTE_DEFENCES = (
     " Stopped: share of the adversary's sentences that the target's filter keeps from it, without an attack plain "
     "talk. Known to the attack: too perplexing sentences are no candidates of a search, an adversary learned from the defended "
-    "target, transferred sentences won from it. Refused: dialogues in which the target did not end the talk, where it would choose less "
-    "than it last demanded. Nobody forces a defended target to end."
+    "target, transferred sentences won from it. Refused: dialogues in which the target did not end the talk, where it would "
+    "choose less than it last demanded. Nobody forces a defended target to end."
 )
 _NOTE_TRAINED = (
     " Behind the name of another agent: the same attack, made for the target and played with that agent; adaptive: made for "
