@@ -18,22 +18,28 @@ Shapes: n dialogues, T tokens.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 
 from engine.negotiation.candidates import Candidates, ExchangeBatch
+from engine.negotiation.settings import DefenceConfig
 from envs.core.errors import ConfigError
 from envs.core.play import Session, Utterances, agent_errors
+from envs.negotiation.agents import is_chat_model
 from envs.negotiation.demands import Demand, last_demand
 from envs.negotiation.domain import DEAL_OR_NO_DEAL
 from envs.negotiation.game import Agent, SideView
 from envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION_ID, UNK, UNK_ID, Vocabulary
+from envs.storage.copies import fetched_model
 from policies.chat import bargaining
 from policies.chat.model import Message, ScoringChatModel
+from policies.chat.seat import ChatSeat, chat_model
+from policies.negotiator.checkpoints import load_model
 from policies.negotiator.model import Negotiator
 from policies.negotiator.scoring import token_nll
 
+DEFAULT = ChatSeat()
 CANDIDATES_PER_PASS = 8192
 """Candidates of a search that are laid out side by side."""
 
@@ -117,6 +123,26 @@ class TextFilter(PerplexityFilter):
 
     def _text(self, ids: np.ndarray) -> str:
         return " ".join(self.vocabulary.words[word] for word in ids.tolist() if word not in (EOS_ID, PAD_ID))
+
+
+def load_filter(
+    judge: str, limit: float, vocabulary: Vocabulary, device: str = "cpu", seat: ChatSeat = DEFAULT
+) -> PerplexityFilter:
+    """A filter under a judge that is there.
+
+    Args:
+        judge: a checkpoint folder, or a chat model that gives likelihoods.
+        limit: of perplexity.
+        vocabulary: of the words that a chat model judges; a checkpoint has its own.
+        device: that the judge computes on.
+        seat: how a chat model is loaded.
+
+    Raises:
+        CheckpointError: the judge is damaged.
+    """
+    if is_chat_model(judge):
+        return TextFilter(cast("ScoringChatModel", chat_model(judge, seat.on(device), answers=None)), vocabulary, limit)
+    return PerplexityFilter(load_model(fetched_model(judge)).to(device), limit)
 
 
 def admissible(
@@ -272,6 +298,28 @@ class DefendedAgent:
     def join(self, view: SideView) -> DefendedSession:
         """Takes a seat."""
         return DefendedSession(self, view)
+
+
+def defended(agent: Agent, defence: DefenceConfig, judge: str, device: str = "cpu", seat: ChatSeat = DEFAULT) -> Agent:
+    """An agent with defences around it; itself where there are none.
+
+    Args:
+        agent: whom they defend.
+        defence: which.
+        judge: of the filter, as in `load_filter`; not looked at where there is none.
+        device: that the judge computes on.
+        seat: how a chat model is loaded that judges.
+
+    Raises:
+        ConfigError: the agent cannot be defended so.
+        CheckpointError: the judge is damaged.
+    """
+    if not defence.wanted:
+        return agent
+    limit = defence.max_perplexity
+    return DefendedAgent(
+        agent, load_filter(judge, limit, agent.vocabulary, device, seat) if limit else None, defence.own_demand
+    )
 
 
 class DefendedSession:

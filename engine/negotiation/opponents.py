@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from engine.negotiation.populations import hard_weights
+from engine.negotiation.settings import DefenceConfig
 from envs.core.config import check
 from envs.core.errors import ConfigError
 from envs.core.ranges import Configuration, PositiveInt, Share
@@ -45,6 +46,10 @@ class Opponent:
     """Whether the target alone chooses and the adversary is given the complement (the attacks' rule)."""
     ordinary: bool = False
     """Whether it stands for plain play beside a population of adversaries."""
+    defence: DefenceConfig = field(default_factory=DefenceConfig)
+    """What stands around it."""
+    judge: str = ""
+    """Who judges in its filter, if it has one: a checkpoint folder, or the address of a chat model."""
 
     def __post_init__(self) -> None:
         assert bool(self.checkpoint) != bool(self.agent), "an opponent is a checkpoint or an agent of another kind"

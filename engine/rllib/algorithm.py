@@ -175,8 +175,9 @@ class DialogueReinforce(SharedOutAlgorithm):
         """Figures of the newest iteration, from our own clocks (RLlib's timers are moving averages)."""
 
     def models(self) -> set[str]:
-        """Those of the modules, and what the KL guard compares with."""
-        return super().models() | {self.config.roster.reference}
+        """Those of the modules, what the KL guard compares with, and who judges in front of opponents."""
+        roster: TrainingRoster = self.config.roster
+        return super().models() | {roster.reference} | {other.judge for other in roster.met if other.judge}
 
     def records(self) -> dict[str, Any]:
         """The baselines, and how often each opponent won."""

@@ -1,6 +1,7 @@
 """The env runner: plays whole dialogues, hundreds side by side, each with its own seed.
 
-Opponents are agents of any kind: frozen modules beside the one that learns, or what a name stands for.
+Opponents are agents of any kind: frozen modules beside the one that learns, or what a name stands for, with the defences
+around them that the roster says.
 
 RLlib's stock multi-agent runner returns the first k finished episodes of a vector and drops the rest (long dialogues
 hardly reach the learner), replays seeds, and re-reads each dialogue at every turn. This one plays a given list of
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 from gymnasium import Space
 
+from engine.negotiation.defences import defended
 from engine.negotiation.opponents import Opponent
 from engine.rllib.env import ADVERSARY, AGENTS, NegotiationMultiAgentEnv
 from engine.rllib.episodes import EpisodeTeller
@@ -101,14 +103,17 @@ class DialogueEnvRunner(ExactRunner):
 
     def _agent(self, name: str) -> Agent:
         if name not in self._agents:
-            named = "" if name == self.config.roster.role else self._met(name).agent
-            words = self.module[self.config.roster.role].net.vocabulary
-            roster = self.config.roster
-            self._agents[name] = (
-                make_agent(named, words, device=str(self.device), seat=roster.chat, answers=roster.answers)
-                if named
-                else self.module[name].agent(name)
-            )
+            roster, device = self.config.roster, str(self.device)
+            if name == roster.role:
+                self._agents[name] = self.module[name].agent(name)
+            else:
+                met, words = self._met(name), self.module[roster.role].net.vocabulary
+                agent = (
+                    make_agent(met.agent, words, device=device, seat=roster.chat, answers=roster.answers)
+                    if met.agent
+                    else self.module[name].agent(name)
+                )
+                self._agents[name] = defended(agent, met.defence, met.judge, device, roster.chat)
         return self._agents[name]
 
     def _play(

@@ -7,9 +7,10 @@ in sentences which won elsewhere.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeVar
+from pathlib import Path
+from typing import TypeVar, cast
 
-from engine.jobs.job import Reporter
+from engine.jobs.job import Reporter, Summary
 from engine.jobs.negotiation.agents import require_partner
 from engine.jobs.negotiation.match import MatchConfig, MatchJob, OneMatchConfig, Roster
 from engine.negotiation.transfer import PAPER_SENTENCE, PAPER_TURN, TransferAgent, last_sentences
@@ -21,6 +22,8 @@ from envs.core.errors import ConfigError, RunError
 from envs.core.ranges import Configuration, NonNegativeInt, PositiveInt
 from envs.negotiation.game import Agent
 
+UNFOUND = "unfound"
+"""Entry of the summary: why a row of a table has nothing to play."""
 _NAME_ONE = '--set transfer.source=RUN (an attack rl run) or --set "transfer.sentence=TEXT"'
 _MAKE_ONE = "parley attack rl makes runs/attack-rl; or --set transfer.source=RUN, or the preset fixed: one sentence for all"
 _EMPTY_ONE = "add --set transfer.source= to keep the sentence, or --set transfer.sentence= to keep the source; presets name one"
@@ -39,6 +42,10 @@ class AttackConfig(OneMatchConfig):
     def match(self) -> MatchConfig:
         """The same as a match under the attack's rule."""
         return MatchConfig(adversary=self.speaker, target=self.target, complementary=True, **shared(self, OneMatchConfig)).match
+
+
+class NothingWonError(ConfigError):
+    """No dialogue of a source was won by enough points to take a sentence from."""
 
 
 AttackConfigT = TypeVar("AttackConfigT", bound=AttackConfig)
@@ -89,7 +96,8 @@ def transfer_sentences(settings: TransferSettings, reporter: Reporter) -> tuple[
     """What a transfer attack plugs in.
 
     Raises:
-        ConfigError: no source is named, or two (a preset may have named one of them), or none of its dialogues is good enough.
+        ConfigError: no source is named, or two (a preset may have named one of them).
+        NothingWonError: none of its dialogues is good enough.
         RunError: the source is no run.
     """
     if bool(settings.source) == bool(settings.sentence):
@@ -110,7 +118,7 @@ def transfer_sentences(settings: TransferSettings, reporter: Reporter) -> tuple[
     others = f", and {len(sentences) - 1} less frequent" if len(sentences) > 1 else ""
     reporter.say(f"to plug in: {sentences[0] if sentences else '(none)'}{others}")
     if not sentences:
-        raise ConfigError(
+        raise NothingWonError(
             "no adversary's dialogue in the source is good enough to take a sentence from",
             where=settings.source,
             got=f"none won by {settings.min_advantage} points or more",
@@ -172,4 +180,29 @@ class AttackTransfer(AttackJob[TransferConfig]):
         return TransferRoster(config.match, transfer_sentences(config.transfer, reporter), config.transfer.turn)
 
 
-ATTACK_RL, ATTACK_TRANSFER = AttackRL(), AttackTransfer()
+class TransferRow(AttackTransfer):
+    """The same as a row of a table: where nothing was won it ends without a dialogue, and its summary says why."""
+
+    def prepare(self, config: TransferConfig, path: Path, reporter: Reporter) -> Roster:
+        try:
+            return super().prepare(config, path, reporter)
+        except NothingWonError as error:
+            reporter.say(f"nothing is played: {error.what}")
+            return TransferRoster(config.match, (), config.transfer.turn)
+
+    def work(self, run: RunFolder, prepared: Roster, reporter: Reporter) -> Roster:
+        return super().work(run, prepared, reporter) if cast("TransferRoster", prepared).sentences else prepared
+
+    def measure(self, run: RunFolder, found: Roster) -> Summary:
+        if cast("TransferRoster", found).sentences:
+            return super().measure(run, found)
+        plugs = run.config["transfer"]
+        points = f"{plugs['min_advantage']} point{'s' * (plugs['min_advantage'] != 1)}"
+        why = f"no dialogue of {plugs['source']} was won by {points} or more, so there is no sentence to plug in"
+        return Summary(self.title(found.config), f"{why[:1].upper()}{why[1:]}.", {}, {UNFOUND: why})
+
+    def num_rows(self, config: TransferConfig, path: Path) -> int:
+        return 0 if UNFOUND in (RunFolder.load(path).summary() or {}) else super().num_rows(config, path)
+
+
+ATTACK_RL, ATTACK_TRANSFER, TRANSFER_ROW = AttackRL(), AttackTransfer(), TransferRow()

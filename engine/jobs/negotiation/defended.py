@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,52 +17,54 @@ from engine.jobs.composite import Stage
 from engine.jobs.negotiation.agents import require_judge
 from engine.jobs.negotiation.language import require_words
 from engine.jobs.repeated import nth_name
-from engine.metrics.negotiation.attack_table import DEFENCES, ROWS, TACTIC
+from engine.metrics.negotiation.attack_table import KNOWN, ROWS, TACTIC
 from engine.negotiation.settings import DefenceConfig, SearchConfig
 from envs.core.errors import ConfigError
 from envs.core.play import Session
-from envs.negotiation.agents import is_chat_model
 from envs.negotiation.game import Agent
-from policies.chat.seat import ChatSeat, chat_model
+from policies.chat.seat import ChatSeat
 
 if TYPE_CHECKING:
     from engine.negotiation.defences import PerplexityFilter
     from envs.negotiation.corpora.compiled import Split
     from envs.negotiation.vocabulary import Vocabulary
-    from policies.chat.model import ScoringChatModel
 
-FILTER, KNOWN_FILTER, OWN_DEMAND = "filter", "filter-known", "own-demand"
-"""What a table measures: attacks on the filter, searches that mind it, attacks on what refuses to end."""
+FILTER, OWN_DEMAND = "filter", "own-demand"
+"""What a table puts around the target: a filter, a refusal to end."""
 DEFAULT = ChatSeat()
 
 
-def defended_stages(
-    planned: Mapping[str, Stage], seeds: int, defences: Sequence[str], limit: FilterLimit | None
-) -> dict[str, Stage]:
-    """The rows of a table once more, each against the defended target.
+def defences_around(names: Sequence[str], limit: FilterLimit | None) -> dict[str, DefenceConfig]:
+    """The defences of a table by name, `FILTER` and `OWN_DEMAND` or those of them that are wanted.
+
+    Args:
+        names: of those.
+        limit: of the filter, where that is one of them.
+    """
+    highest = 0.0 if limit is None else limit.max_perplexity
+    known = {FILTER: DefenceConfig(max_perplexity=highest), OWN_DEMAND: DefenceConfig(own_demand=True)}
+    return {name: defence for name, defence in known.items() if name in names}
+
+
+def defended_stages(planned: Mapping[str, Stage], seeds: int, around: Mapping[str, DefenceConfig]) -> dict[str, Stage]:
+    """The rows of a table once more, each against the defended target; searches also as they mind its filter.
 
     Args:
         planned: stages of the table by name, rows of an undefended target among them.
         seeds: trained adversaries.
-        defences: `FILTER` and `OWN_DEMAND`, or one of them, or none.
-        limit: of the filter, where that is wanted.
+        around: the defences by name.
     """
-    around: dict[str, DefenceConfig] = {OWN_DEMAND: DefenceConfig(own_demand=True)}
-    if limit is not None:
-        around |= {name: DefenceConfig(max_perplexity=limit.max_perplexity) for name in (FILTER, KNOWN_FILTER)}
-    wanted = [name for name in DEFENCES if name.removesuffix("-known") in defences]
     found: dict[str, Stage] = {}
     for row, number in product(ROWS, range(1, seeds + 1)):
         if row == TACTIC or nth_name(row, number) not in planned:
             continue
         job, settings = planned[nth_name(row, number)]
-        for name in wanted:
-            against = replace(settings, defence=around[name])
-            if name == KNOWN_FILTER:
-                if not isinstance(search := getattr(settings, "search", None), SearchConfig):
-                    continue
-                against = replace(against, search=replace(search, max_perplexity=around[name].max_perplexity))
+        for name, defence in around.items():
+            against = replace(settings, defence=defence)
             found[nth_name(f"{row}+{name}", number)] = (job, against)
+            if defence.max_perplexity and isinstance(search := getattr(settings, "search", None), SearchConfig):
+                minding = replace(search, max_perplexity=defence.max_perplexity)
+                found[nth_name(f"{row}+{name}{KNOWN}", number)] = (job, replace(against, search=minding))
     return found
 
 
@@ -82,16 +84,22 @@ def perplexity_filter(
         ConfigError: nobody judges, or a chat model that gives no likelihoods.
         CheckpointError: there is no such model, or it is damaged.
     """
-    from engine.negotiation.defences import PerplexityFilter, TextFilter
-    from policies.negotiator.checkpoints import load_model
+    from engine.negotiation.defences import load_filter
 
+    return load_filter(filter_judge(judge, limit), limit, vocabulary, device, seat)
+
+
+def filter_judge(judge: str, limit: float) -> str:
+    """The checkpoint folder of who judges in a filter, or the address of a chat model.
+
+    Raises:
+        ConfigError: nobody judges, or a chat model that gives no likelihoods.
+        CheckpointError: there is no such model.
+    """
     if not judge:
         what = "a limit of perplexity needs a judge, and neither side is a model"
         raise ConfigError(what, got=f"max_perplexity {limit:g}", fix="name a checkpoint, hf:FOLDER or gguf:FILE with --judge")
-    named = require_judge(judge)
-    if is_chat_model(judge):
-        return TextFilter(cast("ScoringChatModel", chat_model(judge, seat.on(device), answers=None)), vocabulary, limit)
-    return PerplexityFilter(load_model(Path(named)).to(device), limit)
+    return str(require_judge(judge))
 
 
 def defend(target: Agent, defence: DefenceConfig, judge: str, device: str, seat: ChatSeat) -> Agent:
@@ -103,11 +111,10 @@ def defend(target: Agent, defence: DefenceConfig, judge: str, device: str, seat:
     """
     if not defence.wanted:
         return target
-    from engine.negotiation.defences import DefendedAgent
+    from engine.negotiation.defences import defended
 
     limit = defence.max_perplexity
-    ears = perplexity_filter(judge, limit, target.vocabulary, device, seat) if limit else None
-    return DefendedAgent(target, ears, defence.own_demand)
+    return defended(target, defence, filter_judge(judge, limit) if limit else "", device, seat)
 
 
 def defended_row(session: Session, row: int, defence: DefenceConfig) -> Mapping[str, Any]:

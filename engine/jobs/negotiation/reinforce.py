@@ -8,6 +8,7 @@ paper, section 6): a target learns from adversaries that were trained against it
 
 from __future__ import annotations
 
+import json
 import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,10 +24,13 @@ from engine.jobs.negotiation.agents import (
     start_of,
     weightless_name,
 )
+from engine.jobs.negotiation.defended import filter_judge
+from engine.jobs.negotiation.judge import judge_of
 from engine.jobs.negotiation.language import corpus_words
 from engine.jobs.negotiation.training import LearnJob, PreparedTraining, TrainingConfig, lessons
 from engine.negotiation.opponents import Opponent, OpponentConfig, TrainingRoster
-from engine.negotiation.settings import ReinforceConfig
+from engine.negotiation.settings import DefenceConfig, ReinforceConfig
+from envs.core.config import to_dict
 from envs.core.errors import ConfigError
 from envs.data.root import root_words
 from envs.storage.places import display_path, is_uri
@@ -44,6 +48,11 @@ class _Learner:
     """What the KL guard compares with: where the learner starts when empty."""
     opponents: OpponentConfig = field(default_factory=OpponentConfig)
     """How several targets are drawn, such as a mixture of them."""
+    defence: DefenceConfig = field(default_factory=DefenceConfig)
+    """What stands around the target, or around each of several."""
+    judge: str = ""
+    """Who judges in its filter (defence.max_perplexity): a checkpoint, or a chat model that gives likelihoods (hf:, gguf:);
+    when empty the target (or else where the learner starts), before any reinforcement."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +92,20 @@ def _opponent(name: str, spec: str, option: str, **facts: Any) -> Opponent:
     if is_weightless(spec):
         return Opponent(name=name, agent=weightless_name(spec), **facts)
     return Opponent(name=name, checkpoint=_folder(spec, option), **facts)
+
+
+def _judge(spec: str, limit: float) -> str:
+    """Who judges in a filter of that limit, by a name that holds in other folders."""
+    judge = filter_judge(spec, limit)
+    return weightless_name(judge) if is_weightless(judge) else _folder(spec, "--judge")
+
+
+def _met_words(config: TrainReinforceConfig) -> list[str]:
+    """What else a match with the target is told, to be as the learner met it."""
+    words = [*root_words(config.data_root), *(["--judge", config.judge] if config.judge else [])]
+    for name, value in to_dict(config.defence).items():
+        words += ["--set", f"defence.{name}={json.dumps(value)}"] if value else []
+    return words
 
 
 def lewis2017() -> TrainReinforceConfig:
@@ -147,23 +170,28 @@ class TrainRL(LearnJob[TrainReinforceConfig]):
             fix = "leave it at 0: an adversary's targets are all it meets"
             raise ConfigError("there is no partner beside targets", where="opponents.partner_share", fix=fix)
         rule, role = config.reinforce, self.words[-1]
-        paid: dict[str, Any] = {"reward": rule.reward, "complementary": rule.complementary}
+        start = start_of(config.learner, names[-1], "--learner")
+        defence, limit = config.defence, config.defence.max_perplexity
+        judge = _judge(judge_of(config.judge, (*names, start)), limit) if limit else ""
+        paid: dict[str, Any] = {"reward": rule.reward, "complementary": rule.complementary, "defence": defence, "judge": judge}
         called = [f"target-{k}" for k in range(1, len(names) + 1)] if len(names) > 1 else ["target"]
         opponents = tuple(_opponent(name, spec, "--target", **paid) for name, spec in zip(called, names, strict=True))
-        start = start_of(config.learner, names[-1], "--learner")
         learner = _folder(start, "--learner")
         reference = _folder(config.reference or learner, "--reference")
         shared_vocabulary({"--learner": learner, "--reference": reference})
         roster = TrainingRoster(
             role="adversary", learner=learner, reference=reference, opponents=opponents, drawing=config.opponents
         )
-        origin = {"role": role, "target": config.target, "learner": start}
-        return lessons(config, roster, f"{role} against {config.target}", origin)
+        origin: dict[str, Any] = {"role": role, "target": config.target, "learner": start}
+        title = f"{role} against {config.target}"
+        if defence.wanted:
+            origin, title = {**origin, "defence": to_dict(defence)}, f"{title}, defended"
+        return lessons(config, roster, title, origin)
 
     def next_commands(self, config: TrainReinforceConfig, path: Path) -> tuple[str, ...]:
         """A match with the partner."""
         command = ["parley", "selfplay", "--adversary", display_path(path), "--target", config.target]
-        return (shlex.join([*command, *root_words(config.data_root)]),)
+        return (shlex.join([*command, *_met_words(config)]),)
 
 
 class TrainAdversary(TrainRL):
@@ -176,7 +204,7 @@ class TrainAdversary(TrainRL):
     def next_commands(self, config: TrainReinforceConfig, path: Path) -> tuple[str, ...]:
         """The attack."""
         command = ["parley", "attack", "rl", "--target", config.target, "--speaker", display_path(path)]
-        return (shlex.join([*command, *root_words(config.data_root)]),)
+        return (shlex.join([*command, *_met_words(config)]),)
 
 
 class TrainTarget(LearnJob[TrainTargetConfig]):

@@ -26,7 +26,8 @@ from engine.jobs.negotiation.agents import (
     start_of,
     words_of,
 )
-from engine.jobs.negotiation.defended import FILTER, FilterLimit, chosen_limit, defended_stages
+from engine.jobs.negotiation.attack import UNFOUND
+from engine.jobs.negotiation.defended import FILTER, FilterLimit, chosen_limit, defences_around, defended_stages
 from engine.jobs.negotiation.judge import who_judges
 from engine.jobs.negotiation.language import require_words
 from engine.jobs.negotiation.match import seconds_per_dialogue
@@ -41,7 +42,15 @@ from engine.jobs.negotiation.table_config import (
     on_rl,
     on_supervised,
 )
-from engine.jobs.negotiation.table_stages import ADVERSARY, chains_of, measured, needs_of, planned_stages, table_judge
+from engine.jobs.negotiation.table_stages import (
+    ADVERSARY,
+    adversaries_of,
+    chains_of,
+    measured,
+    needs_of,
+    planned_stages,
+    table_judge,
+)
 from engine.jobs.repeated import nth_name, run_beside
 from engine.jobs.tables import TABLE_FILE
 from engine.jobs.weights import checkpoint_folder
@@ -49,11 +58,14 @@ from engine.metrics.negotiation.attack import ATTACK_METRICS, UNTOUCHED
 from engine.metrics.negotiation.attack_table import (
     ADAPTIVE,
     ASKED_METRICS,
+    KNOWN,
     PLAIN,
     ROWS,
     SEARCHES,
     TACTIC,
     TACTICS,
+    UNATTACKED,
+    around_trained,
     attack_table,
     table_lines,
     titles_of,
@@ -62,7 +74,7 @@ from engine.metrics.negotiation.chat import CHAT_METRICS
 from engine.metrics.negotiation.defences import DEFENCE_METRICS
 from engine.metrics.negotiation.targets_table import targets_table
 from engine.metrics.repeats import TRAININGS, bounded, over_trainings, spread_of
-from engine.metrics.statistics import Estimate, Metric, count
+from engine.metrics.statistics import NOTHING, Estimate, Metric, count
 from engine.metrics.tables import TextTable
 from engine.negotiation.tactics import REFINED
 from engine.negotiation.transfer import encode_sentence
@@ -115,7 +127,8 @@ def _announcement(config: TableConfig, num: int) -> str:
         long = (
             f"{dialogues:,} dialogues with a chat model, which decides how long that takes; reinforce.dialogues asks for fewer"
         )
-    why = "each target is met by adversaries of its own" if config.trained else "no --adversary is named"
+    each = f"each target is met by adversaries of its own{', a defended one too' * bool(config.defences)}"
+    why = each if config.trained or config.defences else "no --adversary is named"
     which = "one is" if num == 1 else f"{num} are"
     return f"{why}, so {which} trained first: {rule.updates:,} updates of {rule.dialogues_per_update} dialogues, {long}"
 
@@ -151,8 +164,9 @@ def _tables(run: RunFolder, brief: bool = False) -> dict[str, TextTable]:
     baseline = {name: Estimate.from_json(parts) for name, parts in summary.get(BASELINE, {}).items()}
     # Published targets are negotiators that were fitted; no other agent stands beside their figures.
     published = "none" if is_weightless(config["target"]) else config["published"]
-    lines = table_lines(metrics, published, baseline, spread_of(summary), trained_of(summary))
-    by_target = targets_table(metrics, trained_of(summary))
+    trained, unfound = trained_of(summary), summary.get(UNFOUND, {})
+    lines = table_lines(metrics, published, baseline, spread_of(summary), trained, unfound)
+    by_target = targets_table(metrics, trained, unfound)
     whole = attack_table(lines, brief)
     return {"": whole} if by_target is None else {BY_TARGET: by_target, ALL_ATTACKS: whole}
 
@@ -170,8 +184,8 @@ def _asked(path: Path, row: str, config: TableConfig) -> dict[str, Estimate]:
         config: of the table.
     """
     attack, plus, around = row.partition("+")
-    end = plus + around if around.endswith(ADAPTIVE) else ""
-    adversary = ADVERSARY + end.removesuffix(ADAPTIVE)
+    end = plus + around if around.endswith((ADAPTIVE, KNOWN)) else ""
+    adversary = ADVERSARY + end.removesuffix(ADAPTIVE).removesuffix(KNOWN)
     made_by = {"rl": (adversary,), "transfer": () if is_given(config.transfer) else (adversary, f"rl{end}")}.get(attack, ())
     numbers = range(1, config.seeds + 1)
     played, before = (
@@ -186,20 +200,28 @@ def _asked(path: Path, row: str, config: TableConfig) -> dict[str, Estimate]:
     }
 
 
-def _tactic_lines(path: Path) -> dict[str, Estimate]:
-    """The metrics of the lines that a run of tactics brings along, by "ROW.METRIC"; none where it is not finished."""
-    if not (path / SUMMARY).is_file():
+def _tactic_lines(path: Path, end: str) -> dict[str, Estimate]:
+    """The metrics of the lines that a run of tactics brings along, by "ROW.METRIC"; none where it is not finished.
+
+    Args:
+        path: of the table's run.
+        end: ends the rows; empty on the target.
+    """
+    if not (path / (TACTIC + end) / SUMMARY).is_file():
         return {}
-    run = RunFolder.load(path)
-    found, used = run.metrics(), (run.summary() or {}).get(USAGE)
+    runs = [
+        RunFolder.load(path / name) for name in dict.fromkeys((TACTIC + end, *([] if end.endswith(ADAPTIVE) else [TACTIC])))
+    ]
+    found, used = runs[0].metrics(), [usage for run in runs if (usage := (run.summary() or {}).get(USAGE))]
     metrics: dict[str, Estimate] = {}
     for arm, row in {REFINED: TACTIC, **{arm: f"{TACTIC}-{arm}" for arm in TACTICS}}.items():
         own = {name.partition(".")[2]: each for name, each in found.items() if name.partition(".")[0] == arm}
-        metrics |= {f"{row}.{name}": each for name, each in own.items() if name in _OF_A_ROW}
-        if own:
-            metrics[f"{row}.answers_before"] = own["calls"]
+        # Without a tactic nothing is made for anybody.
+        if own and not (row in UNATTACKED and end.endswith(ADAPTIVE)):
+            metrics |= {f"{row}{end}.{name}": each for name, each in own.items() if name in _OF_A_ROW}
+            metrics[f"{row}{end}.answers_before"] = own["calls"]
     if used and metrics:
-        metrics[f"{TACTIC}.cost"] = count(used["cost"], 1)
+        metrics[f"{TACTIC}{end}.cost"] = count(sum(each["cost"] for each in used), 1)
     return metrics
 
 
@@ -235,7 +257,7 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
         for met in config.trained_names():
             require_partner(met, "--trained")
         speaker = start_of(config.speaker, config.target, "--speaker")
-        adversaries = [name for name in self.stages(config, path) if name.startswith(ADVERSARY)]
+        adversaries = adversaries_of(config)
         if adversaries or not set(config.row_names()) <= PLAYED:
             words = require_learner(speaker, "--speaker" if config.speaker else "--target", config.judge)
         else:
@@ -274,9 +296,8 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
             got = f"{config.rows}: {reason(config.target)}"
             raise ConfigError("there is no row to measure", where="--rows", got=got, fix=fix)
         for met, names in left.items():
-            # Tactics are refined against the target alone.
-            if told := [name for name in names if name != TACTIC]:
-                reporter.say(f"left out{f' against {met}' * bool(met)}: {', '.join(told)}; {reason(met or config.target)}")
+            if names:
+                reporter.say(f"left out{f' against {met}' * bool(met)}: {', '.join(names)}; {reason(met or config.target)}")
             if {*SEARCHES} & measured(config, met):
                 who = {"--trained": met} if met else {"--target": config.target}
                 judges = {"--judge": config.judge} if config.judge else {}
@@ -285,13 +306,15 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
     def work(self, run: RunFolder, prepared: Planned, reporter: Reporter) -> Planned:
         if prepared.untrained:
             reporter.say(_announcement(prepared.config, prepared.untrained))
-        config, planned = prepared.config, self.stages(prepared.config, run.path)
-        chains = [list(chain) for chain in chains_of(config, run.path)]
+        config = prepared.config
+        around = defences_around(config.defence_names(), prepared.limit)
+        planned = planned_stages(config, run.path, around)
+        chains = [list(chain) for chain in chains_of(config, run.path, around)]
         # With workers the rows are played in their pool; without, each training's where it was trained.
         begun = [chain[:1] for chain in chains] if config.workers else chains
         names = [name for chain in begun for name in chain] if config.workers else planned
         first = {name: planned.pop(name) for name in [*names]}
-        planned |= defended_stages({**first, **planned}, config.seeds, config.defence_names(), prepared.limit)
+        planned |= defended_stages({**first, **planned}, config.seeds, around)
         needs = needs_of({**first, **planned}, run.path)
         trainings = [{name: first[name] for name in chain} for chain in begun]
         actors = max(1, config.trainers) if config.workers else 0
@@ -311,20 +334,28 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
         config = found.config
         metrics: dict[str, Estimate] = {}
         trainings: dict[str, list[float | None]] = {}
+        unfound: dict[str, str] = {}
         for row in (each for each in titles_of(config.trained_names()) if not each.startswith(TACTIC)):
             folders = [run.path / nth_name(row, number) for number in range(1, config.seeds + 1)]
             runs = [RunFolder.load(folder) for folder in folders if (folder / SUMMARY).is_file()]
-            if runs:
+            reasons = [why for one in runs if (why := (one.summary() or {}).get(UNFOUND))]
+            if reasons:
+                others = f"; so in {len(reasons)} of {len(runs)} trainings, and the figures are of the others"
+                unfound[row] = reasons[0] + others * (len(reasons) < len(runs))
+            if played := [one for one in runs if one.metrics()]:
                 # Matches without a search do not count their time among their metrics.
-                each = [{"seconds": seconds_per_dialogue(one), **one.metrics()} for one in runs]
+                each = [{"seconds": seconds_per_dialogue(one), **one.metrics()} for one in played]
                 over = {name: over_trainings([one[name] for one in each]) for name in each[0]}
                 # Nobody forces a defended target, nor to what was found on another.
                 told = [name for name in over if row in ROWS or row.endswith(ADAPTIVE) or not name.startswith("forced_")]
                 metrics |= {f"{row}.{name}": bounded(over[name], ATTACK_METRICS.get(name)) for name in told}
                 metrics |= {f"{row}.{name}": found for name, found in _asked(run.path, row, config).items()}
             if len(runs) > 1:
-                trainings[f"{row}.advantage"] = [one["advantage"].to_json()["value"] for one in each]
-        metrics |= _tactic_lines(run.path / TACTIC)
+                advantages = [one.metrics().get("advantage", NOTHING) for one in runs]
+                trainings[f"{row}.advantage"] = [one.to_json()["value"] for one in advantages]
+        for number in range(len(config.trained_names()) + 1):
+            for end in (around_trained(number), around_trained(number, adaptive=True)) if number else ("",):
+                metrics |= _tactic_lines(run.path, end)
         judge = table_judge(config)
         limit = "" if found.limit is None else f"; {found.limit}"
         plain = " but in plain play" if f"{PLAIN}.advantage" in metrics else ""
@@ -338,6 +369,7 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
                 BASELINE: {name: estimate.to_json() for name, estimate in found.baseline.items()},
                 TRAININGS: trainings,
                 TRAINED: config.trained_names(),
+                UNFOUND: unfound,
             },
         )
 

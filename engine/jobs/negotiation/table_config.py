@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from engine.jobs.negotiation import reinforce
@@ -44,10 +44,11 @@ class TableConfig(PlayedConfig, RepeatedConfig):
     published: Literal["sv", "rl", "hardened", "turns", "none"] = "none"
     """Figures of Cheng et al. 2019 to show: of their supervised, RL or hardened target; turns: of the RL one, table 7."""
     defences: str = ""
-    """Defences to measure beside each row: filter (a search that knows it is measured too), own-demand; separated by commas."""
+    """Defences to measure beside each row: filter, own-demand; separated by commas. Each also meets adversaries that learned
+    against it, and the filter searches that know it."""
     trained: str = ""
     """Trained counterparts of the target (parley minmax, train target), separated by commas, to which more may be added behind:
-    each meets every attack but tactics, made for the target and made for it."""
+    each meets every attack, made for the target and made for it."""
     false_alarms: PositiveShare = 0.05
     """Share of the corpus' training sentences that the filter may stop, which decides its limit under the judge."""
     baseline: str = ""
@@ -114,9 +115,9 @@ class TableConfig(PlayedConfig, RepeatedConfig):
         """The wanted rows that cannot be measured: they read weights of another kind than there are.
 
         Args:
-            met: who is attacked: a trained counterpart, who has no row of tactics; the target when empty.
+            met: who is attacked: a trained counterpart; the target when empty.
         """
-        there = {*BLACK_BOX, *(() if met else (TACTIC,))}
+        there = {*BLACK_BOX, TACTIC}
         there |= {*TRIGGERS} if is_readable_chat_model(met or self.target) else set()
         there |= set() if is_weightless(met or self.target) else {*SEARCHES}
         return [name for name in self.wanted() if name not in there]
@@ -149,4 +150,5 @@ def at_fixed_turns() -> TableConfig:
 
 def demo() -> TableConfig:
     """The small agents that parley demo trains, in a few minutes."""
-    return TableConfig(target="runs/demo/target", adversary="runs/demo/adversary", corpus="embedded", dialogues=200)
+    small = TableConfig(target="runs/demo/target", adversary="runs/demo/adversary", corpus="embedded", dialogues=200)
+    return replace(small, reinforce=reinforce.demo().reinforce)

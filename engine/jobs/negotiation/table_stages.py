@@ -6,18 +6,22 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from engine.jobs.composite import Stage
 from engine.jobs.negotiation import reinforce, whitebox
 from engine.jobs.negotiation.agents import is_weightless
-from engine.jobs.negotiation.attack import ATTACK_RL, ATTACK_TRANSFER, AttackConfig, TransferConfig, TransferSettings
+from engine.jobs.negotiation.attack import ATTACK_RL, TRANSFER_ROW, AttackConfig, TransferConfig, TransferSettings
+from engine.jobs.negotiation.defended import defences_around
 from engine.jobs.negotiation.judge import judge_of
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig, PlayedConfig
 from engine.jobs.negotiation.table_config import TableConfig, is_given
 from engine.jobs.negotiation.tactic import ATTACK_TACTIC, TacticConfig
 from engine.jobs.negotiation.trigger import ATTACK_TRIGGER
 from engine.jobs.repeated import nth_name, nth_seed
-from engine.metrics.negotiation.attack_table import PLAIN, ROWS, SEARCHES, TACTIC, TRIGGERS, TURNS, around_trained
+from engine.metrics.negotiation.attack_table import KNOWN, PLAIN, ROWS, SEARCHES, TACTIC, TRIGGERS, TURNS, around_trained
+from engine.negotiation.settings import DefenceConfig
 from engine.negotiation.transfer import PAPER_SENTENCE
 from envs.core.config import shared
 from envs.storage.places import display_path
@@ -25,6 +29,23 @@ from envs.storage.places import display_path
 ADVERSARY = "adversary"
 """Name of the stage that trains one; also of its folder."""
 _NO_PLUGS = TransferSettings()
+_NO_DEFENCES: Mapping[str, DefenceConfig] = MappingProxyType({})
+
+
+class Learned(NamedTuple):
+    """Whom adversaries of a table's own learn against.
+
+    Args:
+        met: the agent.
+        defence: what stands around it.
+        of: ends the names of their trainings.
+        end: ends the names of their rows.
+    """
+
+    met: str
+    defence: DefenceConfig
+    of: str
+    end: str
 
 
 def measured(config: TableConfig, met: str = "") -> set[str]:
@@ -33,7 +54,27 @@ def measured(config: TableConfig, met: str = "") -> set[str]:
     return wanted | ({"rl"} if "transfer" in wanted and not is_given(config.transfer) else set())
 
 
-def _against(config: TableConfig, met: str) -> dict[str, str]:
+def learned(config: TableConfig, around: Mapping[str, DefenceConfig]) -> list[Learned]:
+    """Whom adversaries learn against: the target, unless one is named, the target behind each defence, its counterparts.
+
+    Args:
+        config: what is asked for.
+        around: the defences by name.
+    """
+    found = [] if config.adversary else [Learned(config.target, DefenceConfig(), "", "")]
+    found += [Learned(config.target, defence, f"+{name}", f"+{name}{KNOWN}") for name, defence in around.items()]
+    for number, met in enumerate(config.trained_names(), start=1):
+        found.append(Learned(met, DefenceConfig(), around_trained(number), around_trained(number, adaptive=True)))
+    return [one for one in found if "rl" in measured(config, "" if one.met == config.target else one.met)]
+
+
+def adversaries_of(config: TableConfig) -> list[str]:
+    """The names of the trainings of all adversaries."""
+    ends = [one.of for one in learned(config, defences_around(config.defence_names(), None))]
+    return [nth_name(ADVERSARY + of, number) for of, number in product(ends, range(1, config.seeds + 1))]
+
+
+def _against(config: TableConfig, met: str) -> dict[str, Any]:
     """The settings of a row against an agent; all rows have the judge that the target's have."""
     return {"target": met, "judge": config.judge if met == config.target else table_judge(config)}
 
@@ -47,35 +88,44 @@ def needs_of(stages: Mapping[str, Stage], path: Path) -> dict[str, list[str]]:
     """The stages whose agents or sentences each stage plays with, by its name."""
     at = {display_path(path / name): name for name in stages}
     return {
-        name: [at[run] for run in (getattr(each, "speaker", ""), getattr(each, "transfer", _NO_PLUGS).source) if run in at]
+        name: [at[run] for run in (getattr(each, "speaker", ""), _source(each)) if run in at]
         for name, (_, each) in stages.items()
     }
 
 
-def planned_stages(config: TableConfig, path: Path) -> dict[str, Stage]:
-    """All stages of a table without defences: adversaries, rows on the target, and rows on its trained counterparts.
+def _source(settings: Any) -> str:
+    """The run whose sentences or tactics a stage plays with; empty for none."""
+    return str(getattr(settings, "source", "") or getattr(settings, "transfer", _NO_PLUGS).source)
+
+
+def planned_stages(config: TableConfig, path: Path, around: Mapping[str, DefenceConfig] = _NO_DEFENCES) -> dict[str, Stage]:
+    """All stages of a table: adversaries, rows on the target, and rows on its trained counterparts.
+
+    Attacks that were not made for a defence are no part of it (`defended_stages`).
 
     Args:
         config: what is asked for.
         path: of the table's run.
+        around: the defences that adversaries learn against, by name.
     """
     rows, wanted = _rows(config, path), measured(config)
-    learned = {name: stage for chain in chains_of(config, path) for name, stage in chain.items()}
-    first = {name: stage for name, stage in learned.items() if name == ADVERSARY}
-    planned = {**first, **{name: rows[name] for name in ROWS if name in wanted}, **learned}
+    made = {name: stage for chain in chains_of(config, path, around) for name, stage in chain.items()}
+    first = {name: stage for name, stage in made.items() if name == ADVERSARY}
+    planned = {**first, **{name: rows[name] for name in ROWS if name in wanted}, **made}
     for number, met in enumerate(config.trained_names(), start=1):
         wanted = measured(config, met)
         for row in (name for name in ROWS if name in wanted):
-            if row in SEARCHES or row in TRIGGERS:
+            if row in SEARCHES or row in TRIGGERS or row == TACTIC:
                 job, settings = rows[row]
                 planned[row + around_trained(number, adaptive=True)] = job, replace(settings, **_against(config, met))
             if row in TRIGGERS:
                 continue
-            reads = {"surrogate": config.target} if row in SEARCHES else {}
+            found = {"surrogate": config.target} if row in SEARCHES else {}
+            found |= {"source": display_path(path / TACTIC)} if row == TACTIC else {}
             for nth in range(1, config.seeds + 1):
                 if (name := nth_name(row, nth)) in planned:
                     job, settings = planned[name]
-                    other = replace(settings, **_against(config, met), **reads)
+                    other = replace(settings, **_against(config, met), **found)
                     planned[nth_name(row + around_trained(number), nth)] = job, other
     return planned
 
@@ -92,7 +142,7 @@ def _rows(config: TableConfig, path: Path) -> dict[str, Stage]:
         PLAIN: (SELFPLAY, MatchConfig(adversary=speaker, **how)),
         "none": (SELFPLAY, MatchConfig(adversary=speaker, complementary=True, **how)),
         "rl": (ATTACK_RL, AttackConfig(speaker=adversary, **how)),
-        "transfer": (ATTACK_TRANSFER, TransferConfig(speaker=speaker, transfer=collected, **how)),
+        "transfer": (TRANSFER_ROW, TransferConfig(speaker=speaker, transfer=collected, **how)),
     }
     for name, job in whitebox.JOBS.items():
         preset = next(iter(job.presets.values()))()
@@ -112,8 +162,14 @@ def _rows(config: TableConfig, path: Path) -> dict[str, Stage]:
     return rows
 
 
-def chains_of(config: TableConfig, path: Path) -> list[dict[str, Stage]]:
-    """Each adversary's training, and its rows of the table: adversary-2, rl-2 and transfer-2 of the target's second one."""
+def chains_of(config: TableConfig, path: Path, around: Mapping[str, DefenceConfig] = _NO_DEFENCES) -> list[dict[str, Stage]]:
+    """Each adversary's training, and its rows of the table: adversary-2, rl-2 and transfer-2 of the target's second one.
+
+    Args:
+        config: what is asked for.
+        path: of the table's run.
+        around: the defences that adversaries learn against, by name.
+    """
     training = reinforce.TrainReinforceConfig(
         target=config.target,
         corpus=config.corpus,
@@ -126,27 +182,23 @@ def chains_of(config: TableConfig, path: Path) -> list[dict[str, Stage]]:
         reinforce=config.reinforce,
     )
     rows, chains = _rows(config, path), []
-    ends = {} if config.adversary else {config.target: ("", "")}
-    for number, met in enumerate(config.trained_names(), start=1):
-        ends[met] = around_trained(number), around_trained(number, adaptive=True)
-    for (met, (of, end)), number in product(ends.items(), range(1, config.seeds + 1)):
-        wanted = measured(config, met)
-        if "rl" not in wanted:
-            continue
+    for (met, defence, of, end), number in product(learned(config, around), range(1, config.seeds + 1)):
         # All adversaries start alike, whomever they learn against; the target's own is the start where none is named.
         start = config.speaker if is_weightless(config.target) else config.target if end else ""
         trained, played, plugged = (nth_name(name, number) for name in (ADVERSARY + of, f"rl{end}", f"transfer{end}"))
         seed = nth_seed(config.seed, number, ADVERSARY)
         attack, settings = rows["rl"]
+        judged: dict[str, Any] = {"defence": defence, "judge": table_judge(config)} if defence.wanted else {}
+        against = _against(config, met) | judged
         chain: dict[str, Stage] = {
-            trained: (reinforce.TRAIN_ADVERSARY, replace(training, target=met, learner=start, seed=seed)),
-            played: (attack, replace(settings, **_against(config, met), speaker=display_path(path / trained))),
+            trained: (reinforce.TRAIN_ADVERSARY, replace(training, target=met, learner=start, seed=seed, **judged)),
+            played: (attack, replace(settings, **against, speaker=display_path(path / trained))),
         }
-        if "transfer" in wanted and not is_given(config.transfer):
+        if "transfer" in measured(config) and not is_given(config.transfer):
             attack, settings = rows["transfer"]
             # Of a target that yields little hardly any dialogue is won by more.
             least = min(settings.transfer.min_advantage, 1) if end else settings.transfer.min_advantage
             source = replace(settings.transfer, source=display_path(path / played), min_advantage=least)
-            chain[plugged] = (attack, replace(settings, **_against(config, met), transfer=source))
+            chain[plugged] = (attack, replace(settings, **against, transfer=source))
         chains.append(chain)
     return chains

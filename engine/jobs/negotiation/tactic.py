@@ -23,7 +23,7 @@ from engine.jobs.negotiation.match import SELFPLAY, MatchConfig, OneMatchConfig
 from engine.jobs.negotiation.trying import TACTICS, TacticTrials
 from engine.jobs.sharded import RESUME_SAFE, work_off
 from engine.jobs.tables import TABLE_FILE
-from engine.metrics.negotiation.tactics import LEGEND, TacticsPlayed, tactics_table
+from engine.metrics.negotiation.tactics import COSTS, LEGEND, TacticsPlayed, tactics_table
 from engine.metrics.tables import TextTable
 from engine.negotiation.settings import TacticSettings
 from engine.negotiation.tactics import (
@@ -40,9 +40,10 @@ from engine.negotiation.tactics import (
     transcript,
 )
 from engine.store.layout import CONFIG, SUMMARY
+from engine.store.mirror import fetched_run
 from engine.store.run_folder import RunFolder
 from envs.core.config import shared
-from envs.core.errors import ConfigError
+from envs.core.errors import ConfigError, RunError
 from envs.core.ranges import NumItems
 from envs.core.registry import nearest
 from envs.core.seeds import derive_seed
@@ -77,6 +78,8 @@ class TacticConfig(AttackConfig):
     """Chat model that writes the tactics: hf:FOLDER, gguf:FILE, openai:URL#MODEL, or path/file.py:Name of your own."""
     speaker: str = ""
     """Chat model that plays with a tactic; the attacker when empty."""
+    source: str = ""
+    """Run of parley attack tactic whose tactics are played with this target (transferred); none are written then."""
     dialogues: NumItems = 20
     """Development dialogues, in which each tactic is tried; the same for all."""
     held_out: NumItems = 200
@@ -193,13 +196,16 @@ class AttackTactic(Job[TacticConfig, TacticAttack, TacticAttack]):
     resume_safe = RESUME_SAFE
 
     def prepare(self, config: TacticConfig, path: Path, reporter: Reporter) -> TacticAttack:
-        if not config.attacker:
+        require_partner(config.target, "--target")
+        found = TacticAttack(config)
+        if config.source:
+            _source(config)
+        elif not config.attacker:
             fix = "name one with --attacker: hf:FOLDER, gguf:FILE, openai:URL#MODEL, or path/file.py:Name"
             raise ConfigError("nobody is named who writes the tactics", where="--attacker", fix=fix)
-        require_partner(config.target, "--target")
-        require_address(config.attacker)
-        found = TacticAttack(config)
-        _ = found.attacker
+        else:
+            require_address(config.attacker)
+            _ = found.attacker
         if not is_chat_model(config.match.adversary):
             fix = "name one with --speaker: hf:FOLDER, gguf:FILE, openai:URL#MODEL, or a class of your own that answers"
             raise ConfigError("a tactic is told to a chat model", where=config.match.adversary, got="another agent", fix=fix)
@@ -210,6 +216,20 @@ class AttackTactic(Job[TacticConfig, TacticAttack, TacticAttack]):
     def work(self, run: RunFolder, prepared: TacticAttack, reporter: Reporter) -> TacticAttack:
         config = prepared.config
         attack = replace(prepared, answers=run.path / ANSWERS_FOLDER)
+        if config.source:
+            _take_over(run, _source(config))
+        else:
+            self._refine(run, attack, reporter)
+        played = played_tactics(run)
+        texts = {0: "", **_texts(run)}
+        best = {number: texts[number] for number in sorted(set(played.chosen.values()))}
+        tried = {} if config.source else attack.trials.development(texts.items())
+        work_off(run, attack.trials, tried | attack.trials.held_out(best), config, reporter, "held-out dialogues")
+        return prepared
+
+    def _refine(self, run: RunFolder, attack: TacticAttack, reporter: Reporter) -> None:
+        """Writes and tries what is left of the tactics, and chooses the best of each attacker."""
+        config = attack.config
         for number in range(1, config.search.rounds + 1):
             wanted = [(arm, stream) for arm in config.arms for stream in range(1, config.search.streams + 1)]
             written = written_tactics(run)
@@ -226,19 +246,19 @@ class AttackTactic(Job[TacticConfig, TacticAttack, TacticAttack]):
         played = played_tactics(run)
         if not played.chosen:
             run.event(CHOSEN, numbers={arm: played.best(arm) for arm in (NONE, *config.arms)})
-            played = played_tactics(run)
-        texts = {0: "", **_texts(run)}
-        best = {number: texts[number] for number in sorted(set(played.chosen.values()))}
-        items = attack.trials.development(texts.items()) | attack.trials.held_out(best)
-        work_off(run, attack.trials, items, config, reporter, "held-out dialogues")
-        return prepared
 
     def measure(self, run: RunFolder, found: TacticAttack) -> Summary:
         config, played = found.config, played_tactics(run)
         metrics = {f"{arm}.{name}": each for arm in played.chosen for name, each in played.metrics(arm, config.seed).items()}
         search = config.search
+        written = f"Streams of {config.attacker}: {search.streams}, rounds: {search.rounds}"
+        if config.source:
+            source = _source(config)
+            written = f"Tactics of {config.source}, refined against {source.config['target']}"
+            # What it took to find them.
+            metrics |= {name: each for name, each in source.metrics().items() if name.partition(".")[2] in COSTS}
         description = (
-            f"Streams of {config.attacker}: {search.streams}, rounds: {search.rounds}; {config.match.adversary} plays; "
+            f"{written}; {config.match.adversary} plays; "
             f"development dialogues a tactic: {config.dialogues:,}, held-out ones an attacker's best: {config.held_out:,}; "
             f"{config.scenarios} scenarios, seed {config.seed}; the target alone chooses; {who_judges(config.match.judge)}."
         )
@@ -252,7 +272,8 @@ class AttackTactic(Job[TacticConfig, TacticAttack, TacticAttack]):
         run = RunFolder.load(path)
         chosen = _chosen(run)
         held_out = len(set(chosen.values())) * config.held_out
-        return (1 + len(_texts(run))) * config.dialogues + held_out if chosen else -1
+        tried = 0 if config.source else 1 + len(_texts(run))
+        return tried * config.dialogues + held_out if chosen else -1
 
     def next_commands(self, config: TacticConfig, path: Path) -> tuple[str, ...]:
         """The page, and the held-out dialogues once more as a match."""
@@ -291,6 +312,35 @@ def played_tactics(run: RunFolder) -> TacticsPlayed:
 def _chosen(run: RunFolder) -> dict[str, int]:
     found = [event["numbers"] for event in run.events(_NEEDS) if event["kind"] == CHOSEN]
     return {arm: int(found[0][arm]) for arm in ARMS if arm in found[0]} if found else {}
+
+
+def _source(config: TacticConfig) -> RunFolder:
+    """The finished run whose tactics are played.
+
+    Raises:
+        RunError: it is no such run, or other dialogues chose its tactics than are left out here.
+    """
+    run = RunFolder.load(fetched_run(config.source))
+    alike = ("dialogues", "scenarios", "seed")
+    finished = run.job == ATTACK_TACTIC.name and (run.path / SUMMARY).is_file()
+    if not finished or any(run.config[name] != getattr(config, name) for name in alike):
+        raise RunError(
+            f"tactics are taken from a finished run of parley attack tactic with the same {', '.join(alike)}",
+            where=config.source,
+            got=f"a run of {run.job}" + "".join(f", {name} {run.config.get(name)}" for name in alike),
+            fix="name another with --source, or the same dialogues, so that held-out ones chose no tactic",
+        )
+    return run
+
+
+def _take_over(run: RunFolder, source: RunFolder) -> None:
+    """Notes what attackers wrote in another run, and which of it was chosen there."""
+    noted = written_tactics(run)
+    for each in written_tactics(source):
+        if each not in noted:
+            run.event(WRITTEN, **asdict(each))
+    if not _chosen(run):
+        run.event(CHOSEN, numbers=_chosen(source))
 
 
 def _texts(run: RunFolder, last_round: int | None = None) -> dict[int, str]:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from engine.jobs.device import threads
 from engine.jobs.job import Reporter, Steps, Summary
+from engine.jobs.negotiation.defended import defend
 from engine.jobs.negotiation.language import PUBLISHED, Language
 from engine.jobs.placement import fitting_runners
 from engine.jobs.repeated import RepeatedConfig, RepeatedJob
@@ -160,8 +161,11 @@ def lessons(config: TrainingConfig, roster: TrainingRoster, title: str, provenan
     # What is damaged or mistaken is found before there is a run.
     if roster.reference != roster.learner:
         load_model(fetched_model(roster.reference))
-    for name in {opponent.checkpoint or opponent.agent for opponent in roster.met} - {roster.learner}:
-        require_same_game(make_agent(name, base.vocabulary), base.vocabulary)
+    for name, met in {met.checkpoint or met.agent: met for met in roster.met}.items():
+        if name != roster.learner or met.defence.wanted:
+            agent = make_agent(name, base.vocabulary)
+            require_same_game(agent, base.vocabulary)
+            defend(agent, met.defence, met.judge, "cpu", config.chat)
     language = Language(config.corpus, config.data_root, base, config.reinforce, config.perplexity_limit)
     return PreparedTraining(config, roster, title, provenance, base, language)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from engine.metrics.negotiation.attack import UNUSUAL_PROBABILITY
@@ -52,12 +53,17 @@ DEFENCES: dict[str, str] = {
     "filter": "perplexity filter",
     "filter-known": "filter known to the attack",
     "own-demand": "own demand",
+    "own-demand-known": "own demand known to the attack",
 }
-"""What may stand around the target, by name; of "filter-known" there are only attacks that search."""
-UNATTACKED = (PLAIN, "none")
+"""What may stand around the target, by name, and attacks that are made for it."""
+KNOWN = "-known"
+"""Ends the rows of attacks that are made for a defence around the target: by searches or adversaries that know it."""
+UNATTACKED = (PLAIN, "none", f"{TACTIC}-none")
 """Rows in which nobody attacks."""
 SEARCHES = tuple(row for row in ROWS if row not in (*UNATTACKED, "rl", "transfer", *TRIGGERS, TACTIC))
 """Rows whose search reads a negotiator."""
+LEARNED = ("rl", "transfer")
+"""Rows that an adversary learns for."""
 MADE_FOR_IT = ", adaptive"
 """Ends the titles of attacks that are made for what is around the target, or in its place."""
 ADAPTIVE = "-adaptive"
@@ -81,22 +87,24 @@ def titles_of(trained: Sequence[str] = ()) -> dict[str, str]:
         trained: names of the target's trained counterparts.
 
     Returns:
-        Behind each attack those on a defended target ("reactive+filter") and on each counterpart; last the lines that a
-        tactic brings.
+        Behind each attack those on a defended target ("reactive+filter") and on each counterpart. The lines that a tactic
+        brings are last.
     """
     titles: dict[str, str] = {}
-    for row, attack in ROWS.items():
+    for row, attack in (ROWS | {f"{TACTIC}-{name}": title for name, title in TACTICS.items()}).items():
         titles[row] = attack
-        if row == TACTIC:
-            continue
-        defences = [name for name in DEFENCES if row in SEARCHES or name != "filter-known"]
-        titles |= {f"{row}+{name}": f"{attack}, {DEFENCES[name]}" for name in defences}
+        minded = {*DEFENCES} if row in LEARNED else {"filter-known"} if row in SEARCHES else set()
+        titles |= {
+            f"{row}+{name}": f"{attack}, {title}"
+            for name, title in DEFENCES.items()
+            if not row.startswith(TACTIC) and (name in minded or not name.endswith(KNOWN))
+        }
         for place, name in enumerate(trained, start=1):
             if row not in TRIGGERS:
                 titles[row + around_trained(place)] = f"{attack}, {name}"
             if row not in UNATTACKED:
                 titles[row + around_trained(place, adaptive=True)] = f"{attack}, {name}{MADE_FOR_IT}"
-    return titles | {f"{TACTIC}-{name}": title for name, title in TACTICS.items()}
+    return titles
 
 
 ASKED_METRICS: dict[str, Metric] = {
@@ -127,8 +135,9 @@ _NOTE_PUBLISHED = (
 _NOTE_BASELINE = " Before: the same attack, measured alike, on the other target named below."
 _NOTE_DEFENCES = (
     " Stopped: share of the adversary's sentences that the target's filter keeps from it, without an attack plain "
-    "talk. Known to the attack: too perplexing sentences are no candidates. Refused: dialogues in which the target did not end "
-    "the talk, where it would choose less than it last demanded. Nobody forces a defended target to end."
+    "talk. Known to the attack: too perplexing sentences are no candidates of a search, an adversary learned from the defended "
+    "target, transferred sentences won from it. Refused: dialogues in which the target did not end the talk, where it would "
+    "choose less than it last demanded. Nobody forces a defended target to end."
 )
 _NOTE_TRAINED = (
     " Behind the name of another agent: the same attack, made for the target and played with that agent; adaptive: made for "
@@ -147,6 +156,7 @@ _NOTE_TACTICS = (
     " Tactics: the attacker's model plays, in as many dialogues as the other rows have, none of which chose a tactic; their "
     "scenarios are others."
 )
+_NOTE_MET_BY_TACTICS = " With another agent play those that were refined against the target; adaptive: against that agent."
 _NOTE_TRAININGS = " Each training: the live advantage of each trained adversary; the row's figures are means over them."
 
 
@@ -161,6 +171,7 @@ class AttackLine:
         published: what was published of it; None where nothing was.
         baseline: what the same attack measured on another target, by name.
         trainings: the live advantage of each adversary, where the line is of several that were trained.
+        unfound: why it could not be played, or not with all of these; empty where it was.
     """
 
     title: str
@@ -168,6 +179,7 @@ class AttackLine:
     published: PublishedAttack | None = None
     baseline: Mapping[str, Estimate] = field(default_factory=dict)
     trainings: Sequence[float] = ()
+    unfound: str = ""
 
 
 _Cell = Callable[[AttackLine], str]
@@ -187,6 +199,7 @@ def table_lines(
     baseline: Mapping[str, Estimate] | None = None,
     trainings: Mapping[str, Sequence[float]] | None = None,
     trained: Sequence[str] = (),
+    unfound: Mapping[str, str] = MappingProxyType({}),
 ) -> list[AttackLine]:
     """The lines of a table from the metrics of all its attacks.
 
@@ -196,16 +209,24 @@ def table_lines(
         baseline: metrics of all attacks on another target, by "ROW.METRIC".
         trainings: what each of several adversaries came to, by "ROW.METRIC".
         trained: names of the target's trained counterparts.
+        unfound: why rows could not be played, or not those of all adversaries, by row.
 
     Returns:
-        One line per row with metrics, in the order of `titles_of`.
+        One line per row with metrics or without what it plays, in the order of `titles_of`.
     """
     known, found, others = ATTACKS.get(published, {}), by_row(metrics), by_row(baseline or {})
     spread = trainings or {}
     return [
-        AttackLine(title, found[row], known.get(row), others.get(row, {}), spread.get(f"{row}.advantage", ()))
+        AttackLine(
+            title,
+            found.get(row, {}),
+            known.get(row),
+            others.get(row, {}),
+            spread.get(f"{row}.advantage", ()),
+            unfound.get(row, ""),
+        )
         for row, title in titles_of(trained).items()
-        if row in found
+        if row in found or row in unfound
     ]
 
 
@@ -243,9 +264,11 @@ def attack_table(lines: Sequence[AttackLine], brief: bool = False) -> TextTable:
         _NOTE_TRIGGERS: any(map(_has_untouched, lines)),
         _NOTE_CHAT: any(map(_has_chat_target, lines)),
         _NOTE_TACTICS: any(line.title == ROWS[TACTIC] for line in lines),
+        _NOTE_MET_BY_TACTICS: any(line.title.startswith(f"{ROWS[TACTIC]}, ") for line in lines),
         _NOTE_DEFENCES: any(map(_is_defended, lines)),
         _NOTE_TRAINED: any(line.title.endswith(MADE_FOR_IT) for line in lines),
-        few_note("dialogues"): any(_num(line).flagged for line in lines),
+        few_note("dialogues"): any(line.metrics and _num(line).flagged for line in lines),
+        **{f" {line.title[:1].upper()}{line.title[1:]}: {line.unfound}.": True for line in lines if line.unfound},
     }
     return TextTable(tuple(columns), rows, "".join(note for note, wanted in notes.items() if wanted))
 
@@ -369,6 +392,6 @@ _COLUMNS: dict[str, _Column] = {
     "unusual": _Column(_metric("unusual_share", share_cell)),
     "tried": _Column(_metric("reads", _digits), _has_untouched),
     "seconds": _Column(_metric("seconds", _digits)),
-    "n": _Column(lambda line: f"{_num(line).n:,}{' few' if _num(line).flagged else ''}"),
+    "n": _Column(lambda line: f"{_num(line).n:,}{' few' if _num(line).flagged else ''}" if line.metrics else ABSENT),
 }
 """A published figure has the forced one beside it, which is like it."""

@@ -43,6 +43,8 @@ _COUNTS = {
     "tokens_in": Metric("tokens read", LOWER_FOR_ADVERSARY, "by these calls, as far as the models say", "count"),
     "tokens_out": Metric("tokens written", LOWER_FOR_ADVERSARY, "by these calls, as far as the models say", "count"),
 }
+COSTS = tuple(_COUNTS)
+"""What it took to find a tactic."""
 OWN_METRICS: dict[str, Metric] = {
     "development": Metric("advantage, development", FOR_ADVERSARY, "in the dialogues that chose the tactic, so too high"),
     **{

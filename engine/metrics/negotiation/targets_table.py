@@ -7,14 +7,16 @@ ordinary play above and the strongest attack below, for a defence is as good as 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from engine.metrics.negotiation.attack_table import (
     DEFENCES,
+    KNOWN,
     MADE_FOR_IT,
     PLAIN,
     ROWS,
     TACTIC,
+    TACTICS,
     UNATTACKED,
     around_trained,
     by_row,
@@ -25,7 +27,13 @@ from engine.metrics.tables import ABSENT, TextTable, number
 
 TARGET = "target"
 """The column of the target itself."""
-_KNOWN = "-known"
+_ATTACKS = {
+    **{row: title for row, title in ROWS.items() if row not in (PLAIN, TACTIC)},
+    f"{TACTIC}-none": TACTICS["none"],
+    TACTIC: ROWS[TACTIC],
+}
+"""Titles of the lines below plain play by row; the refined tactic is behind the same player without one."""
+_UNFOUND = "nothing won"
 _NOTE = (
     "Live advantage of the adversary in points, on the same scenarios; brackets: 95 % intervals. Plain play: the attacker's "
     "speaker plays, nobody attacks and both choose; the target's points and agreement there are what a defence costs. No "
@@ -34,25 +42,30 @@ _NOTE = (
     "for what the column names (learned from it, won from it, reads it; of a filter, a search that knows its limit). "
     "Strongest: the largest figure of a column, which chance makes too high, the more so the more attacks there are."
 )
+_NOTE_TACTICS = " Tactics: refined against the target, adaptive ones against what the column names; their scenarios are others."
+_NOTE_UNFOUND = (
+    " Nothing won: no dialogue of the adversary's was won by enough points to take a sentence from, so none is played."
+)
 
 
-def targets_table(metrics: Mapping[str, Estimate], trained: Sequence[str] = ()) -> TextTable | None:
+def targets_table(
+    metrics: Mapping[str, Estimate], trained: Sequence[str] = (), unfound: Collection[str] = ()
+) -> TextTable | None:
     """The attacks by what they meet; None where they meet the target alone.
 
     Args:
         metrics: estimates by "ROW.METRIC", the row a name of `attack_table.titles_of`.
         trained: names of the target's trained counterparts.
+        unfound: rows that could not be played, or not those of all adversaries.
     """
     found = by_row(metrics)
     # By column: how rows of attacks end that are made for the target, and for what the column names.
     endings = {TARGET: ("", "")}
-    endings |= {title: (f"+{name}", f"+{name}{_KNOWN}") for name, title in DEFENCES.items() if not name.endswith(_KNOWN)}
+    endings |= {title: (f"+{name}", f"+{name}{KNOWN}") for name, title in DEFENCES.items() if not name.endswith(KNOWN)}
     endings |= {
         name: (around_trained(number), around_trained(number, adaptive=True)) for number, name in enumerate(trained, start=1)
     }
-    columns = {
-        name: each for name, each in endings.items() if any(row + end in found for row in ROWS if row != TACTIC for end in each)
-    }
+    columns = {name: each for name, each in endings.items() if any(row + end in found for row in ROWS for end in each)}
     if len(columns) < 2:
         return None
     rows: list[tuple[str, ...]] = []
@@ -61,20 +74,25 @@ def targets_table(metrics: Mapping[str, Estimate], trained: Sequence[str] = ()) 
         rows.append(("plain play: target's points", *(_cell(each.get("score_target", NOTHING)) for each in played)))
         rows.append(("plain play: agreement", *(share_cell(each.get("agreement", NOTHING)) for each in played)))
     strongest = dict.fromkeys(columns, NOTHING)
-    for row, title in ROWS.items():
-        if row in (PLAIN, TACTIC):
-            continue
+    empty = False
+    for row, title in _ATTACKS.items():
         for adaptive in (False, True):
             gains = {name: found.get(row + each[adaptive], {}).get("advantage", NOTHING) for name, each in columns.items()}
+            cells = {
+                name: _UNFOUND if not one.n and row + columns[name][adaptive] in unfound else _cell(one)
+                for name, one in gains.items()
+            }
             # An adaptive attack is shown where there is one that is not the target's own.
-            if not any(one.n for name, one in gains.items() if name != TARGET or not adaptive):
+            if not any(cell != ABSENT for name, cell in cells.items() if name != TARGET or not adaptive):
                 continue
-            rows.append((title + MADE_FOR_IT * adaptive, *map(_cell, gains.values())))
+            rows.append((title + MADE_FOR_IT * adaptive, *cells.values()))
+            empty |= _UNFOUND in cells.values()
             if row not in UNATTACKED:
                 strongest = {name: max(strongest[name], one, key=_ahead) for name, one in gains.items()}
     if any(one.n for one in strongest.values()):
         rows.append(("strongest", *map(_cell, strongest.values())))
-    return TextTable(("attack", *columns), tuple(rows), _NOTE)
+    notes = {_NOTE: True, _NOTE_TACTICS: TACTIC in found, _NOTE_UNFOUND: empty}
+    return TextTable(("attack", *columns), tuple(rows), "".join(note for note, wanted in notes.items() if wanted))
 
 
 def _cell(estimate: Estimate) -> str:

@@ -33,11 +33,13 @@ class ShownTactics:
         name: a short heading, empty on the run's own page.
         metrics: of the run, by "ARM.METRIC".
         played: its dialogues and tactics.
+        source: the run that its tactics are of, where they were refined against another target; empty where here.
     """
 
     name: str
     metrics: Mapping[str, Estimate]
     played: TacticsPlayed
+    source: str = ""
 
     def heading(self, what: str) -> str:
         """What something of this run is called on the page."""
@@ -63,8 +65,10 @@ class ShownTactics:
 
     @property
     def lists(self) -> dict[str, list[tuple[str, str]]]:
-        """Everything that attackers wrote, attacker by attacker: what was chosen first."""
-        found = {}
+        """Everything that attackers wrote, attacker by attacker: what was chosen first; nothing of a source beside its own."""
+        found: dict[str, list[tuple[str, str]]] = {}
+        if self.source and self.name:
+            return found
         for arm, title in ATTACKERS.items():
             best = self.played.chosen.get(arm)
             own = [each for each in self.played.written if each.arm == arm]
@@ -98,9 +102,9 @@ class ShownTactics:
 
     @property
     def sentence(self) -> str:
-        """Whether refining did anything: beside no tactic, and beside attackers that see less."""
+        """Whether refining did anything: beside no tactic, and beside attackers that see less; not of a source's tactics."""
         over = {arm: self.metrics.get(f"{REFINED}.over_{arm}", NOTHING) for arm in ARMS if arm != REFINED}
-        if not over[NONE].n:
+        if not over[NONE].n or self.source:
             return ""
         if not any(each.number for each in self.played.written):
             return "The attacker wrote no tactic that could be tried."
@@ -110,7 +114,7 @@ class ShownTactics:
             for arm, what in ((NONE, "no tactic"), *((arm, f"one {title}") for arm, title in _OTHERS.items()))
             if (each := over[arm]).n
         ]
-        who = f"{self.name}: the" if self.name else "The"
+        who = f"{self.name[:1].upper()}{self.name[1:]}: the" if self.name else "The"
         return f"{who} tactic refined from transcripts gains {', '.join(parts)}.{caveat(over[NONE], unit='dialogues')}"
 
 
@@ -120,7 +124,7 @@ _OTHERS = {"gains": "of an attacker that is told gains alone", "blind": "drawn b
 def shown_tactics(runs: Sequence[Run]) -> list[ShownTactics]:
     """The attacks by tactics among some runs, finished or not."""
     return [
-        ShownTactics(run.heading if run.name else "", run.metrics, played)
+        ShownTactics(run.heading if run.name else "", run.metrics, played, run.config.get("source", ""))
         for run in runs
         if run.shown and run.job == ATTACK_TACTIC.name and (played := played_tactics(run.folder)).rows
     ]

@@ -10,8 +10,14 @@ from typing import Any
 import pytest
 
 from engine.jobs.job import Silent
-from engine.jobs.negotiation import reinforce
-from engine.jobs.negotiation.attack import TransferSettings
+from engine.jobs.negotiation import attack, reinforce
+from engine.jobs.negotiation.attack import (
+    ATTACK_RL,
+    ATTACK_TRANSFER,
+    AttackConfig,
+    TransferConfig,
+    TransferSettings,
+)
 from engine.jobs.negotiation.table import ATTACK_TABLE
 from engine.jobs.negotiation.table_config import TableConfig
 from engine.jobs.tables import TABLE_FILE
@@ -22,6 +28,7 @@ from engine.report.collect import collect_run
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError
 from tests.engine.jobs.made_up import CORPUS, REINFORCE, Notes, corpus_vocabulary, rows, save_negotiator
+from tests.engine.jobs.negotiation.test_tactic import config as tactic_config
 
 SEARCH = SearchConfig(proposals="random", candidates=4, max_replacements=1, replies=2, screening_replies=1, finalists=2)
 RULE = replace(REINFORCE, dialogues=6)
@@ -62,7 +69,7 @@ def test_every_attack_is_made_for_the_target_and_for_its_trained_counterpart(tar
     assert (planned["transfer+trained1"].transfer.source, planned["transfer+trained1-adaptive"].transfer.source) == (
         "runs/t/rl", "runs/t/rl+trained1-adaptive",
     )  # fmt: skip
-    assert {settings.judge for name, settings in new.items() if "trained" in name and hasattr(settings, "judge")} == {
+    assert {settings.judge for name, settings in new.items() if "trained" in name and name != "adversary+trained1"} == {
         str(target)
     }
     assert planned["adversary+trained1"].learner == str(target), "as the target's own adversary begins"
@@ -79,11 +86,11 @@ def test_a_table_shows_the_target_its_defences_and_its_counterpart(
     tmp_path: Path, trainee: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     vocabulary = corpus_vocabulary(root)
-    learned: dict[str, tuple[str, int]] = {}
+    learned: dict[str, tuple[str, int, bool]] = {}
 
     def train(config: reinforce.TrainReinforceConfig, path: Path, reporter: Any) -> None:
         if path.name not in learned:
-            learned[path.name] = (config.target, config.seed)
+            learned[path.name] = (config.target, config.seed, config.defence.wanted)
             save_negotiator(path / "checkpoint", seed=len(learned), vocabulary=vocabulary)
 
     monkeypatch.setattr(reinforce.TRAIN_ADVERSARY, "run", train)
@@ -97,11 +104,15 @@ def test_a_table_shows_the_target_its_defences_and_its_counterpart(
     assert list(plain.tables) == [""]
     measured = {name: rows(path / name) for name in ("none", "rl", "rl-2", "reactive")}
     result = ATTACK_TABLE.run(config, path, notes)
-    assert any(line.startswith("each target is met by adversaries of its own, so 2 are trained first") for line in notes.said)
+    assert any(line.startswith("each target is met by adversaries of its own, a defended") for line in notes.said)
+    assert any("so 6 are trained first" in line for line in notes.said)
     assert {name: rows(path / name) for name in measured} == measured, "what was there is not measured again"
+    second = learned["adversary-2"][1]
     assert learned == {
-        "adversary": (str(trainee), 1), "adversary-2": (str(trainee), learned["adversary-2"][1]),
-        "adversary+trained1": (str(hardened), 1), "adversary+trained1-2": (str(hardened), learned["adversary-2"][1]),
+        "adversary": (str(trainee), 1, False), "adversary-2": (str(trainee), second, False),
+        "adversary+filter": (str(trainee), 1, True), "adversary+filter-2": (str(trainee), second, True),
+        "adversary+own-demand": (str(trainee), 1, True), "adversary+own-demand-2": (str(trainee), second, True),
+        "adversary+trained1": (str(hardened), 1, False), "adversary+trained1-2": (str(hardened), second, False),
     }  # fmt: skip
     assert list(result.tables) == ["By target", "All attacks"]
     beside = result.tables["By target"]
@@ -113,7 +124,7 @@ def test_a_table_shows_the_target_its_defences_and_its_counterpart(
     each = [RunFolder.load(path / f"rl+trained1-adaptive{end}").metrics()["advantage"] for end in ("", "-2")]
     (adaptive,) = (row for row in beside.rows if row[0] == "RL attack, adaptive")
     assert adaptive[4].replace("\n", " ") == with_interval(over_trainings(each))
-    assert adaptive[2:4] == ("–", "–")
+    assert "–" not in adaptive[1:]
     plain_score = RunFolder.load(path / "plain+trained1").metrics()["score_target"]
     assert beside.rows[0][4].replace("\n", " ") == with_interval(plain_score)
     scenarios = {str([(row["seed"], row["counts"]) for row in rows(folder.parent)]) for folder in path.glob("*/rows")}
@@ -141,6 +152,109 @@ def test_rows_that_read_weights_are_left_out_where_there_are_none(tmp_path: Path
     assert measured == {"plain", "plain+trained1", "none", "none+trained1", "reactive"}
     planned = settings_of(replace(config, target="scripted", trained=str(target), speaker=str(speaker)), tmp_path)
     assert sorted(planned) == sorted(["plain", "none", "plain+trained1", "none+trained1", "reactive+trained1-adaptive"])
+
+
+def no_training(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
+    """Random networks in the place of adversaries that learn."""
+
+    def train(config: reinforce.TrainReinforceConfig, path: Path, reporter: Any) -> None:
+        save_negotiator(path / "checkpoint", seed=config.seed % 97, vocabulary=corpus_vocabulary(root))
+
+    monkeypatch.setattr(reinforce.TRAIN_ADVERSARY, "run", train)
+
+
+def test_an_attack_that_won_nothing_is_a_row_that_says_so(
+    tmp_path: Path, trainee: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    no_training(monkeypatch, root)
+    hardened = save_negotiator(tmp_path / "hardened" / "checkpoint", seed=9, vocabulary=corpus_vocabulary(root))
+    # Nobody is ahead of a target that takes all.
+    monkeypatch.setattr(attack, "last_sentences", lambda rows, least, limit: [])
+    config = table(trainee, hardened, rows="none,transfer,reactive", corpus=CORPUS, data_root=root)
+    path, notes = tmp_path / "run", Notes()
+    result = ATTACK_TABLE.run(config, path, notes)
+    beside = {row[0]: row[1:] for row in result.tables["By target"].rows}
+    assert beside["transfer"] == beside["transfer, adaptive"] == ("nothing won", "nothing won")
+    assert "Nothing won: no dialogue" in result.tables["By target"].note
+    assert "–" not in beside["strongest"], "others are measured"
+    whole = result.tables["All attacks"]
+    (line,) = (row for row in whole.rows if row[0] == f"transfer, {hardened}, adaptive")
+    assert set(line[1:]) == {"–"}
+    source = path / "rl+trained1-adaptive"
+    assert (
+        f"Transfer, {hardened}, adaptive: no dialogue of {source} was won by -10 points or more, so there is no" in whole.note
+    )
+    assert not any(name.startswith("transfer") for name in result.metrics)
+    assert not rows(path / "transfer")
+    summary = RunFolder.load(path / "transfer+trained1-adaptive").summary()
+    assert summary is not None
+    assert summary["description"].startswith("No dialogue of ")
+    page = dict(collect_run(path).found["negotiation"].tables)
+    assert all(page[name].to_markdown() in (path / TABLE_FILE).read_text() for name in page)
+    told = Notes()
+    again = ATTACK_TABLE.run(config, path, told)
+    assert again.tables == result.tables
+    assert f"{path / 'transfer'} is finished: nothing is left to do" in told.said
+
+
+def test_of_several_trainings_those_that_won_are_shown_and_the_others_told(
+    tmp_path: Path, trainee: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    no_training(monkeypatch, root)
+    found = iter([["two hats please"], []])
+    monkeypatch.setattr(attack, "last_sentences", lambda rows, least, limit: next(found))
+    config = table(trainee, rows="transfer", corpus=CORPUS, data_root=root, seeds=2)
+    result = ATTACK_TABLE.run(config, tmp_path, Silent())
+    (shown,) = result.tables.values()
+    line = next(row for row in shown.rows if row[0] == "transfer")
+    first = RunFolder.load(tmp_path / "transfer").metrics()["advantage"]
+    assert line[shown.columns.index("advantage, live")].replace("\n", " ") == with_interval(first)
+    assert line[shown.columns.index("each training")].endswith(" –")
+    assert "so in 1 of 2 trainings, and the figures are of the others." in shown.note
+
+
+def test_a_transfer_attack_alone_is_an_error_where_nothing_was_won(tmp_path: Path, target: Path, speaker: Path) -> None:
+    match = AttackConfig(speaker=str(speaker), target=str(target), dialogues=3)
+    ATTACK_RL.run(match, tmp_path / "rl", Silent())
+    plugs = TransferSettings(source=str(tmp_path / "rl"), min_advantage=99)
+    asked = TransferConfig(speaker=str(speaker), target=str(target), transfer=plugs, dialogues=3)
+    with pytest.raises(ConfigError, match="none won by 99 points or more"):
+        ATTACK_TRANSFER.run(asked, tmp_path / "transfer", Silent())
+    assert not (tmp_path / "transfer").exists()
+
+
+def test_tactics_meet_the_trained_counterpart(tmp_path: Path) -> None:
+    tactic = tactic_config(tmp_path)
+    mine = (tmp_path / "mine.py").read_text()
+    # One that gives all to who says another word, in a talk in which it says that word.
+    other = mine.replace('"want", "book"', '"want", "hat"').replace("i want book", "i want hat")
+    (tmp_path / "other.py").write_text(other)
+    trained = f"{tmp_path}/other.py:Giver"
+    config = TableConfig(
+        target=tactic.target, trained=trained, attacker=tactic.attacker, rows="none,tactic", speaker="scripted",
+        dialogues=6, development=4, tactics=replace(tactic.search, streams=6),
+    )  # fmt: skip
+    path = tmp_path / "run"
+    planned = settings_of(config, path)
+    assert (planned["tactic+trained1"].source, planned["tactic+trained1"].target) == (str(path / "tactic"), trained)
+    assert (planned["tactic+trained1-adaptive"].source, planned["tactic+trained1-adaptive"].target) == ("", trained)
+    # Here the attacker plays too, and is told no tactic but by its question.
+    result = ATTACK_TABLE.run(config, path, Silent())
+    beside = {row[0]: row[1:] for row in result.tables["By target"].rows}
+    assert {"refined tactic", "refined tactic, adaptive", "chat player, no tactic"} <= set(beside)
+    titles = [row[0] for row in result.tables["All attacks"].rows]
+    for title in ("refined tactic", "tactics by gains", "tactics drawn blind"):
+        assert {title, f"{title}, {trained}", f"{title}, {trained}, adaptive"} <= set(titles)
+    assert f"chat player, no tactic, {trained}, adaptive" not in titles, "nothing is made for anybody"
+    moved, own = (
+        {(row["dialogue"], row["seed"], str(row["counts"])) for row in rows(path / name) if row["held_out"]}
+        for name in ("tactic+trained1", "tactic")
+    )
+    assert moved == own, "the dialogues in which the tactics were measured"
+    assert all(row["held_out"] for row in rows(path / "tactic+trained1")), "and no other"
+    assert result.metrics["tactic+trained1.answers_before"] == result.metrics["tactic.answers_before"]
+    assert set(result.metrics) <= set(result.legend)
+    assert ATTACK_TABLE.run(config, path, Silent()).tables == result.tables
 
 
 def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, target: Path) -> None:

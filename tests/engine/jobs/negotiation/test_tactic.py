@@ -17,7 +17,7 @@ from engine.report.chapters import CHAPTERS
 from engine.report.collect import collect_run
 from engine.report.page import render
 from engine.store.run_folder import RunFolder
-from envs.core.errors import CheckpointError, ConfigError
+from envs.core.errors import CheckpointError, ConfigError, RunError
 from tests.engine.cli.test_flags import understood
 from tests.engine.jobs.made_up import Notes, rows
 
@@ -193,6 +193,35 @@ def test_a_target_that_always_fails_is_told_with_its_reason(tmp_path: Path) -> N
     assert "no price" in result.failure
     assert "gain unknown, no game came to its end" in asked(tmp_path)[-1][0] + asked(tmp_path)[-3][0]
     assert "no price" in render(collect_run(tmp_path / "run"), CHAPTERS)
+
+
+def test_tactics_of_another_run_are_played_with_another_target(tmp_path: Path) -> None:
+    settings = config(tmp_path)
+    own = ATTACK_TACTIC.run(settings, tmp_path / "own", Silent())
+    mine = (tmp_path / "mine.py").read_text()
+    (tmp_path / "deaf.py").write_text(mine.replace("i want book", "i want everything"))
+    before, other = asked(tmp_path), f"{tmp_path}/deaf.py:Giver"
+    moved = replace(settings, target=other, attacker="", source=str(tmp_path / "own"))
+    result = ATTACK_TACTIC.run(moved, tmp_path / "moved", Silent())
+    assert asked(tmp_path) == before, "no tactic is written"
+    assert result.metrics["refined.advantage"].value == -10 < own.metrics["refined.advantage"].value
+    played, first = rows(tmp_path / "moved"), [row for row in rows(tmp_path / "own") if row["held_out"]]
+    told = ("item_key", "seed", "tactic", "dialogue", "counts", "values_target")
+    assert [[row[name] for name in told] for row in played] == [[row[name] for name in told] for row in first]
+    for cost in ("tactics", "dialogues", "calls", "tokens_in"):
+        assert result.metrics[f"refined.{cost}"] == own.metrics[f"refined.{cost}"], "what it took to find them"
+    summary = RunFolder.load(tmp_path / "moved").summary()
+    assert summary is not None
+    assert f"Tactics of {tmp_path}/own, refined against {settings.target}; " in summary["description"]
+    notes = Notes()
+    ATTACK_TACTIC.run(moved, tmp_path / "moved", notes)
+    assert "nothing is left to do" in notes.said[0]
+    assert "tactics beside their controls" in render(collect_run(tmp_path / "moved"), CHAPTERS).lower()
+    with pytest.raises(RunError, match=r"same dialogues, scenarios, seed(.|\n)*--source"):
+        ATTACK_TACTIC.run(replace(moved, seed=2), tmp_path / "no", Silent())
+    with pytest.raises(RunError, match="no run here"):
+        ATTACK_TACTIC.run(replace(moved, source=str(tmp_path / "nothing")), tmp_path / "no", Silent())
+    assert not (tmp_path / "no").exists()
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {

@@ -24,7 +24,7 @@ def shown(**advantages: float) -> dict[str, tuple[str, ...]]:
 
 def test_each_attack_has_a_line_for_what_it_was_made_for() -> None:
     found = shown(
-        none=-1.0, none__filter=-1.25, none__trained1=-2.5, rl=3.0, rl__filter=2.75, rl__trained1=0.5,
+        none=-1.0, none__filter=-1.25, none__trained1=-2.5, rl=3.0, rl__filter=2.75, rl__filter_known=2.8, rl__trained1=0.5,
         rl__trained1_adaptive=1.5, reactive=2.0, reactive__filter=-1.5, reactive__filter_known=-0.5, reactive__trained1=-2.0,
         reactive__trained1_adaptive=0.25, trigger=5.0, trigger__trained1_adaptive=4.0,
     )  # fmt: skip
@@ -32,12 +32,12 @@ def test_each_attack_has_a_line_for_what_it_was_made_for() -> None:
         "attack": ("target", "perplexity filter", "runs/minmax"),
         "no attack": ("−1.00", "−1.25", "−2.50"),
         "RL attack": ("3.00", "2.75", "0.50"),
-        "RL attack, adaptive": ("3.00", "–", "1.50"),
+        "RL attack, adaptive": ("3.00", "2.80", "1.50"),
         "reactive": ("2.00", "−1.50", "−2.00"),
         "reactive, adaptive": ("2.00", "−0.50", "0.25"),
         "searched words": ("5.00", "–", "–"),
         "searched words, adaptive": ("5.00", "–", "4.00"),
-        "strongest": ("5.00", "2.75", "4.00"),
+        "strongest": ("5.00", "2.80", "4.00"),
     }
 
 
@@ -71,4 +71,36 @@ def test_rows_are_titled_by_what_stands_in_the_targets_place() -> None:
         "rl+trained1": "RL attack, runs/minmax",
         "rl+trained1-adaptive": "RL attack, runs/minmax, adaptive",
         "trigger+trained1-adaptive": "searched words, runs/minmax, adaptive",
+        "tactic+trained1": "refined tactic, runs/minmax",
+        "tactic+trained1-adaptive": "refined tactic, runs/minmax, adaptive",
+        "tactic-none+trained1": "chat player, no tactic, runs/minmax",
+        "tactic-gains+trained1": "tactics by gains, runs/minmax",
+        "tactic-gains+trained1-adaptive": "tactics by gains, runs/minmax, adaptive",
+        "tactic-blind+trained1": "tactics drawn blind, runs/minmax",
+        "tactic-blind+trained1-adaptive": "tactics drawn blind, runs/minmax, adaptive",
     }
+    against = [
+        row for row in titles if row.startswith(("none+", "rl+", "transfer+", "reactive+", "tactic+")) and "trained" not in row
+    ]
+    assert against == [
+        "none+filter", "none+own-demand",
+        "rl+filter", "rl+filter-known", "rl+own-demand", "rl+own-demand-known",
+        "transfer+filter", "transfer+filter-known", "transfer+own-demand", "transfer+own-demand-known",
+        "reactive+filter", "reactive+filter-known", "reactive+own-demand",
+    ]  # fmt: skip
+
+
+def test_what_won_nothing_is_no_dash() -> None:
+    table = targets_table(gains(rl=3.0, transfer=1.0, rl__trained1=0.5), TRAINED, {"transfer+trained1-adaptive"})
+    assert table is not None
+    found = {row[0]: tuple(cell.split("\n")[0] for cell in row[1:]) for row in table.rows}
+    assert found["transfer, adaptive"] == ("1.00", "nothing won")
+    assert found["strongest"] == ("3.00", "0.50")
+    assert "Nothing won" in table.note
+    assert "Nothing won" not in (targets_table(gains(rl=3.0, rl__trained1=0.5), TRAINED) or table).note
+
+
+def test_tactics_stand_behind_the_player_without_one() -> None:
+    found = shown(**{"rl": 1.0, "tactic": 3.0, "tactic-none": 4.0, "tactic__trained1": 2.0, "tactic-none__trained1": 5.0})
+    assert list(found)[2:] == ["chat player, no tactic", "refined tactic", "strongest"]
+    assert found["strongest"] == ("3.00", "2.00"), "nobody attacks without a tactic"
