@@ -31,20 +31,13 @@ Token = str | Mention
 
 def plain_words(tokens: Iterable[Token]) -> tuple[str, ...]:
     """The words of tokens, mentions written out."""
-    return _told_apart(tuple(tokens))[0]
-
-
-def _told_apart(tokens: tuple[Token, ...]) -> tuple[tuple[str, ...], tuple[Mention, ...]]:
-    """The words of tokens, mentions written out, and the mentions."""
     words: list[str] = []
-    mentions: list[Mention] = []
     for token in tokens:
         if isinstance(token, str):
             words.append(token)
         else:
             words += token.words
-            mentions.append(token)
-    return (tuple(words), tuple(mentions)) if mentions else (tokens, ())  # type: ignore[return-value]  # words alone
+    return tuple(words)
 
 
 @dataclass(slots=True, unsafe_hash=True)
@@ -68,15 +61,13 @@ class ChatEvent:
     """Those among the tokens."""
 
     def __post_init__(self) -> None:
-        self.words, self.mentions = _told_apart(self.tokens)
+        tokens = self.tokens
+        self.mentions = tuple([token for token in tokens if not isinstance(token, str)])
+        self.words = plain_words(tokens) if self.mentions else tokens  # type: ignore[assignment]  # words alone
 
     def plain(self) -> ChatEvent:
         """The event as a listener gets it: words alone."""
-        if not self.mentions:
-            return self
-        found = ChatEvent(self.side)
-        found.tokens = found.words = self.words
-        return found
+        return ChatEvent(self.side, self.words) if self.mentions else self
 
 
 class Slips(NamedTuple):
