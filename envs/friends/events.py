@@ -31,13 +31,22 @@ Token = str | Mention
 
 def plain_words(tokens: Iterable[Token]) -> tuple[str, ...]:
     """The words of tokens, mentions written out."""
+    return _told_apart(tuple(tokens))[0]
+
+
+def _told_apart(tokens: tuple[Token, ...]) -> tuple[tuple[str, ...], tuple[Mention, ...]]:
+    """The words of tokens, mentions written out, and the mentions."""
+    if Mention not in map(type, tokens):
+        return tokens, ()  # type: ignore[return-value]  # words alone
     words: list[str] = []
+    mentions: list[Mention] = []
     for token in tokens:
         if isinstance(token, str):
             words.append(token)
         else:
             words += token.words
-    return tuple(words)
+            mentions.append(token)
+    return tuple(words), tuple(mentions)
 
 
 @dataclass(slots=True, unsafe_hash=True)
@@ -61,9 +70,7 @@ class ChatEvent:
     """Those among the tokens."""
 
     def __post_init__(self) -> None:
-        tokens = self.tokens
-        self.mentions = tuple([token for token in tokens if not isinstance(token, str)])
-        self.words = plain_words(tokens) if self.mentions else tokens  # type: ignore[assignment]  # words alone
+        self.words, self.mentions = _told_apart(self.tokens)
 
     def plain(self) -> ChatEvent:
         """The event as a listener gets it: words alone."""

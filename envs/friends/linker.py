@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
+from itertools import compress, count
 from pathlib import Path
 
 from envs.core.errors import DataError
@@ -116,14 +117,15 @@ class EntityLinker:
     def find(self, words: Sequence[str], *contexts: Collection[Entity]) -> list[tuple[int, Mention]]:
         """What `link` finds: where each mention begins, and the mention, from left to right."""
         words, lengths, found, end = tuple(words), self._lengths, [], 0
-        for at, word in enumerate(words):
-            if word in lengths and at >= end:
-                for length in lengths[word]:
-                    mention = self.meant(words[at : at + length], contexts)
-                    if mention is not None:
-                        found.append((at, mention))
-                        end = at + length
-                        break
+        for at in compress(count(), map(lengths.__contains__, words)):
+            if at < end:
+                continue
+            for length in lengths[words[at]]:
+                mention = self.meant(words[at : at + length], contexts)
+                if mention is not None:
+                    found.append((at, mention))
+                    end = at + length
+                    break
         return found
 
     def meant(self, form: Words, contexts: Sequence[Collection[Entity]]) -> Mention | None:

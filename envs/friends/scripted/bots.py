@@ -13,9 +13,10 @@ Departures:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import count
 
 from envs.friends.draws import Draw, one, weighted
 from envs.friends.events import ChatEvent
@@ -72,12 +73,10 @@ class _Mind:
     item_weights: list[float]
     """How likely each friend is the common one."""
     spelt: int
-    uniforms: memoryview[float]
-    """Random numbers of this act and others; one more of the first decided how numbers are spelt."""
-    at: int = 0
-    """Where those of the next act begin."""
-    parts: int = 1
-    """How often random numbers were drawn."""
+    draws: Iterator[memoryview[float]]
+    """Random numbers of the acts to come."""
+    drawn: memoryview[float]
+    """Those of the next act."""
     greeted: bool = False
     matched: int | None = None
     """The common friend, once it is known."""
@@ -123,28 +122,33 @@ class FriendsBotSession:
         """Looks at new tables."""
         for row in rows:
             table = self._view.entities(row)
-            numbers: dict[Entity, int] = {}
-            masks: list[int] = []
+            masks: dict[Entity, int] = {}
             columns: list[range] = []
             for column in zip(*table, strict=True):
                 for i, entity in enumerate(column):
-                    number = numbers.setdefault(entity, len(masks))
-                    if number == len(masks):
-                        masks.append(0)
-                    masks[number] |= 1 << i
+                    masks[entity] = masks.get(entity, 0) | 1 << i
                 columns += [range(len(columns), len(masks))] * (len(masks) - len(columns))
             uniforms = self._view.uniforms(row, 0, NUM_DRAWS * NUM_ACTS + 1)
+            draws = self._draws(row, uniforms)
             first = _first_shares(len(table))
             self._minds[row] = _Mind(
-                entities=list(numbers),
-                numbers=numbers,
-                masks=masks,
+                entities=list(masks),
+                numbers=dict(zip(masks, count(), strict=False)),
+                masks=list(masks.values()),
                 columns=columns,
-                shares=[first[mask.bit_count()] for mask in masks],
+                shares=[first[mask.bit_count()] for mask in masks.values()],
                 item_weights=[1.0] * len(table),
                 spelt=int(uniforms[-1] < 0.5),
-                uniforms=uniforms,
+                draws=draws,
+                drawn=next(draws),
             )
+
+    def _draws(self, row: int, uniforms: memoryview[float]) -> Iterator[memoryview[float]]:
+        """The random numbers of each act, of which those of the first acts are given; one more decided how numbers are spelt."""
+        for part in count(1):
+            for at in range(0, NUM_DRAWS * NUM_ACTS, NUM_DRAWS):
+                yield uniforms[at : at + NUM_DRAWS]
+            uniforms = self._view.uniforms(row, part, NUM_DRAWS * NUM_ACTS)
 
     def hear(self, rows: list[int], events: list[ChatEvent]) -> None:
         """Changes its weights by what is said and selected."""
@@ -152,10 +156,7 @@ class FriendsBotSession:
         for row, event in zip(rows, events, strict=True):
             mind = minds[row]
             if event.side == side:
-                mind.at += NUM_DRAWS
-                if mind.at == NUM_DRAWS * NUM_ACTS:
-                    mind.uniforms, mind.at = self._view.uniforms(row, mind.parts, mind.at), 0
-                    mind.parts += 1
+                mind.drawn = next(mind.draws)
                 self._remember(mind, event)
             elif event.selected is None:
                 self._understand(mind, event)
@@ -218,14 +219,16 @@ class FriendsBotSession:
             shares[number] = share
 
     def _mentions(self, mind: _Mind, event: ChatEvent) -> tuple[Entity, ...]:
-        mentions = event.mentions or [mention for _, mention in self._linker.find(event.words, mind.numbers)]
-        found = [mention.entity for mention in mentions]
-        return tuple(dict.fromkeys(found)) if len(found) > 1 else tuple(found)
+        if event.mentions:
+            found = [mention.entity for mention in event.mentions]
+        else:
+            found = [mention.entity for _, mention in self._linker.find(event.words, mind.numbers)]
+        return tuple(dict.fromkeys(found))
 
     def _act(self, mind: _Mind) -> Act:
         if mind.matched is not None:
             return mind.matched
-        draw = iter(mind.uniforms[mind.at : mind.at + NUM_DRAWS]).__next__
+        draw = iter(mind.drawn).__next__
         if not mind.greeted and not mind.asked_by_partner:
             return one(phrases.GREETINGS, draw)
         if mind.asked_by_partner:
