@@ -128,14 +128,14 @@ class FriendsGame:
             heard: what the partner hears of it, where that is something else.
         """
         assert self.to_move[row] != NOBODY, "the chat is open"
-        events, side = self.events[row], event.side
-        events.append(event)
-        self.heard[row].append(heard or event)
+        self.events[row].append(event)
+        self.heard[row].append(event if heard is None else heard)
+        self.to_move[row] = 1 - event.side
         if event.selected is not None:
-            self.selections[row][side] = event.selected
+            self.selections[row][event.side] = event.selected
             self.agreed[row] = tuple(self.selections[row]) == self.scenario(row).shared
-        is_over = self.agreed[row] or len(events) >= self.rules.max_events
-        self.to_move[row] = NOBODY if is_over else 1 - side
+        if self.agreed[row] or len(self.events[row]) >= self.rules.max_events:
+            self.to_move[row] = NOBODY
 
     def note_lying(self, row: int, side: int, more: Lying) -> None:
         """Adds to what is noted of the lies of a side in the chat of a row."""

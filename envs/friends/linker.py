@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from itertools import compress, count
+from itertools import compress
 from pathlib import Path
 
 from envs.core.errors import DataError
@@ -117,7 +117,7 @@ class EntityLinker:
     def find(self, words: Sequence[str], *contexts: Collection[Entity]) -> list[tuple[int, Mention]]:
         """What `link` finds: where each mention begins, and the mention, from left to right."""
         words, lengths, found, end = tuple(words), self._lengths, [], 0
-        for at in compress(count(), map(lengths.__contains__, words)):
+        for at in compress(range(len(words)), map(lengths.__contains__, words)):
             if at < end:
                 continue
             for length in lengths[words[at]]:

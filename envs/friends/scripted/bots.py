@@ -13,7 +13,7 @@ Departures:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import count
@@ -73,10 +73,12 @@ class _Mind:
     item_weights: list[float]
     """How likely each friend is the common one."""
     spelt: int
-    draws: Iterator[memoryview[float]]
-    """Random numbers of the acts to come."""
-    drawn: memoryview[float]
-    """Those of the next act."""
+    uniforms: memoryview[float]
+    """Random numbers of this act and others; one more of the first decided how numbers are spelt."""
+    at: int = 0
+    """Where those of the next act begin."""
+    parts: int = 1
+    """How often random numbers were drawn."""
     greeted: bool = False
     matched: int | None = None
     """The common friend, once it is known."""
@@ -129,7 +131,6 @@ class FriendsBotSession:
                     masks[entity] = masks.get(entity, 0) | 1 << i
                 columns += [range(len(columns), len(masks))] * (len(masks) - len(columns))
             uniforms = self._view.uniforms(row, 0, NUM_DRAWS * NUM_ACTS + 1)
-            draws = self._draws(row, uniforms)
             first = _first_shares(len(table))
             self._minds[row] = _Mind(
                 entities=list(masks),
@@ -139,16 +140,8 @@ class FriendsBotSession:
                 shares=[first[mask.bit_count()] for mask in masks.values()],
                 item_weights=[1.0] * len(table),
                 spelt=int(uniforms[-1] < 0.5),
-                draws=draws,
-                drawn=next(draws),
+                uniforms=uniforms,
             )
-
-    def _draws(self, row: int, uniforms: memoryview[float]) -> Iterator[memoryview[float]]:
-        """The random numbers of each act, of which those of the first acts are given; one more decided how numbers are spelt."""
-        for part in count(1):
-            for at in range(0, NUM_DRAWS * NUM_ACTS, NUM_DRAWS):
-                yield uniforms[at : at + NUM_DRAWS]
-            uniforms = self._view.uniforms(row, part, NUM_DRAWS * NUM_ACTS)
 
     def hear(self, rows: list[int], events: list[ChatEvent]) -> None:
         """Changes its weights by what is said and selected."""
@@ -156,7 +149,10 @@ class FriendsBotSession:
         for row, event in zip(rows, events, strict=True):
             mind = minds[row]
             if event.side == side:
-                mind.drawn = next(mind.draws)
+                mind.at += NUM_DRAWS
+                if mind.at == NUM_DRAWS * NUM_ACTS:
+                    mind.uniforms, mind.at = self._view.uniforms(row, mind.parts, mind.at), 0
+                    mind.parts += 1
                 self._remember(mind, event)
             elif event.selected is None:
                 self._understand(mind, event)
@@ -195,19 +191,17 @@ class FriendsBotSession:
         if not own:
             return
         if denied:
-            change, (of_own, of_beside, of_others) = _DENIED, _FACTORS_DENIED
-            friends = mind.having(mentions)
+            (of_own, of_beside, of_others), friends = _FACTORS_DENIED, mind.having(mentions)
             for i in _friends_in(friends):
-                weights[i] += change
+                weights[i] += _DENIED
             if len(mentions) > 1:
                 return
         else:
-            change, (of_own, of_beside, of_others) = _HEARD, _FACTORS
-            friends = 0
-            for number in own:
-                friends |= masks[number]
-                for i in _friends_in(masks[number]):
-                    weights[i] += change
+            (of_own, of_beside, of_others), friends = _FACTORS, 0
+            for mask in [masks[number] for number in own]:
+                friends |= mask
+                for i in _friends_in(mask):
+                    weights[i] += _HEARD
         after = [(number, shares[number] * of_own) for number in own]
         mind.shares = shares = [
             share * of_beside if mask & friends else share for share, mask in zip(shares, masks, strict=True)
@@ -228,7 +222,7 @@ class FriendsBotSession:
     def _act(self, mind: _Mind) -> Act:
         if mind.matched is not None:
             return mind.matched
-        draw = iter(mind.drawn).__next__
+        draw = iter(mind.uniforms[mind.at : mind.at + NUM_DRAWS]).__next__
         if not mind.greeted and not mind.asked_by_partner:
             return one(phrases.GREETINGS, draw)
         if mind.asked_by_partner:
