@@ -43,4 +43,4 @@ def some(values: Sequence[T], most: int, draw: Draw) -> list[T]:
 def weighted(shares: Sequence[float], draw: Draw) -> int:
     """A place with a probability proportional to its share."""
     bounds = list(accumulate(shares))
-    return min(bisect_right(bounds, draw() * bounds[-1]), len(bounds) - 1)
+    return bisect_right(bounds, draw() * bounds[-1], 0, len(bounds) - 1)

@@ -36,6 +36,8 @@ def plain_words(tokens: Iterable[Token]) -> tuple[str, ...]:
 
 def _told_apart(tokens: tuple[Token, ...]) -> tuple[tuple[str, ...], tuple[Mention, ...]]:
     """The words of tokens, mentions written out, and the mentions."""
+    if Mention not in map(type, tokens):
+        return tokens, ()  # type: ignore[return-value]  # words alone
     words: list[str] = []
     mentions: list[Mention] = []
     for token in tokens:
@@ -44,7 +46,7 @@ def _told_apart(tokens: tuple[Token, ...]) -> tuple[tuple[str, ...], tuple[Menti
         else:
             words += token.words
             mentions.append(token)
-    return (tuple(words), tuple(mentions)) if mentions else (tokens, ())  # type: ignore[return-value]  # words alone
+    return tuple(words), tuple(mentions)
 
 
 @dataclass(slots=True, unsafe_hash=True)
@@ -72,11 +74,7 @@ class ChatEvent:
 
     def plain(self) -> ChatEvent:
         """The event as a listener gets it: words alone."""
-        if not self.mentions:
-            return self
-        found = ChatEvent(self.side)
-        found.tokens = found.words = self.words
-        return found
+        return ChatEvent(self.side, self.words) if self.mentions else self
 
 
 class Slips(NamedTuple):

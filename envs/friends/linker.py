@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
+from itertools import compress
 from pathlib import Path
 
 from envs.core.errors import DataError
@@ -115,31 +116,34 @@ class EntityLinker:
 
     def find(self, words: Sequence[str], *contexts: Collection[Entity]) -> list[tuple[int, Mention]]:
         """What `link` finds: where each mention begins, and the mention, from left to right."""
-        words, lengths, named, found, end = tuple(words), self._lengths, self._named, [], 0
-        for at in [at for at, word in enumerate(words) if word in lengths]:
+        words, lengths, found, end = tuple(words), self._lengths, [], 0
+        for at in compress(range(len(words)), map(lengths.__contains__, words)):
             if at < end:
                 continue
             for length in lengths[words[at]]:
-                form = words[at : at + length]
-                mention = self.meant(form, contexts) if form in named else None
+                mention = self.meant(words[at : at + length], contexts)
                 if mention is not None:
                     found.append((at, mention))
-                    end = at + len(mention.words)
+                    end = at + length
                     break
         return found
 
     def meant(self, form: Words, contexts: Sequence[Collection[Entity]]) -> Mention | None:
         """What words mean that are a form as a whole; None of others."""
+        meanings = self._named.get(form)
+        if meanings is None:
+            return None
         for context in contexts:
-            for mention in self._named.get(form, ()):
+            for mention in meanings:
                 if mention.entity in context:
                     return mention
         known = self._outside.get(form)
         if known is None or not contexts:
             return known
+        kind = known.entity.type
         for context in contexts:
             for entity in context:
-                if entity.type == known.entity.type:
+                if entity.type == kind:
                     return known
         return None
 

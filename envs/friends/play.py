@@ -9,6 +9,7 @@ What is said may be changed on its way by a `Channel`. Selections are not: they 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import compress
 from typing import Literal, Protocol
 
 from envs.core.errors import ConfigError, ScenarioError
@@ -100,14 +101,14 @@ def play_friends(
             heard = passed_on(game, rows, said, channels[side])
             for row, event, received in zip(rows, said, heard, strict=True):
                 game.add(row, event, received)
-            ended = [game.is_over(row) for row in rows]
-            over = [row for row, is_over in zip(rows, ended, strict=True) if is_over]
-            open_rows = [i for i, is_over in enumerate(ended) if not is_over]
-            going = [rows[i] for i in open_rows]
-            if going:
-                words = [heard[i].plain() for i in open_rows]
-                sessions[side].hear(going, words if remembers == "heard" else [said[i] for i in open_rows])
-                sessions[1 - side].hear(going, words)
+            over = [row for row in rows if game.is_over(row)]
+            if over:
+                going = [not game.is_over(row) for row in rows]
+                rows, said, heard = [*compress(rows, going)], [*compress(said, going)], [*compress(heard, going)]
+            if rows:
+                words = [event.plain() for event in heard]
+                sessions[side].hear(rows, words if remembers == "heard" else said)
+                sessions[1 - side].hear(rows, words)
             for row in over:
                 first, second = (slips_of(session, row) for session in sessions)
                 played[standing.pop(row)] = game.chat(row, (first, second))
@@ -131,8 +132,10 @@ def _events(game: FriendsGame, side: int, rows: list[int], acts: Sequence[Act], 
 def passed_on(game: FriendsGame, rows: list[int], said: list[ChatEvent], channel: Channel | None) -> list[ChatEvent]:
     """What partners hear of events, one for each row; selections are seen as they are."""
     heard = list(said)
+    if channel is None:
+        return heard
     spoken = [i for i, event in enumerate(said) if event.selected is None]
-    if channel is not None and spoken:
+    if spoken:
         changed = channel(game, [rows[i] for i in spoken], [said[i] for i in spoken])
         for i, event in zip(spoken, changed, strict=True):
             heard[i] = event

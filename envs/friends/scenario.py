@@ -6,7 +6,7 @@ Source: He, Balakrishnan, Eric, Liang 2017, section 2.1; the released generator 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, product
@@ -23,8 +23,8 @@ Item = tuple[str, ...]
 """A friend: one value for each attribute, as people write it."""
 ALPHAS = (0.3, 1.0, 3.0)
 """Concentrations of the Dirichlet distributions that values are drawn from; the smaller, the more friends share a value."""
-_Urn = tuple[list[str], float, list[str]]
-"""The values of an attribute, their alpha, and those that one side has drawn."""
+_Urn = tuple[list[str], float, float, list[str]]
+"""The values of an attribute, their alpha, what they weigh together, and those that one side has drawn."""
 _MOST_DRAWS = 40
 """Draws for each friend of a table, after which what differs is drawn evenly."""
 
@@ -167,7 +167,9 @@ def _tables(
     values: Sequence[list[str]], alphas: Sequence[float], num_items: int, draw: Draw
 ) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
     """The tables of both sides; an alpha for the values of each attribute."""
-    urns: list[list[_Urn]] = [[(few, alpha, []) for few, alpha in zip(values, alphas, strict=True)] for _ in (0, 1)]
+    urns: list[list[_Urn]] = [
+        [(few, alpha, alpha * len(few), []) for few, alpha in zip(values, alphas, strict=True)] for _ in (0, 1)
+    ]
     shared = _drawn(one(urns, draw), draw)
     taken, tables = {shared}, []
     for urn in urns:
@@ -187,14 +189,14 @@ def _tables(
     return tables[0], tables[1]
 
 
-def _drawn(urns: Iterable[_Urn], draw: Draw) -> Item:
+def _drawn(urns: Sequence[_Urn], draw: Draw) -> Item:
     """A friend: of each attribute one of the values, which weigh alpha each, or of those drawn before, which weigh 1 each.
 
     Draws from such urns (Polya's) are those by shares of a Dirichlet distribution, which thus nobody needs to draw.
     """
-    item = []
-    for values, alpha, before in urns:
-        at = draw() * (len(before) + alpha * len(values)) - len(before)
+    item, num_before = [], len(urns[0][-1])
+    for values, alpha, weight, before in urns:
+        at = draw() * (num_before + weight) - num_before
         # Both lists are counted 0, -1, -2, ..., so that no rounding leads beyond an end.
         value = before[int(at)] if at < 0 else values[-int(at / alpha)]
         before.append(value)

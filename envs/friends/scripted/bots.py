@@ -13,10 +13,10 @@ Departures:
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from itertools import chain, count
+from functools import cache, lru_cache
+from itertools import count
 
 from envs.friends.draws import Draw, one, weighted
 from envs.friends.events import ChatEvent
@@ -37,8 +37,6 @@ SURE = 2.0
 """Above this weight a friend may be selected (released: 1, which one mention of any of its values reaches)."""
 BARE = 0.3
 """How often a negative answer names no entity."""
-_NOWHERE: list[int] = []
-_NOTHING: frozenset[int] = frozenset()
 _HEARD, _DENIED = 1.0, -10.0
 _FACTORS = math.exp(_HEARD), math.exp(2.0), math.exp(0.5)
 """By what shares grow of an entity that is heard, of those of the same friends, and of those of the same column."""
@@ -54,16 +52,20 @@ def _first_shares(total: int) -> list[float]:
     return [math.exp(count / total) for count in range(total + 1)]
 
 
+@lru_cache(1 << 13)
+def _friends_in(mask: int) -> list[int]:
+    """The friends that a mask of bits names."""
+    return [i for i in range(mask.bit_length()) if mask >> i & 1]
+
+
 @dataclass(slots=True)
 class _Mind:
     """What a bot knows and wants in one chat. Different entities of its table are numbered in order."""
 
     entities: list[Entity]
     numbers: dict[Entity, int]
-    friends: list[frozenset[int]]
-    """The entities of each friend."""
-    places: list[list[int]]
-    """The friends that have each entity."""
+    masks: list[int]
+    """The friends that have each entity, a bit for each."""
     columns: list[range]
     """The entities of the column that each stands in; of the first where it stands in several."""
     shares: list[float]
@@ -84,12 +86,14 @@ class _Mind:
     asked: tuple[Entity, ...] = ()
     """What it has asked itself and has not been answered."""
 
-    def having(self, entities: Collection[Entity]) -> list[int]:
-        """The friends with all of the entities."""
-        known = [self.places[self.numbers[entity]] for entity in entities if entity in self.numbers]
-        if len(known) < len(entities):
-            return _NOWHERE
-        return known[0] if len(known) == 1 else sorted(set(known[0]).intersection(*known[1:]))
+    def having(self, entities: Iterable[Entity]) -> int:
+        """A mask of the friends with all of the entities, of which there is at least one."""
+        found = -1
+        for number in map(self.numbers.get, entities):
+            if number is None:
+                return 0
+            found &= self.masks[number]
+        return found
 
 
 class FriendsBot:
@@ -120,27 +124,20 @@ class FriendsBotSession:
         """Looks at new tables."""
         for row in rows:
             table = self._view.entities(row)
-            cells = list(chain.from_iterable(zip(*table, strict=True)))
-            numbers = dict(zip(dict.fromkeys(cells), count(), strict=False))
-            numbered = [numbers[entity] for entity in cells]
-            friends = [frozenset(numbered[i :: len(table)]) for i in range(len(table))]
-            places: list[list[int]] = [[] for _ in numbers]
-            for i, friend in enumerate(friends):
-                for number in friend:
-                    places[number].append(i)
+            masks: dict[Entity, int] = {}
             columns: list[range] = []
-            for begin in range(0, len(cells), len(table)):
-                column = range(len(columns), max(len(columns), 1 + max(numbered[begin : begin + len(table)])))
-                columns += [column] * len(column)
+            for column in zip(*table, strict=True):
+                for i, entity in enumerate(column):
+                    masks[entity] = masks.get(entity, 0) | 1 << i
+                columns += [range(len(columns), len(masks))] * (len(masks) - len(columns))
             uniforms = self._view.uniforms(row, 0, NUM_DRAWS * NUM_ACTS + 1)
             first = _first_shares(len(table))
             self._minds[row] = _Mind(
-                entities=list(numbers),
-                numbers=numbers,
-                friends=friends,
-                places=places,
+                entities=list(masks),
+                numbers=dict(zip(masks, count(), strict=False)),
+                masks=list(masks.values()),
                 columns=columns,
-                shares=[first[len(having)] for having in places],
+                shares=[first[mask.bit_count()] for mask in masks.values()],
                 item_weights=[1.0] * len(table),
                 spelt=int(uniforms[-1] < 0.5),
                 uniforms=uniforms,
@@ -189,34 +186,38 @@ class FriendsBotSession:
         denied = not phrases.NEGATIONS.isdisjoint(words)
         if denied and not mentions:
             mentions = mind.asked
-        numbers, shares, weights = mind.numbers, mind.shares, mind.item_weights
+        numbers, masks, columns, shares, weights = mind.numbers, mind.masks, mind.columns, mind.shares, mind.item_weights
         own = [numbers[entity] for entity in mentions if entity in numbers]
         if not own:
             return
         if denied:
-            change, (of_own, of_beside, of_others) = _DENIED, _FACTORS_DENIED
-            friends = mind.having(mentions)
+            (of_own, of_beside, of_others), friends = _FACTORS_DENIED, mind.having(mentions)
+            for i in _friends_in(friends):
+                weights[i] += _DENIED
+            if len(mentions) > 1:
+                return
         else:
-            change, (of_own, of_beside, of_others) = _HEARD, _FACTORS
-            friends = mind.places[own[0]] if len(own) == 1 else [i for number in own for i in mind.places[number]]
-        for i in friends:
-            weights[i] += change
-        if denied and len(mentions) > 1:
-            return
-        after = [shares[number] * of_own for number in own]
-        beside = [mind.friends[i] for i in friends]
-        for number in beside[0] if len(beside) == 1 else _NOTHING.union(*beside):
-            shares[number] *= of_beside
-        for column in {mind.columns[number] for number in own} if len(own) > 1 else (mind.columns[own[0]],):
+            (of_own, of_beside, of_others), friends = _FACTORS, 0
+            for mask in [masks[number] for number in own]:
+                friends |= mask
+                for i in _friends_in(mask):
+                    weights[i] += _HEARD
+        after = [(number, shares[number] * of_own) for number in own]
+        mind.shares = shares = [
+            share * of_beside if mask & friends else share for share, mask in zip(shares, masks, strict=True)
+        ]
+        for column in {columns[number] for number in own} if len(own) > 1 else (columns[own[0]],):
             for number in column:
                 shares[number] *= of_others
-        for number, share in zip(own, after, strict=True):
+        for number, share in after:
             shares[number] = share
 
     def _mentions(self, mind: _Mind, event: ChatEvent) -> tuple[Entity, ...]:
-        mentions = event.mentions or [mention for _, mention in self._linker.find(event.words, mind.numbers)]
-        found = [mention.entity for mention in mentions]
-        return tuple(dict.fromkeys(found)) if len(found) > 1 else tuple(found)
+        if event.mentions:
+            found = [mention.entity for mention in event.mentions]
+        else:
+            found = [mention.entity for _, mention in self._linker.find(event.words, mind.numbers)]
+        return tuple(dict.fromkeys(found))
 
     def _act(self, mind: _Mind) -> Act:
         if mind.matched is not None:
@@ -241,17 +242,17 @@ class FriendsBotSession:
             return self._phrase(phrases.ASKS, chosen, 2, mind, draw)
         found = mind.having(chosen)
         if not found:
-            chosen, found = chosen[:1], mind.places[first]
-        return self._phrase(phrases.INFORMS, chosen, len(found), mind, draw)
+            chosen, found = chosen[:1], mind.masks[first]
+        return self._phrase(phrases.INFORMS, chosen, found.bit_count(), mind, draw)
 
     def _answer(self, mind: _Mind, entities: tuple[Entity, ...], draw: Draw) -> Act:
         """Yes, with the number of friends who have all that was asked for; else no, to an entity that nobody has or to all."""
         if found := mind.having(entities):
-            return self._phrase(phrases.YES, entities, len(found), mind, draw)
+            return self._phrase(phrases.YES, entities, found.bit_count(), mind, draw)
         if draw() < BARE:
             return one(phrases.BARE_NO, draw)
         absent = [entity for entity in entities if entity not in mind.numbers]
         return self._phrase(phrases.NO, tuple(absent[:1]) or entities, 2, mind, draw)
 
     def _phrase(self, templates: Sequence[Phrase], entities: tuple[Entity, ...], count: int, mind: _Mind, draw: Draw) -> Act:
-        return worded(one(templates, draw), entities, count, len(mind.friends), mind.spelt, self._linker, draw)
+        return worded(one(templates, draw), entities, count, len(mind.item_weights), mind.spelt, self._linker, draw)
