@@ -394,8 +394,9 @@ def _summary(prepared: MatcherTraining, metrics: Mapping[str, Estimate], left_ou
         what = f"{config.start}, trained {'on clean replies' if config.against == NOTHING else f'against {config.against}'}"
     words = f"{len(prepared.model.vocabulary):,} words"
     size = f"{counted.total:,} parameters, {counted.without_words:,} without word vectors"
-    description = f"{len(prepared.splits['train']):,} training contexts, {words}, {size}, seed {config.seed}. {not_read_told(left_out)}"
-    return Summary(what, description.rstrip(), metrics, {"parameters": counted._asdict(), **left_out})
+    description = f"{len(prepared.splits['train']):,} training contexts, {words}, {size}, seed {config.seed}."
+    description = f"{description} {not_read_told(left_out)}".rstrip()
+    return Summary(what, description, metrics, {"parameters": counted._asdict(), **left_out})
 
 
 TRAIN_MATCHER = TrainMatcher()

@@ -185,9 +185,7 @@ def models_of(metrics: Metrics) -> list[str]:
     return [name.removeprefix(f"{FAILED}.") for name in metrics if name.startswith(f"{FAILED}.")]
 
 
-def _attacked(
-    metrics: Metrics, shown: Shown, rules: Sequence[str], keeps_labels: bool, names: Sequence[str]
-) -> TextTable:
+def _attacked(metrics: Metrics, shown: Shown, rules: Sequence[str], keeps_labels: bool, names: Sequence[str]) -> TextTable:
     """Table 3, or table 4, or without rules candidates as they are alone; the columns are the metrics of these names."""
     models = models_of(metrics)
     situations = [CLEAN, *rules] if keeps_labels else list(rules)
