@@ -131,7 +131,7 @@ class EvaluateRanking(RankersJob[RankingConfig]):
         return (*super().next_commands(config, path), searched)
 
     def tables(self, run: RunFolder) -> dict[str, TextTable]:
-        """All rankers at a glance, all metrics of candidates as they are, then tables 3 to 6 of the paper, those that say something."""
+        """All rankers at a glance, all metrics of candidates as they are, then tables 3 to 6 of the paper where they tell."""
         metrics, shown = run.metrics(), _shown(run.config, run.summary() or {})
         return {OVERVIEW: overview(metrics, shown), **tables(metrics, shown)} if metrics else {}
 
