@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from envs.pairs.vocabulary import PAD_ID, UNK
 from policies.lstm import LSTMCell
 from policies.matching.batches import Alphabet
-from policies.matching.dam import DAM, AttentiveBlock
+from policies.matching.dam import DAM
 from policies.matching.matcher import BARRED, Matcher
 from policies.matching.mrfn import MRFN, Attention
 from policies.matching.smn import SMN
@@ -92,7 +92,7 @@ def plain_smn(model: SMN, batch: PlainBatch) -> Tensor:
     return logits[:, 1:] - logits[:, :1]
 
 
-def attended(queries: Tensor, keys: Tensor, mask: Tensor, block: AttentiveBlock) -> Tensor:
+def attended(queries: Tensor, keys: Tensor, mask: Tensor, block: Any) -> Tensor:
     """DAM's block of texts (B, N, E)."""
     logits = (queries @ keys.transpose(1, 2) / queries.shape[-1] ** 0.5).masked_fill(~mask, BARRED)
     mixed = block.first_norm(queries + logits.softmax(2) @ keys)
