@@ -165,8 +165,7 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
         from policies.matching.ranker import MatcherRanker
 
         config, model, train = prepared.config, prepared.model, prepared.splits["train"]
-        kind, turns = config.kind.upper(), config.candidates.turns
-        left_out = not_read_in(prepared.splits.values(), turns, kind, MatcherRanker(model))
+        left_out = not_read_in(prepared.splits.values(), config.candidates.turns, config.kind.upper(), MatcherRanker(model))
         if told := not_read_told(left_out):
             reporter.say(told)
         if (prepared.rules or prepared.attack) and lexicon_of(prepared.corpus_name, config.lexicon) == "built-in":
@@ -392,10 +391,9 @@ def _summary(prepared: MatcherTraining, metrics: Mapping[str, Estimate], left_ou
     what = f"{config.kind.upper()} on {prepared.corpus.name}"
     if config.start:
         what = f"{config.start}, trained {'on clean replies' if config.against == NOTHING else f'against {config.against}'}"
-    words = f"{len(prepared.model.vocabulary):,} words"
-    size = f"{counted.total:,} parameters, {counted.without_words:,} without word vectors"
-    description = f"{len(prepared.splits['train']):,} training contexts, {words}, {size}, seed {config.seed}."
-    description = f"{description} {not_read_told(left_out)}".rstrip()
+    size = f"{counted.total:,} parameters, {counted.without_words:,} without word vectors, seed {config.seed}."
+    about = f"{len(prepared.splits['train']):,} training contexts, {len(prepared.model.vocabulary):,} words, {size}"
+    description = f"{about} {not_read_told(left_out)}".rstrip()
     return Summary(what, description, metrics, {"parameters": counted._asdict(), **left_out})
 
 
