@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -92,10 +92,11 @@ def plain_smn(model: SMN, batch: PlainBatch) -> Tensor:
     return logits[:, 1:] - logits[:, :1]
 
 
-def attended(queries: Tensor, keys: Tensor, mask: Tensor, block: nn.Module) -> Tensor:
+def attended(queries: Tensor, keys: Tensor, mask: Tensor, block: Any) -> Tensor:
     """DAM's block of texts (B, N, E)."""
     logits = (queries @ keys.transpose(1, 2) / queries.shape[-1] ** 0.5).masked_fill(~mask, BARRED)
-    found: Tensor = block(queries, logits.softmax(2) @ keys)
+    mixed = block.first_norm(queries + logits.softmax(2) @ keys)
+    found: Tensor = block.second_norm(mixed + block.outer(torch.relu(block.inner(mixed))))
     return found
 
 

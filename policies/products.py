@@ -90,14 +90,48 @@ class _Dense(torch.autograd.Function):
 
 def dense(rows: Tensor, weight_JI: Tensor, bias_J: Tensor | None = None) -> Tensor:
     """As `torch.nn.functional.linear`, by the fastest products that there are in float32, those of its gradients too."""
-    device = rows.device.type
-    if device != "cpu" or not has_onednn() or torch.is_autocast_enabled(device) or rows.dtype != torch.float32:
+    if not _is_for_onednn(rows):
         return linear(rows, weight_JI, bias_J)
     if not torch.is_grad_enabled():
         known: Tensor = torch.ops.mkldnn._linear_pointwise(rows, weight_JI, bias_J, "none", [], "")
         return known
     found: Tensor = _Dense.apply(rows, weight_JI, bias_J)
     return found
+
+
+def rectified(rows: Tensor, weight_JI: Tensor, bias_J: Tensor) -> Tensor:
+    """The positive part of `dense`; without gradients in the pass that forms it."""
+    if torch.is_grad_enabled() or not _is_for_onednn(rows):
+        return torch.relu(dense(rows, weight_JI, bias_J))
+    found: Tensor = torch.ops.mkldnn._linear_pointwise(rows, weight_JI, bias_J, "relu", [], "")
+    return found
+
+
+def dense_onto(values: Tensor, rows: Tensor, weight_JI: Tensor, bias_J: Tensor) -> Tensor:
+    """Values and `dense` of rows, summed; without gradients in the pass that forms it."""
+    if torch.is_grad_enabled() or not _is_for_onednn(rows):
+        return values + dense(rows, weight_JI, bias_J)
+    found: Tensor = torch.ops.mkldnn._linear_pointwise.binary(rows, values, weight_JI, bias_J, "add")
+    return found
+
+
+def products_onto(values: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """Values (R, n, J) and the products of matrices (R, n, I) and (R, I, J), summed; without gradients in one pass."""
+    is_cast = torch.is_autocast_enabled(values.device.type)
+    return values + left @ right if torch.is_grad_enabled() or is_cast else torch.baddbmm(values, left, right)
+
+
+def scaled_products(left: Tensor, right: Tensor, scale: float) -> Tensor:
+    """The products of matrices (R, n, I) and (R, I, J), times a number; without gradients in one pass."""
+    if torch.is_grad_enabled() or torch.is_autocast_enabled(left.device.type):
+        return left @ right * scale
+    # What is multiplied by 0 is not read.
+    return torch.baddbmm(left.new_empty(1, 1, 1), left, right, beta=0, alpha=scale)
+
+
+def _is_for_onednn(rows: Tensor) -> bool:
+    device = rows.device.type
+    return device == "cpu" and has_onednn() and not torch.is_autocast_enabled(device) and rows.dtype == torch.float32
 
 
 class Linear(nn.Linear):

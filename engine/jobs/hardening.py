@@ -21,7 +21,7 @@ from engine.jobs.composite import Stage, run_stages
 from engine.jobs.job import Job, Reporter, Result, Summary
 from engine.jobs.rounds import ROUNDS_MADE, StopRule, make_rounds, rounds_of
 from engine.jobs.sharded import session
-from engine.jobs.tables import TABLE_FILE
+from engine.jobs.tables import TABLE_FILE, noted
 from engine.metrics.rounds import HardeningMetrics, Round, best_round
 from engine.metrics.statistics import Estimate
 from engine.metrics.tables import TextTable
@@ -88,6 +88,10 @@ class HardeningCampaign(ABC, Generic[HardeningConfigT]):
     @abstractmethod
     def outcome(self, best: int) -> Mapping[str, Estimate]:
         """What a campaign comes to, once its last stages are done."""
+
+    def extra(self) -> Mapping[str, Any]:
+        """Entries of the summary beside figures, once its last stages are done."""
+        return {}
 
     @abstractmethod
     def store(self, best: int, folder: Path) -> None:
@@ -169,7 +173,8 @@ class HardeningJob(Job[HardeningConfigT, HardeningConfigT, Summary]):
         campaign.store(best, path / CHECKPOINT)
         found = campaign.outcome(best)
         description = f"Rounds: {len(rounds) - 1}. {self.description(config, best)}"
-        return Summary(self.heading(config), description, {name: found[name] for name in self.legend if name in found})
+        metrics = {name: found[name] for name in self.legend if name in found}
+        return Summary(self.heading(config), description, metrics, campaign.extra())
 
     def models(self, config: HardeningConfigT) -> Mapping[str, str]:
         return {"model": config.model}
@@ -182,4 +187,4 @@ class HardeningJob(Job[HardeningConfigT, HardeningConfigT, Summary]):
 
     def present(self, result: Result, run: RunFolder) -> Result:
         """With the tables in the place of the metrics."""
-        return replace(result, tables=self.tables(run))
+        return replace(result, tables=noted(self.tables(run), self.note(run)))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from engine.jobs.job import Job
+from engine.jobs.tables import noted
 from engine.metrics.statistics import Estimate
 from engine.metrics.tables import TextTable
 from engine.report.content import Chapter, Section, Verdict
@@ -63,7 +64,7 @@ class Hardenings(Chapter[Sequence[ShownCampaign]]):
         )
 
     def _campaign(self, run: Run) -> ShownCampaign:
-        tables = self.job.tables(run.folder).items()
+        tables = noted(self.job.tables(run.folder), self.job.note(run.folder)).items()
         named = [(f"{run.heading}: {title.lower()}" if run.name else title, table) for title, table in tables]
         return ShownCampaign(heading=run.heading, metrics=run.metrics, tables=named, curves=read_curves(self.sources, [run]))
 

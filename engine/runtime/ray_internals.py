@@ -88,6 +88,28 @@ def add_env_runners(group: Any, number: int) -> None:
     group.add_workers(number, validate=False)
 
 
+def address_of(reference: Any) -> tuple[bytes, bytes, bytes]:
+    """What another process finds an object of the store by, as long as its owner keeps a reference to it.
+
+    Ray counts references that it pickles itself. Of an actor whose arguments hold one it warns on the terminal that the actor
+    may not come back, whoever keeps the object.
+    """
+    import ray
+
+    _, owner, status = ray._private.worker.global_worker.core_worker.serialize_object_ref(reference)
+    return reference.binary(), owner, status
+
+
+def reference_at(name: bytes, owner: bytes, status: bytes) -> Any:
+    """The reference in this process to what `address_of` tells of."""
+    import ray
+
+    reference = ray.ObjectRef(name, owner)
+    core = ray._private.worker.global_worker.core_worker
+    core.deserialize_and_register_object_ref(name, ray.ObjectRef.nil(), owner, status)
+    return reference
+
+
 def absent_runners(group: Any, wait_s: float) -> list[int]:
     """The env runners of an RLlib group that do not answer in some seconds, not even with an error."""
     manager = group._worker_manager

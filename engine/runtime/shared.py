@@ -6,16 +6,20 @@ So workers need no file of the driver's, and a model costs a machine its size on
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from engine.runtime import ray_internals
+
 
 @dataclass(frozen=True)
 class SharedArrays:
-    """A handle that may be given to workers as an argument.
+    """A handle that may be given to workers as an argument, of their calls or of actors that may be started again.
+
+    The driver must keep it while they work: a worker's own does not keep the arrays once the driver has let go of them.
 
     Args:
         reference: of the object store.
@@ -36,3 +40,10 @@ class SharedArrays:
 
         arrays: dict[str, np.ndarray] = ray.get(self.reference)
         return arrays
+
+    def __reduce__(self) -> tuple[Callable[..., SharedArrays], tuple[bytes, ...]]:
+        return _arrived, ray_internals.address_of(self.reference)
+
+
+def _arrived(*address: bytes) -> SharedArrays:
+    return SharedArrays(ray_internals.reference_at(*address))

@@ -34,7 +34,7 @@ from envs.pairs.vocabulary import PairVocabulary
 from policies.matching.batches import Block, Padded, at, buckets, with_zero
 from policies.matching.matcher import BARRED, Matcher
 from policies.matching.settings import DamSizes
-from policies.products import Linear, dense
+from policies.products import Linear, dense, dense_onto, products_onto, rectified, scaled_products
 
 POOL = 3
 """Width of the poolings."""
@@ -54,10 +54,11 @@ class AttentiveBlock(nn.Module):
         self.first_norm, self.second_norm = (nn.LayerNorm(width, eps=1e-6) for _ in range(2))
         self.inner, self.outer = (Linear(width, width) for _ in range(2))
 
-    def forward(self, words_WE: Tensor, attended_WE: Tensor) -> Tensor:
-        """Words with what they attend to."""
-        mixed_WE = self.first_norm(words_WE + attended_WE)
-        return self.second_norm(mixed_WE + self.outer(torch.relu(self.inner(mixed_WE))))
+    def forward(self, sums_WE: Tensor) -> Tensor:
+        """Words and what they attend to, summed before."""
+        mixed_WE = self.first_norm(sums_WE)
+        inner_WE = rectified(mixed_WE, self.inner.weight, self.inner.bias)
+        return self.second_norm(dense_onto(mixed_WE, inner_WE, self.outer.weight, self.outer.bias))
 
 
 class DAM(Matcher):
@@ -85,12 +86,12 @@ class DAM(Matcher):
         texts, levels = block.padded(self.most_cells), [words_WE]
         for layer in self.own:
             words = texts.spread(with_zero(levels[-1]))
-            attended = []
+            sums = []
             for rows, words_RNE in zip(texts.rows, words, strict=True):
                 barred_RNN = ~(rows.read_RN.unsqueeze(2) & rows.read_RN.unsqueeze(1))
-                alike_RNN = (words_RNE @ words_RNE.transpose(1, 2) * self.scale).masked_fill(barred_RNN, BARRED)
-                attended.append(alike_RNN.softmax(2) @ words_RNE)
-            levels.append(layer(levels[-1], texts.joined(attended)))
+                alike_RNN = scaled_products(words_RNE, words_RNE.transpose(1, 2), self.scale).masked_fill(barred_RNN, BARRED)
+                sums.append(products_onto(words_RNE, alike_RNN.softmax(2), words_RNE))
+            levels.append(layer(texts.joined(sums)))
         return levels
 
     def forward(self, block: Block) -> Tensor:
@@ -159,17 +160,18 @@ class DAM(Matcher):
             barred_RNJ = ~(here.read_RN.unsqueeze(2) & there.read_RN.unsqueeze(1))
             crossed, own = [], []
             for turn, reply, of_turn, of_reply in zip(of_bucket, in_bucket, self.of_turns, self.of_replies, strict=True):
-                alike_RNJ, to_reply, to_turn = self._attend(turn, reply, barred_RNJ)
+                alike_RNJ, with_reply, with_turn = self._attend(turn, reply, barred_RNJ)
                 own.append(alike_RNJ)
-                crossed.append(of_turn(turn, to_reply) @ of_reply(reply, to_turn).transpose(1, 2) * self.scale)
+                crossed.append(scaled_products(of_turn(with_reply), of_reply(with_turn).transpose(1, 2), self.scale))
             found.append(torch.stack(crossed + own, 3))
         return found
 
     def _attend(self, here_RNE: Tensor, there_RJE: Tensor, barred_RNJ: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Similarities (R, N, J) of words, what those here attend to (R, N, E), and what those there do (R, J, E)."""
-        alike_RNJ = here_RNE @ there_RJE.transpose(1, 2) * self.scale
+        """Similarities (R, N, J) of words; words and what they attend to, summed: here (R, N, E), and there (R, J, E)."""
+        alike_RNJ = scaled_products(here_RNE, there_RJE.transpose(1, 2), self.scale)
         logits_RNJ = alike_RNJ.masked_fill(barred_RNJ, BARRED)
-        return alike_RNJ, logits_RNJ.softmax(2) @ there_RJE, logits_RNJ.softmax(1).transpose(1, 2) @ here_RNE
+        sums_RNE = products_onto(here_RNE, logits_RNJ.softmax(2), there_RJE)
+        return alike_RNJ, sums_RNE, products_onto(there_RJE, logits_RNJ.softmax(1).transpose(1, 2), here_RNE)
 
     def _decide(self, volumes: Tensor) -> Tensor:
         """The log-odds (B, 1) of volumes of what the first convolution found, minus infinity where nothing was."""

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from policies import products
-from policies.products import Linear, Weight, product, tanh_
+from policies.products import Linear, Weight, dense_onto, product, products_onto, rectified, scaled_products, tanh_
 
 
 @pytest.fixture(params=["as the machine has it", "without oneDNN"])
@@ -52,6 +52,32 @@ def test_the_layer_and_its_gradients_are_those_of_torch(shape: tuple[int, ...], 
         torch.testing.assert_close(mine, right, rtol=1e-4, atol=1e-4)
     layer.weight.requires_grad_(False)
     torch.testing.assert_close(torch.autograd.grad(layer(rows).square().sum(), rows)[0], theirs[0], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.usefixtures("_kernels")
+@pytest.mark.parametrize("is_cast", [False, True])
+def test_what_is_formed_in_one_pass_is_the_sum_or_the_positive_part(is_cast: bool) -> None:
+    rows, others, values, layer = drawn(3, 5, 40), drawn(3, 40, 24), drawn(3, 5, 24), Linear(40, 24)
+
+    def formed() -> list[Tensor]:
+        with torch.autocast("cpu", torch.bfloat16, enabled=is_cast):
+            return [
+                rectified(rows, layer.weight, layer.bias),
+                dense_onto(values, rows, layer.weight, layer.bias),
+                products_onto(values, rows, others),
+                scaled_products(rows, others, 0.5),
+            ]
+
+    product_ = torch.nn.functional.linear(rows, layer.weight, layer.bias)
+    right = [product_.relu(), values + product_, values + rows @ others, 0.5 * (rows @ others)]
+    with torch.no_grad():
+        told = formed()
+    assert [each.dtype for each in told[1:3]] == [torch.float32] * 2, "sums are as exact as what is added to"
+    error = 0.2 if is_cast else 1e-5
+    for mine, learning, exact in zip(told, formed(), right, strict=True):
+        assert mine.dtype == learning.dtype
+        for found in (mine, learning):
+            torch.testing.assert_close(found.float(), exact, rtol=error, atol=error)
 
 
 @pytest.mark.usefixtures("_kernels")

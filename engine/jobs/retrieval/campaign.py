@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +19,7 @@ from engine.jobs.retrieval.editor_config import TrainEditorConfig
 from engine.jobs.retrieval.matcher import TRAIN_MATCHER
 from engine.jobs.retrieval.matcher_config import TrainMatcherConfig
 from engine.jobs.retrieval.pool import NOTHING
+from engine.jobs.retrieval.prepared import CUT, NUM_CONTEXTS, UNREAD
 from engine.metrics.retrieval.campaign import (
     AS_CONTROL,
     BEFORE_HARDENING,
@@ -150,6 +151,11 @@ class RankingCampaign(HardeningCampaign[HardenRankingConfig]):
         if self.config.control:
             found[GAIN_BEYOND_CONTROL] = result.more_than(_under_attack(attacks[CONTROL], editors[CONTROL]))
         return found
+
+    def extra(self) -> Mapping[str, Any]:
+        """What is not read of the splits, which is the same in all trainings."""
+        trained = RunFolder.load(self.path / self.trained(1)).summary() or {}
+        return {name: trained[name] for name in (NUM_CONTEXTS, CUT, UNREAD) if name in trained}
 
     def store(self, best: int, folder: Path) -> None:
         from policies.matching.checkpoints import format_of

@@ -53,6 +53,7 @@ from engine.jobs.retrieval.pool import (
     training_names,
     training_rules,
 )
+from engine.jobs.retrieval.prepared import not_read_in, not_read_told
 from engine.jobs.retrieval.search import END, START, PoolSearch, composed_search, promoted, with_found
 from engine.jobs.supervised import EPOCHS, RESUME_SAFE, STATE, run_fit
 from engine.metrics.retrieval.attacked import estimates
@@ -161,8 +162,12 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
         from engine.perturb.built_in import ANNOUNCEMENT
         from policies.matching.checkpoints import format_of
         from policies.matching.fit import MatcherFit
+        from policies.matching.ranker import MatcherRanker
 
         config, model, train = prepared.config, prepared.model, prepared.splits["train"]
+        left_out = not_read_in(prepared.splits.values(), config.candidates.turns, config.kind.upper(), MatcherRanker(model))
+        if told := not_read_told(left_out):
+            reporter.say(told)
         if (prepared.rules or prepared.attack) and lexicon_of(prepared.corpus_name, config.lexicon) == "built-in":
             reporter.say(ANNOUNCEMENT)
         state = run.path / STATE
@@ -202,7 +207,7 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
         how = {"epochs": len(fit.history), "precision": fit.precision, "pool": max(len(pool), search.size if search else 0)}
         about = _provenance(prepared) | how | {name: after[f"{name}_{FIRST}"].value for name in SPLITS}
         format_of(model.sizes).save(model, run.path / CHECKPOINT, about)
-        return _summary(prepared, {name: metrics[name] for name in MATCHING if name in metrics})
+        return _summary(prepared, {name: metrics[name] for name in MATCHING if name in metrics}, left_out)
 
     def models(self, config: TrainMatcherConfig) -> Mapping[str, str]:
         rules = training_names(config.against) if config.against else ()
@@ -381,15 +386,15 @@ def _provenance(prepared: MatcherTraining) -> dict[str, Any]:
     }
 
 
-def _summary(prepared: MatcherTraining, metrics: Mapping[str, Estimate]) -> Summary:
+def _summary(prepared: MatcherTraining, metrics: Mapping[str, Estimate], left_out: Mapping[str, Any]) -> Summary:
     config, counted = prepared.config, prepared.model.count()
     what = f"{config.kind.upper()} on {prepared.corpus.name}"
     if config.start:
         what = f"{config.start}, trained {'on clean replies' if config.against == NOTHING else f'against {config.against}'}"
-    words = f"{len(prepared.model.vocabulary):,} words"
-    size = f"{counted.total:,} parameters, {counted.without_words:,} without word vectors"
-    description = f"{len(prepared.splits['train']):,} training contexts, {words}, {size}, seed {config.seed}."
-    return Summary(what, description, metrics, {"parameters": counted._asdict()})
+    size = f"{counted.total:,} parameters, {counted.without_words:,} without word vectors, seed {config.seed}."
+    about = f"{len(prepared.splits['train']):,} training contexts, {len(prepared.model.vocabulary):,} words, {size}"
+    description = f"{about} {not_read_told(left_out)}".rstrip()
+    return Summary(what, description, metrics, {"parameters": counted._asdict(), **left_out})
 
 
 TRAIN_MATCHER = TrainMatcher()

@@ -20,7 +20,9 @@ from engine.jobs.command import command_line
 from engine.jobs.hardening import HardeningJob
 from engine.jobs.retrieval.campaign import HardenRankingConfig, RankingCampaign
 from engine.jobs.retrieval.config import RankingConfig
+from engine.jobs.retrieval.prepared import not_read_told
 from engine.metrics.retrieval.campaign import CAMPAIGN, RANKERS
+from engine.store.run_folder import RunFolder
 from envs.candidates.edit_game import EditRules
 from envs.storage.places import display_path
 from policies.choosing_settings import ChoiceLearning
@@ -74,6 +76,9 @@ class MinMaxRanking(HardeningJob[HardenRankingConfig]):
             f"The ranker of round {best} is the result, by the validation split; figures are of the test split. At most "
             f"{words} replaced, {config.budget:,} queries, seed {config.seed}."
         )
+
+    def note(self, run: RunFolder) -> str:
+        return not_read_told(run.summary() or {})
 
     def next_commands(self, config: HardenRankingConfig, path: Path) -> tuple[str, ...]:
         """The page, and the ranker before and after under all rules."""

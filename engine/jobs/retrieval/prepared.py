@@ -30,10 +30,11 @@ from engine.perturb.replies.rule import Rule
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK
+from envs.candidates.split import CandidateSplit
 from envs.data.root import data_root
 from policies.chat.answers import usage_of
 from policies.chat.rating import UNRATED
-from policies.ranker import Ranker
+from policies.ranker import Ranker, Unread, unread_of
 from policies.rankers import RESPONSE_ONLY
 
 NUM_CONTEXTS, RANKERS, ERRORS, NOT_RATED, CUT, UNREAD = "contexts", "rankers", "errors", "not_rated", "cut", "unread"
@@ -135,17 +136,47 @@ def not_read(rows: Iterable[Mapping[str, Any]], column: str, turns: int, rankers
         turns: `candidates.turns`.
         rankers: who was asked; of controls nothing is told.
     """
-    num_cut, unread = 0, {each.label: [0, 0] for each in rankers if not each.is_control}
-    for row in rows:
-        if row["status"] != OK:
-            continue
-        num_cut += bool(row.get("is_cut"))
-        for entry in row[column]:
-            if entry["model"] in unread and entry.get("rule", CLEAN) == CLEAN:
-                # Rows of older versions do not say.
-                unread[entry["model"]][0] += bool(entry.get("turns_unread"))
-                unread[entry["model"]][1] += entry.get("replies_unread") or 0
-    return {CUT: (num_cut, turns), UNREAD: {label: found for label, found in unread.items() if any(found)}}
+    done, labels = [row for row in rows if row["status"] == OK], {each.label for each in rankers if not each.is_control}
+    left_out = (
+        # Rows of older versions do not say.
+        (entry["model"], Unread(entry.get("turns_unread") or 0, entry.get("replies_unread") or 0))
+        for row in done
+        for entry in row[column]
+        if entry["model"] in labels and entry.get("rule", CLEAN) == CLEAN
+    )
+    return _left_out((row.get("is_cut") for row in done), turns, left_out)
+
+
+def not_read_in(splits: Iterable[CandidateSplit], turns: int, label: str, ranker: Ranker) -> dict[str, Any]:
+    """The entries `NUM_CONTEXTS`, `CUT` and `UNREAD` of the summary of a training.
+
+    Args:
+        splits: what is trained and measured on.
+        turns: `candidates.turns`.
+        label: what the ranker is called.
+        ranker: knows beforehand what it leaves out.
+    """
+    whole = [*splits]
+    left_out = ((label, unread_of(ranker, group.context, group.candidates)) for split in whole for group in split)
+    cut = (is_cut for split in whole for is_cut in split.is_cut.tolist())
+    return {NUM_CONTEXTS: sum(map(len, whole)), **_left_out(cut, turns, left_out)}
+
+
+def not_read_told(summary: Mapping[str, Any]) -> str:
+    """What is not read of what a ranker is trained and measured on, in sentences, of a summary; empty where all is."""
+    told = " ".join(not_scored(summary))
+    return told and f"All splits together: {told}"
+
+
+def _left_out(is_cut: Iterable[Any], turns: int, unread: Iterable[tuple[str, Unread]]) -> dict[str, Any]:
+    """The entries of contexts that are cut, and of what a ranker does not read of each, by its label."""
+    found: dict[str, list[int]] = {}
+    for label, each in unread:
+        if any(each):
+            counted = found.setdefault(label, [0, 0])
+            counted[0] += bool(each.turns)
+            counted[1] += each.replies
+    return {CUT: (sum(map(bool, is_cut)), turns), UNREAD: found}
 
 
 def not_rated(

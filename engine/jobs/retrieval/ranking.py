@@ -131,15 +131,15 @@ class EvaluateRanking(RankersJob[RankingConfig]):
         return (*super().next_commands(config, path), searched)
 
     def tables(self, run: RunFolder) -> dict[str, TextTable]:
-        """All rankers at a glance, then tables 3 to 6 of the paper, those that there is something to say in."""
+        """All rankers at a glance, all metrics of candidates as they are, then tables 3 to 6 of the paper where they tell."""
         metrics, shown = run.metrics(), _shown(run.config, run.summary() or {})
         return {OVERVIEW: overview(metrics, shown), **tables(metrics, shown)} if metrics else {}
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """With what the metrics mean, all rankers at a glance in their place, and what they did not score."""
+        """With what the metrics mean, in their place the first two tables, and what rankers did not score."""
         size = (run.summary() or {})[SIZE]
         legend = {name: describe(name, size) for name in result.metrics}
-        shown = dict(islice(self.tables(run).items(), 1))
+        shown = dict(islice(self.tables(run).items(), 2))
         return replace(result, legend=legend, tables=noted(shown, self.note(run)))
 
 

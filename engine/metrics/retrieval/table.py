@@ -48,6 +48,7 @@ _PUBLISHED = "published"
 _SHORT = (PAIRWISE, *map(recall_at, KS))
 """Columns for groups of one right reply, where MAP is MRR and P@1 is R@1."""
 _LONG = (MAP, MRR, PRECISION, *map(recall_at, KS))
+_ALL = (*_SHORT, MAP, MRR, PRECISION)
 _NOTE = "0 to 1; brackets: 95 % intervals, contexts of a dialogue drawn together; n: dialogues."
 _NOTE_CHANGE = (
     " Change: less {first} on the same contexts as they are; star: p < 0.05, paired bootstrap, two-sided, not corrected for "
@@ -152,17 +153,18 @@ def overview(metrics: Metrics, shown: Shown) -> TextTable:
 
 
 def tables(metrics: Metrics, shown: Shown) -> dict[str, TextTable]:
-    """Tables 3 to 6, those that there is something to say in, by their headings.
+    """All metrics of candidates as they are, and tables 3 to 6, those that there is something to say in, by their headings.
 
     Args:
         metrics: those of `ranking_metrics`.
         shown: what else is told.
     """
-    found = {}
+    found = {"Candidates as they are": _attacked(metrics, shown, (), True, _ALL)}
     keeping, others = ([rule for rule, keeps in shown.rules.items() if keeps is wanted] for wanted in (True, False))
-    found["Rules that keep labels" if keeping else "Candidates as they are"] = _attacked(metrics, shown, keeping, True)
+    if keeping:
+        found["Rules that keep labels"] = _attacked(metrics, shown, keeping, True, shown.columns)
     if others:
-        found["Rules that make wrong replies of right ones"] = _attacked(metrics, shown, others, False)
+        found["Rules that make wrong replies of right ones"] = _attacked(metrics, shown, others, False, shown.columns)
     if kinds := [kind for kind in CandidateKind if any(f"{among(kind)}." in name for name in metrics)]:
         found["By where wrong replies come from"] = _by_kind(metrics, kinds)
     if (beside := _beside(metrics, shown)).rows:
@@ -183,26 +185,28 @@ def models_of(metrics: Metrics) -> list[str]:
     return [name.removeprefix(f"{FAILED}.") for name in metrics if name.startswith(f"{FAILED}.")]
 
 
-def _attacked(metrics: Metrics, shown: Shown, rules: Sequence[str], keeps_labels: bool) -> TextTable:
-    """Table 3, or table 4."""
+def _attacked(metrics: Metrics, shown: Shown, rules: Sequence[str], keeps_labels: bool, names: Sequence[str]) -> TextTable:
+    """Table 3, or table 4, or without rules candidates as they are alone; the columns are the metrics of these names."""
     models = models_of(metrics)
     situations = [CLEAN, *rules] if keeps_labels else list(rules)
     has_ties = any(_first(metrics, shown, model, rule, TIES_RIGHT).n for model in models for rule in situations)
-    columns = ["ranker, rule", *(title(name, shown.size, adversarial=not keeps_labels) for name in shown.columns)]
+    columns = ["ranker, rule" if rules else "ranker"]
+    columns += [title(name, shown.size, adversarial=not keeps_labels) for name in names]
     columns += ["ties right : wrong"] * has_ties + ["change"] * bool(rules) + ["n"]
     figures = _published_figures(shown.corpus, keeps_labels)
     rows: list[tuple[str, ...]] = []
     for model in models:
         for rule in situations:
-            cells = [number(metrics.get(f"{metric_of(name, keeps_labels)}.{model}.{rule}", NOTHING)) for name in shown.columns]
+            cells = [number(metrics.get(f"{metric_of(name, keeps_labels)}.{model}.{rule}", NOTHING)) for name in names]
             cells += [_ties(metrics, shown, model, rule)] * has_ties
             cells += [ABSENT if rule == CLEAN else _change(metrics, shown, model, rule)] * bool(rules)
-            rows.append((f"{model}, {rule}", *cells, num_measured(_first(metrics, shown, model, rule))))
-            rows += _published(figures, shown, shown.kinds.get(model, ""), rule, len(columns), _PUBLISHED)
+            line = f"{model}, {rule}" if rules else model
+            rows.append((line, *cells, num_measured(_first(metrics, shown, model, rule))))
+            rows += _published(figures, names, shown.kinds.get(model, ""), rule, len(columns), _PUBLISHED)
     others = [kind for kind in figures if kind not in shown.kinds.values()]
     for kind in others:
         for rule in situations:
-            rows += _published(figures, shown, kind, rule, len(columns), f"{kind.upper()}, {rule}, {_PUBLISHED}")
+            rows += _published(figures, names, kind, rule, len(columns), f"{kind.upper()}, {rule}, {_PUBLISHED}")
     first = _at_first(shown)
     note = ("" if keeps_labels else _NOTE_ATTACKED) + _NOTE + _NOTE_CHANGE.format(first=first) * bool(rules)
     note += _NOTE_TIES.format(first=first) * has_ties + _controls(shown) + _failed(metrics) + _NOTE_PUBLISHED * bool(figures)
@@ -323,13 +327,13 @@ def _published_figures(corpus: Corpus, keeps_labels: bool) -> Mapping[str, Mappi
 
 
 def _published(
-    figures: Mapping[str, Mapping[str, published.Figures]], shown: Shown, kind: str, rule: str, width: int, name: str
+    figures: Mapping[str, Mapping[str, published.Figures]], names: Sequence[str], kind: str, rule: str, width: int, name: str
 ) -> list[tuple[str, ...]]:
     """The published line of a kind of ranker under a rule; none where nothing is known of it."""
     known = figures.get(kind, {}).get(published.CLEAN if rule == CLEAN else rule)
     if known is None:
         return []
-    cells = [f"{known[metric]:.3f}" if metric in known else ABSENT for metric in shown.columns]
+    cells = [f"{known[metric]:.3f}" if metric in known else ABSENT for metric in names]
     return [(name, *cells, *[ABSENT] * (width - len(cells) - 2), "")]
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from typing import Any
 
 import numpy as np
 import pytest
+import ray
 
 from engine.runtime.pool import run_sharded
 from engine.runtime.session import RaySession
@@ -27,6 +30,31 @@ class Reads:
             "writable": bool(weights.flags.writeable),
             "copied": not np.shares_memory(weights, self.again["weights"]),
         }
+
+
+class Restarted:
+    """An actor that reads arrays when it starts."""
+
+    def __init__(self, shared: SharedArrays) -> None:
+        self.total = float(shared.get()["weights"].sum())
+
+    def read(self) -> tuple[float, int]:
+        return self.total, os.getpid()
+
+
+@pytest.mark.ray
+def test_an_actor_that_is_started_again_reads_them_again_and_ray_does_not_warn(
+    ray_session: RaySession, capfd: pytest.CaptureFixture[str]
+) -> None:
+    shared = SharedArrays.put({"weights": np.ones((1000, 500), dtype=np.float32)})
+    actor = ray.remote(Restarted).options(max_restarts=1, max_task_retries=1).remote(shared)
+    total, first = ray.get(actor.read.remote())
+    os.kill(first, signal.SIGKILL)
+    again, second = ray.get(actor.read.remote())
+    assert (total, again) == (5e5, 5e5)
+    assert second != first
+    assert "restart will fail" not in capfd.readouterr().err
+    ray.kill(actor)
 
 
 @pytest.mark.ray

@@ -105,6 +105,7 @@ def long_rows(path: Path) -> str:
     """A file of three contexts, of which the matcher above reads the last one whole, and no wrong reply; its path."""
     contexts = ("\t".join(f"turn {number}" for number in range(6)), f"hello\t{' '.join(['oh'] * 12)}", "hello")
     rows = [f"{label}\t{context}\t{reply}" for context in contexts for label, reply in ((1, "yes"), (0, "no " * 12))]
+    path.parent.mkdir(exist_ok=True)
     path.write_text("\n".join(rows))
     return str(path)
 

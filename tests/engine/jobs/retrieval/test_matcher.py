@@ -15,9 +15,11 @@ from engine.jobs.retrieval import matcher_config
 from engine.jobs.retrieval.asked import asked_rankers
 from engine.jobs.retrieval.matcher import ATTACKED_SPLIT, TRAIN_MATCHER
 from engine.jobs.retrieval.matcher_config import PoolSearchSettings, TrainMatcherConfig
+from engine.jobs.retrieval.prepared import CUT, NUM_CONTEXTS, UNREAD, not_read_told
 from engine.jobs.retrieval.search import SEARCHED
 from engine.metrics.retrieval.training import ATTACKED, MATCHING, PROMOTED
 from engine.metrics.training import BEFORE
+from engine.report.collect import collect_run
 from engine.store.run_folder import RunFolder
 from envs.candidates.options import CandidateOptions
 from envs.core.errors import CheckpointError, ConfigError, DataError, RunError
@@ -26,6 +28,8 @@ from policies.matching.ranker import load_matcher
 from policies.matching.settings import DamSizes, MatcherFitConfig, MrfnSizes, SmnSizes
 from policies.rankers import load_ranker
 from tests.engine.jobs.made_up import Notes, assert_equal_weights, interrupt, kill_at
+from tests.engine.jobs.retrieval.rankings import long_rows
+from tests.engine.report.negotiation.dialogues import page_of
 
 run = TRAIN_MATCHER.run
 
@@ -92,6 +96,28 @@ def test_it_leaves_a_ranker_and_its_figures(kind: Any, tmp_path: Path, corpus: s
     assert harden.startswith(f"parley train matcher {kind if kind != 'smn' else 'hardened'}"), "of a tenth of the contexts"
     assert f"--start {tmp_path / 'run'} --against iiw" in harden
     assert ("--adversary-share 0.1" in harden) == (kind != "smn"), "the preset says it"
+
+
+def test_what_a_training_does_not_read_is_counted_and_told(tmp_path: Path) -> None:
+    for split in ("train", "val", "test"):
+        long_rows(tmp_path / "corpus" / f"{split}.tsv")
+    fit = replace(FIT, max_epochs=1, fresh_negatives=False)
+    config = asked(str(tmp_path / "corpus"), candidates=CandidateOptions(turns=5), fit=fit)
+    notes, path = Notes(), tmp_path / "run"
+    run(config, path, notes)
+    summary = RunFolder.load(path).summary() or {}
+    # Of each split one context loses a turn; then two turns are read, of eight words, and no wrong reply whole.
+    assert (summary[NUM_CONTEXTS], summary[CUT], summary[UNREAD]) == (9, [3, 5], {"SMN": [6, 9]})
+    told = (
+        "All splits together: 3 of 9 contexts have more turns: the newest 5 are kept (candidates.turns). "
+        "SMN is made for shorter texts: it did not read all of 6 contexts and 9 replies."
+    )
+    assert told in notes.said
+    assert told in page_of(collect_run(path))
+    whole = asked(str(tmp_path / "corpus"), fit=fit, smn=replace(SIZES["smn"], turns=6, words=12))
+    run(whole, tmp_path / "whole", notes)
+    assert not not_read_told(RunFolder.load(tmp_path / "whole").summary() or {})
+    assert sum("splits" in said for said in notes.said) == 1
 
 
 def test_held_out_contexts_are_the_seeds_choice_and_training_keeps_its_own(tmp_path: Path, corpus: str) -> None:

@@ -12,6 +12,7 @@ from engine.jobs.hardening import OUTCOME, ROUNDS, START
 from engine.jobs.job import Silent
 from engine.jobs.retrieval.campaign import HardenRankingConfig, RankingCampaign
 from engine.jobs.retrieval.minmax import MINMAX_RANKING
+from engine.jobs.retrieval.prepared import UNREAD
 from engine.jobs.rounds import rounds_of
 from engine.metrics.retrieval.campaign import CAMPAIGN, FIRST, GAIN, HELD, ROUND_METRICS, UnderAttack, lost
 from engine.metrics.retrieval.searched import REACHED_REASON
@@ -29,6 +30,7 @@ from tests.engine.jobs.made_up import Notes, interrupt
 from tests.engine.report.negotiation.dialogues import page_of
 
 NOUNS = ("disk", "cable", "screen", "mouse", "printer", "battery", "router")
+TOLD = "SMN is made for shorter texts: it did not read all of 0 contexts and 122 replies."
 FIT = MatcherFitConfig(learning_rate=0.02, batch_size=16, max_epochs=1, fresh_negatives=True)
 CONFIG = HardenRankingConfig(
     rounds=1,
@@ -39,7 +41,7 @@ CONFIG = HardenRankingConfig(
     candidates=CandidateOptions(size=3),
     game=EditRules(edits=1, num_places=8, num_proposals=3),
     learning=ChoiceLearning(updates=2, examples_per_update=8),
-    smn=SmnSizes(embed=8, turns=2, words=8, gru=6, maps=3, match=5, session=4),
+    smn=SmnSizes(embed=8, turns=2, words=6, gru=6, maps=3, match=5, session=4),
     fit=FIT,
     hardening=FIT,
 )
@@ -86,6 +88,9 @@ def test_a_campaign_measures_start_result_and_control(campaign: Path, config: Ha
     tables = MINMAX_RANKING.tables(run)
     assert tables[OUTCOME].columns == ("ranker", "before", "control", "after")
     assert len(tables[ROUNDS].rows) == 2
+    # A turn has six words, a reply seven; two replies of each context are trained on, three are measured on.
+    assert (run.summary() or {})[UNREAD] == {"SMN": [0, 25 * 2 + (12 + 12) * 3]}
+    assert TOLD in (campaign / "table.md").read_text()
     stages = ("01-ranker", "control-ranker", "")
     hardened, alone, result = (read_header(campaign / stage / "checkpoint", "smn")["provenance"] for stage in stages)
     assert hardened["against"] == [f"editor:{campaign}/00-editor"]
@@ -103,6 +108,7 @@ def test_a_finished_campaign_is_left_alone_and_may_go_on_from_a_ranker(campaign:
     notes = Notes()
     result = MINMAX_RANKING.run(config, campaign, notes)
     assert len(notes.said) == 1
+    assert TOLD in result.tables[ROUNDS].note
     assert result.next_commands[1].startswith(f"parley evaluate ranking --model {campaign}/start,{campaign} ")
     given = RankingCampaign(replace(config, model=str(campaign / "start"), control=False), campaign)
     assert not given.begin()
@@ -124,6 +130,7 @@ def test_the_page_says_what_a_campaign_came_to(campaign: Path) -> None:
     assert list(verdict.marks) == ["before", "control", "after"]
     assert [curve.title.split(": ")[1] for curve in found[0].curves] == ["what adversaries reach", "right replies first"]
     page = page_of(report)
+    assert TOLD in page
     assert "Before and after" in page
     assert "R@1 under attack: after, less this" in page
 

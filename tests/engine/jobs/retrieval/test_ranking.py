@@ -163,8 +163,9 @@ def test_rankers_that_know_nothing_stand_beside(tmp_path: Path) -> None:
     assert result.metrics["mrr.constant.clean"].value == pytest.approx(0.29289682539682543)
     assert result.metrics["r@1_ties_right.constant.clean"].value == 1
     assert result.metrics["r@1_ties_wrong.constant.clean"].value == 0
-    (overview,) = result.tables.values()
-    assert [row[0] for row in overview.rows] == labels
+    overview, clean = result.tables.values()
+    assert [row[0] for row in overview.rows] == [row[0] for row in clean.rows] == labels
+    assert clean.columns[1:8] == ("R2@1", "R10@1", "R10@2", "R10@5", "MAP", "MRR", "P@1")
     assert "Controls, to be beaten: constant, shortest, overlap, response-only:tfidf." in overview.note
 
 
@@ -309,7 +310,7 @@ def test_a_ranker_that_fails_leaves_its_reason_and_costs_nobody_a_row(tmp_path: 
     assert result.metrics["a@1.Moody.ngr"].n == 0
     summary = RunFolder.load(tmp_path / "run").summary() or {}
     assert summary[ERRORS]["Shy"].startswith("the ranker gives a score that is not finite: nan for candidate 1")
-    (overview,) = result.tables.values()
+    overview, _ = result.tables.values()
     assert f"No scores under one rule at least: Moody for 10 of 10 contexts, Shy for {num_odd} of 10 contexts." in overview.note
     assert "Moody gave no scores for some contexts: the ranker raised an error" in (tmp_path / "run" / "table.md").read_text()
 

@@ -13,7 +13,7 @@ from engine.metrics.statistics import Estimate, count
 from engine.metrics.tables import TextTable
 from tests.engine.metrics.retrieval.ranked_rows import KEEPS, attacked
 
-KEEPING, OTHERS = "Rules that keep labels", "Rules that make wrong replies of right ones"
+AS_THEY_ARE, KEEPING, OTHERS = "Candidates as they are", "Rules that keep labels", "Rules that make wrong replies of right ones"
 
 
 def metrics() -> dict[str, Estimate]:
@@ -23,7 +23,7 @@ def metrics() -> dict[str, Estimate]:
 
 
 def shown(**changes: Any) -> Shown:
-    return Shown(rules=KEEPS, **{"controls": ["constant"], "size": 3, **changes})
+    return Shown(**{"rules": KEEPS, "controls": ["constant"], "size": 3, **changes})
 
 
 def cells(table: TextTable, name: str) -> list[str]:
@@ -43,7 +43,7 @@ def test_all_rankers_at_a_glance() -> None:
 
 def test_rules_that_keep_labels_and_others_have_a_table_each() -> None:
     found = tables(metrics(), shown())
-    assert [*found] == [KEEPING, OTHERS, "What the rules changed"]
+    assert [*found] == [AS_THEY_ARE, KEEPING, OTHERS, "What the rules changed"]
     keeping = found[KEEPING]
     assert keeping.columns == ("ranker, rule", "R2@1", "R3@1", "R3@2", "R3@5", "ties right : wrong", "change", "n")
     assert [row[0] for row in keeping.rows] == ["mine, clean", "mine, iiw", "constant, clean", "constant, iiw"]
@@ -56,6 +56,17 @@ def test_rules_that_keep_labels_and_others_have_a_table_each() -> None:
     changed = found["What the rules changed"]
     assert cells(changed, "iiw") == ["25.0 %", "1.00", "80"]
     assert cells(changed, "sow") == ["0.0 %", "3.00", "80"]
+
+
+def test_all_metrics_of_candidates_as_they_are_stand_side_by_side() -> None:
+    found = tables(metrics(), shown(rules={}, kinds={"mine": "smn"}, corpus="ubuntu"))
+    assert [*found] == [AS_THEY_ARE]
+    table = found[AS_THEY_ARE]
+    assert table.columns == ("ranker", "R2@1", "R3@1", "R3@2", "R3@5", "MAP", "MRR", "P@1", "ties right : wrong", "n")
+    assert [row[0] for row in table.rows[:3]] == ["mine", "published", "constant"]
+    assert cells(table, "mine") == ["1.00"] * 7 + ["–", "40"]
+    assert table.rows[1][1:] == ("0.926", "0.726", "0.847", "0.961", *["–"] * 4, "")
+    assert cells(table, "constant") == ["0.50", "0.33", "0.67", "1.00", "0.61", "0.61", "0.33", "1.00 : 0.00", "40"]
 
 
 def test_several_right_replies_ask_for_other_columns() -> None:
