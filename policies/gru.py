@@ -10,7 +10,7 @@ Shapes: D directions (1 or 2), B rows, T steps, H hidden units; S steps of all r
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,8 @@ from torch.autograd.function import once_differentiable
 
 from policies.products import Adder
 
+Add = Callable[[Tensor, Tensor], None]
+"""Adds products of its second argument to the first."""
 SUMS_ROWS = 512
 """Rows of steps for which sums are begun together where nothing is kept of them."""
 
@@ -98,11 +100,19 @@ def _begun(gates_DS3H: Tensor, bias_D3H: Tensor) -> Tensor:
     return sums
 
 
-def advance(sums_DS4H: Tensor, add: list[Adder], before_DBH: Tensor, states_DSH: Tensor, counts: list[int]) -> Tensor:
-    """Moves states on, step by step, and writes them; what was added up becomes candidate, gates, and hidden product.
+def advance(sums_DS4H: Tensor, add: Sequence[Add], before_DBH: Tensor, states_DSH: Tensor, counts: list[int]) -> Tensor:
+    """Moves states on over steps; not differentiable.
+
+    Args:
+        sums_DS4H: what steps add up before the products of states, in order candidate, reset gate, update gate, hidden product
+            of the candidate; becomes candidate, gates, and hidden product.
+        add: adds the hidden products of states (n, H) to the last three (n, 3H), for each direction.
+        before_DBH: states before the first step.
+        states_DSH: where those after each step are written.
+        counts: rows of each step, none more than the one before it.
 
     Returns:
-        The last states.
+        The states after the last step.
     """
     hidden = states_DSH.shape[-1]
     products = zip(*(sums[:, hidden:].split(counts) for sums in sums_DS4H), strict=True)

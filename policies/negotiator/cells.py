@@ -25,7 +25,6 @@ from torch import Tensor
 from policies.gru import GRU, SUMS_ROWS, advance, runs
 from policies.negotiator.model import Negotiator
 from policies.negotiator.places import Places
-from policies.products import Adder
 
 SHAPE_ROWS = 32
 """What the rows of products in bfloat16 are a multiple of, at least: for each new shape a kernel is made, which takes
@@ -102,7 +101,6 @@ class Cell:
         self._words = products.weight(torch.cat([words, inner.expand(len(words), -1)], dim=1))
         self.read_weight = products.weight(torch.cat([before, after], dim=1).t())
         self._hidden_weight = products.weight(hidden_weight.t())
-        self._add = Adder(hidden_weight, torch.float32) if hidden_weight.dtype == self._hidden_weight.dtype else None
         self._exact = words.new_empty(CELL_ROWS, 4 * self._width)
 
     def sums(self, tokens_k: Tensor, shares_k3S: Tensor) -> Tensor:
@@ -126,7 +124,7 @@ class Cell:
             out_kS: where they are written after it; may be `state_kS`.
         """
         width, rows = self._width, len(state_kS)
-        sums_k4S[:, width:].addmm_(self._products.left(state_kS), self._hidden_weight)
+        self._add_hidden(sums_k4S[:, width:], self._products.left(state_kS))
         tiles = (part.split(CELL_ROWS) for part in (sums_k4S[:rows], state_kS, out_kS))
         for sums, state, out in zip(*tiles, strict=True):
             if sums.dtype != torch.float32:
@@ -134,6 +132,9 @@ class Cell:
             sums[:, width : 3 * width].sigmoid_()
             new, reset, update, inner = sums.split(width, 1)
             torch.lerp(new.addcmul_(reset, inner).tanh_(), state, update, out=out)
+
+    def _add_hidden(self, sums_k3S: Tensor, state_kS: Tensor) -> None:
+        sums_k3S.addmm_(state_kS, self._hidden_weight)
 
     def read(self, begin: Callable[[slice], Tensor], counts: list[int], state_rS: Tensor, out_NS: Tensor) -> None:
         """Moves states on over many steps.
@@ -148,8 +149,8 @@ class Cell:
         for steps in runs(counts, self._products.together):
             here = slice(stop, stop := stop + sum(steps))
             sums, out = begin(here), out_NS[here]
-            if self._add:
-                state_rS = advance(sums.unsqueeze(0), [self._add], state_rS.unsqueeze(0), out.unsqueeze(0), steps)[0]
+            if self._products.together:
+                state_rS = advance(sums.unsqueeze(0), [self._add_hidden], state_rS.unsqueeze(0), out.unsqueeze(0), steps)[0]
             else:
                 self.step(sums, state_rS[: len(out)], out)
                 state_rS = out

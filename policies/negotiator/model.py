@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from envs.negotiation.domain import DISAGREE, DISCONNECT, REFUSALS
 from envs.negotiation.vocabulary import Vocabulary
+from policies.dropout import Dropout
 from policies.gru import GRU, recur, recur_packed
 from policies.negotiator.places import Places
 from policies.negotiator.settings import NegotiatorSizes
@@ -54,7 +55,7 @@ class Negotiator(nn.Module):
         self.attention_score = nn.Linear(s.hidden_attention, 1)
         self.selection_encoder = nn.Linear(2 * s.hidden_selection + s.hidden_context, s.hidden_selection)
         self.selection_heads = nn.Linear(s.hidden_selection, self.domain.num_heads * len(self.domain.tokens))
-        self.dropout = nn.Dropout(s.dropout)
+        self.dropout = Dropout(s.dropout)
 
     def initialise(self, generator: torch.Generator) -> None:
         """Draws the published initial weights: uniform, biases zero, the selection GRU at torch's own range."""
