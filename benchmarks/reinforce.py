@@ -7,6 +7,10 @@ them and 16 of the corpus, with a KL guard that the published loop has not, thro
 
 "ratio" compares what dialogues cost, not what they teach: of 64 dialogues ours makes one step, the published loop 80.
 "share_learning" is of our update's time. "identical" says that words have the log-probabilities that the published loop keeps.
+
+"bound" is what "ratio" would be if an update took no longer than its matrix products do at the speed of `PRODUCT`, measured in
+the same run: those that it forms are counted ("gflop_per_update"). None is for padding but in the language model's reading
+of the corpus, where the published loss counts padding.
 """
 
 from __future__ import annotations
@@ -20,8 +24,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from benchmarks.measure import Clock, run
+from benchmarks.measure import Clock, gflop_per_s, run
 from benchmarks.plain_negotiator import ENDS, PlainNegotiator, play_plainly
 from benchmarks.rllib import Training, build
 from benchmarks.selfplay import deal
@@ -37,9 +42,28 @@ CORPUS_EVERY, SELECTION_WEIGHT = 4, 0.5
 """Dialogues between two supervised steps of the published loop, and the weight of its choices."""
 
 
+PRODUCT = 64, 256, 768
+"""Rows, inner width and columns of the product whose speed bounds an update: a step of the selection network that plays."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Options(Training):
     """A goal-based agent that learns from self-play, by the preset's update and by the published loop."""
+
+
+class Operations(TorchDispatchMode):
+    """Counts the multiplications and additions of matrix products."""
+
+    number = 0
+
+    def __torch_dispatch__(self, call: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
+        """Makes a call, and counts it where it is a product, whose matrices stand last among its arguments."""
+        name, matrices = call.overloadpacket.__name__, [each for each in args if isinstance(each, Tensor)]
+        if name.rstrip("_") in ("mm", "addmm", "bmm", "baddbmm"):
+            self.number += 2 * matrices[-2].numel() * matrices[-1].shape[-1]
+        elif name == "_linear_pointwise":
+            self.number += 2 * matrices[0].numel() * matrices[1].shape[0]
+        return call(*args, **(kwargs or {}))
 
 
 class LearningNegotiator(PlainNegotiator):
@@ -126,24 +150,30 @@ def measure(options: Options) -> dict[str, Any]:
     rule = replace(lewis2017().reinforce, scenarios="random", dialogues=64 * updates)
     model = negotiator(options.checkpoint)
     corpus = guard_corpus(model, options.corpus, options.data_root)
-    ours, published, steps = Clock(), Clock(), []
+    ours, published, steps, speeds = Clock(), Clock(), [], []
     with tempfile.TemporaryDirectory() as folder, connect(num_cpus=1):
         store(model, Path(folder) / "start")
         loop = PublishedLoop(load_model(Path(folder) / "start"), load_model(Path(folder) / "start"), rule, corpus)
         is_same = _same(loop)
         algorithm = build(Path(folder) / "start", rule, corpus, options)
-        algorithm.train()
+        with Operations() as operations:
+            algorithm.train()
         for _ in range(updates):
             with ours.running():
                 algorithm.train()
             steps.append(algorithm.last)
+            speeds.append(gflop_per_s(*PRODUCT, torch.float32))
             with published.running():
                 for _ in range(dialogues // updates):
                     loop.update()
         algorithm.stop()
     rate, reference_rate = 64 * updates / ours.cpu_s, dialogues / published.cpu_s
+    gflop, speed = operations.number / 1e9, sum(speeds) / len(speeds)
     return {
         "ratio": rate / reference_rate,
+        "bound": 64 * speed / gflop / reference_rate,
+        "gflop_per_update": gflop,
+        "gflop_per_s": speed,
         "identical": is_same,
         "dialogues_per_cpu_s": rate,
         "published_dialogues_per_cpu_s": reference_rate,

@@ -10,13 +10,18 @@ Shapes: D directions (1 or 2), B rows, T steps, H hidden units; S steps of all r
 
 from __future__ import annotations
 
-from itertools import accumulate
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from policies.products import product
+from policies.products import Adder
+
+Add = Callable[[Tensor, Tensor], None]
+"""Adds products of its second argument to the first."""
+SUMS_ROWS = 512
+"""Rows of steps for which sums are begun together where nothing is kept of them."""
 
 
 class GRU(nn.GRU):
@@ -37,85 +42,89 @@ class _GruRecurrence(torch.autograd.Function):
     def forward(  # type: ignore[no-untyped-def]  # torch has no type for ctx
         ctx, gates_DS3H: Tensor, weight_D3HH: Tensor, bias_D3H: Tensor, start_DBH: Tensor, counts: list[int], dtype: torch.dtype
     ) -> Tensor:
-        directions, size, _ = gates_DS3H.shape
-        hidden = weight_D3HH.shape[-1]
-        times = _Product(weight_D3HH.to(dtype), bias_D3H.to(dtype))
-        states = start_DBH.new_empty(directions, size, hidden)
+        add = [Adder(weight, start_DBH.dtype) for weight in weight_D3HH.to(dtype)]
+        states = start_DBH.new_empty(*gates_DS3H.shape[:2], weight_D3HH.shape[-1])
         keep = any(ctx.needs_input_grad)
-        slots = size if keep else max(counts, default=0)
-        gates = start_DBH.new_empty(directions, slots, 3 * hidden)
-        products = start_DBH.new_empty(directions, slots, hidden)
-        previous, begin = start_DBH, 0
-        for rows in counts:
-            here, slot = slice(begin, begin + rows), slice(begin, begin + rows) if keep else slice(rows)
-            given, gate, inner = gates_DS3H[:, here], gates[:, slot], products[:, slot]
-            previous = previous[:, :rows]
-            product = times(previous.to(dtype))
-            reset_update, candidate = gate[..., : 2 * hidden], gate[..., 2 * hidden :]
-            torch.add(given[..., : 2 * hidden], product[..., : 2 * hidden], out=reset_update).sigmoid_()
-            inner.copy_(product[..., 2 * hidden :])
-            torch.addcmul(given[..., 2 * hidden :], gate[..., :hidden], inner, out=candidate).tanh_()
-            previous = torch.lerp(candidate, previous, gate[..., hidden : 2 * hidden], out=states[:, here])
-            begin += rows
+        before, begin = start_DBH, 0
+        for steps in [counts] if keep else runs(counts):
+            here = slice(begin, begin := begin + sum(steps))
+            sums_DS4H = _begun(gates_DS3H[:, here], bias_D3H)
+            before = advance(sums_DS4H, add, before, states[:, here], steps)
         if keep:
-            ctx.save_for_backward(weight_D3HH, start_DBH, states, gates, products)
+            ctx.save_for_backward(weight_D3HH, start_DBH, states, sums_DS4H)
             ctx.counts, ctx.dtype = counts, dtype
         return states
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad_DSH: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[no-untyped-def]  # as above
-        weight_D3HH, start_DBH, states, gates, products = ctx.saved_tensors
+        weight_D3HH, start_DBH, states, sums_DS4H = ctx.saved_tensors
         counts, dtype = ctx.counts, ctx.dtype
-        directions, size, hidden = products.shape
-        times = _Product(weight_D3HH.to(dtype).transpose(1, 2).contiguous())
-        inputs_grad = torch.empty_like(gates)
-        hidden_grad = torch.empty(gates.shape, dtype=dtype, device=gates.device)
-        of_sigmoid, of_tanh = torch.ops.aten.sigmoid_backward.grad_input, torch.ops.aten.tanh_backward.grad_input
-        ends = list(accumulate(counts))
-        begins = [end - rows for end, rows in zip(ends, counts, strict=True)]
-        before = [start_DBH, *(states[:, begin : begin + rows] for begin, rows in zip(begins, counts[1:], strict=False))]
-        grad = torch.zeros_like(start_DBH[:, : counts[-1] if counts else None])
-        for previous, begin, end in zip(before[::-1], begins[::-1], ends[::-1], strict=False):
-            here = slice(begin, end)
-            # Rows that end here have no gradient from later steps.
-            later, grad = grad, grad_DSH[:, here].clone()
-            grad[:, : later.shape[1]] += later
-            reset, update, candidate = gates[:, here].split(hidden, dim=-1)
-            part, through = inputs_grad[:, here], hidden_grad[:, here]
-            d_reset, d_update, d_candidate = part.split(hidden, dim=-1)
-            of_tanh(torch.addcmul(grad, grad, update, value=-1), candidate, grad_input=d_candidate)
-            of_sigmoid((previous - candidate).mul_(grad), update, grad_input=d_update)
-            of_sigmoid(d_candidate * products[:, here], reset, grad_input=d_reset)
-            through[..., : 2 * hidden] = part[..., : 2 * hidden]
-            through[..., 2 * hidden :] = d_candidate * reset
-            grad = torch.addcmul(times(through).to(grad.dtype), grad, update)
-        earlier = torch.cat(before, 1)[:, :size].to(dtype)
-        weight_grad = torch.stack([hidden_grad[d].t() @ earlier[d] for d in range(directions)]).to(weight_D3HH.dtype)
+        hidden = weight_D3HH.shape[-1]
+        candidate, reset, update, inner = sums_DS4H.split(hidden, -1)
+        after = [start_DBH, *states.split(counts, 1)]
+        earlier = torch.cat([start_DBH[:, :0], *(state[:, :rows] for state, rows in zip(after, counts, strict=False))], 1)
+        # What the gradient of a state is multiplied by, to be that of the candidate's sum and of the three hidden products.
+        of_candidate = _OF_TANH(1 - update, candidate)
+        parts = _OF_SIGMOID(of_candidate * inner, reset), _OF_SIGMOID(earlier - candidate, update), of_candidate * reset
+        hidden_grad = torch.cat(parts, -1)
+        add = [Adder(weight.t(), start_DBH.dtype) for weight in weight_D3HH.to(dtype)]
+        grads, start_grad = grad_DSH.clone(memory_format=torch.contiguous_format), torch.zeros_like(start_DBH)
+        stepwise = [part.split(counts, 1) for part in (grads, update, hidden_grad, hidden_grad.unflatten(-1, (3, hidden)))]
+        before = [start_grad, *stepwise[0]][: len(counts)]
+        for previous, grad, kept, products, by_gate in zip(*(part[::-1] for part in (before, *stepwise)), strict=True):
+            by_gate.mul_(grad.unsqueeze(-2))
+            previous = previous[:, : grad.shape[1]].addcmul_(grad, kept)
+            for d, add_to in enumerate(add):
+                add_to(previous[d], products[d])
+        inputs_grad = torch.cat([hidden_grad[..., : 2 * hidden], of_candidate.mul_(grads)], -1)
+        hidden_grad = hidden_grad.to(dtype)
+        weight_grad = torch.bmm(hidden_grad.transpose(1, 2), earlier.to(dtype)).to(weight_D3HH.dtype)
         # A product with ones sums the columns at matrix speed.
-        ones = hidden_grad.new_ones(directions, 1, size)
+        ones = hidden_grad.new_ones(len(hidden_grad), 1, hidden_grad.shape[1])
         bias_grad = torch.bmm(ones, hidden_grad).squeeze(1).to(weight_D3HH.dtype)
-        return inputs_grad, weight_grad, bias_grad, grad, None, None
+        return inputs_grad, weight_grad, bias_grad, start_grad, None, None
 
 
-class _Product:
-    """Products of rows (D, n, I) with the weight of each direction, not differentiable.
+_OF_SIGMOID, _OF_TANH = torch.ops.aten.sigmoid_backward, torch.ops.aten.tanh_backward
+
+
+def _begun(gates_DS3H: Tensor, bias_D3H: Tensor) -> Tensor:
+    """What steps add up (D, S, 4H) before the products of states: candidate, reset gate, update gate, hidden product."""
+    hidden = bias_D3H.shape[-1] // 3
+    gate_bias, inner_bias = bias_D3H.unsqueeze(1).split([2 * hidden, hidden], -1)
+    sums = gates_DS3H.new_empty(*gates_DS3H.shape[:2], 4 * hidden)
+    sums[..., :hidden] = gates_DS3H[..., 2 * hidden :]
+    torch.add(gates_DS3H[..., : 2 * hidden], gate_bias, out=sums[..., hidden : 3 * hidden])
+    sums[..., 3 * hidden :] = inner_bias
+    return sums
+
+
+def advance(sums_DS4H: Tensor, add: Sequence[Add], before_DBH: Tensor, states_DSH: Tensor, counts: list[int]) -> Tensor:
+    """Moves states on over steps; not differentiable.
 
     Args:
-        weight_DJI: as `torch.nn.functional.linear` takes it, a weight for each direction.
-        bias_DJ: added to them.
+        sums_DS4H: what steps add up before the products of states, in order candidate, reset gate, update gate, hidden product
+            of the candidate; becomes candidate, gates, and hidden product.
+        add: adds the hidden products of states (n, H) to the last three (n, 3H), for each direction.
+        before_DBH: states before the first step.
+        states_DSH: where those after each step are written.
+        counts: rows of each step, none more than the one before it.
+
+    Returns:
+        The states after the last step.
     """
-
-    def __init__(self, weight_DJI: Tensor, bias_DJ: Tensor | None = None) -> None:
-        self._weight_DJI, self._bias_DJ = weight_DJI, bias_DJ
-        self._weight_DIJ = None if len(weight_DJI) == 1 else weight_DJI.transpose(1, 2).contiguous()
-
-    def __call__(self, rows_DnI: Tensor) -> Tensor:
-        if self._weight_DIJ is None:
-            return product(rows_DnI[0], self._weight_DJI[0], None if self._bias_DJ is None else self._bias_DJ[0]).unsqueeze(0)
-        if self._bias_DJ is None:
-            return torch.bmm(rows_DnI, self._weight_DIJ)
-        return torch.baddbmm(self._bias_DJ.unsqueeze(1), rows_DnI, self._weight_DIJ)
+    hidden = states_DSH.shape[-1]
+    products = zip(*(sums[:, hidden:].split(counts) for sums in sums_DS4H), strict=True)
+    parts = (*sums_DS4H.split(hidden, -1), sums_DS4H[..., hidden : 3 * hidden], states_DSH)
+    views = zip(*(part.split(counts, 1) for part in parts), strict=True)
+    for into, (candidate, reset, update, inner, gates, state) in zip(products, views, strict=True):
+        before_DBH = before_DBH[:, : state.shape[1]]
+        for d, add_to in enumerate(add):
+            add_to(into[d], before_DBH[d])
+        gates.sigmoid_()
+        before_DBH = torch.lerp(candidate.addcmul_(reset, inner).tanh_(), before_DBH, update, out=state)
+    return before_DBH
 
 
 def recur(gates_DTB3H: Tensor, weight_D3HH: Tensor, bias_D3H: Tensor, start_DBH: Tensor) -> Tensor:
@@ -154,8 +163,17 @@ def recur_packed(gates_DS3H: Tensor, weight_D3HH: Tensor, bias_D3H: Tensor, star
     return _GruRecurrence.apply(gates_DS3H.to(start_DBH.dtype), weight_D3HH, bias_D3H, start_DBH, counts, dtype)
 
 
-def flip_by_length(values_TB: Tensor, lengths_B: Tensor) -> Tensor:
-    """Reverses the first `lengths` steps of every row of (T, B, ...), leaving the rest in place."""
-    steps = torch.arange(values_TB.shape[0], device=values_TB.device).unsqueeze(1)
-    source = torch.where(steps < lengths_B, lengths_B - 1 - steps, steps)
-    return values_TB[source, torch.arange(values_TB.shape[1], device=values_TB.device)]
+def runs(counts: list[int], most: int = SUMS_ROWS) -> Iterator[list[int]]:
+    """Rows of some steps at a time, of one step at least: so much is begun together, and never all.
+
+    Args:
+        counts: rows of each step.
+        most: of all steps of a run, unless it is one.
+    """
+    first, rows = 0, 0
+    for step, count in enumerate(counts):
+        if rows and rows + count > most:
+            yield counts[first:step]
+            first, rows = step, 0
+        rows += count
+    yield counts[first:]

@@ -68,6 +68,28 @@ def product(rows_nI: Tensor, weight_JI: Tensor, bias_J: Tensor | None = None) ->
     return linear(rows_nI, weight_JI, bias_J)
 
 
+class Adder:
+    """Adds products of rows with a weight to sums, in place; not differentiable.
+
+    Args:
+        weight_JI: as `torch.nn.functional.linear` takes it; its precision is that of the products.
+        dtype: of the sums.
+    """
+
+    def __init__(self, weight_JI: Tensor, dtype: torch.dtype) -> None:
+        here = weight_JI.device.type != "cpu" or not has_onednn() or is_mkl_whole() or dtype == torch.float64
+        self._at_once = here and weight_JI.dtype == dtype
+        # MKL takes half as long for few rows where a weight lies this way round.
+        self._weight = weight_JI.t().contiguous() if self._at_once else weight_JI.contiguous()
+
+    def __call__(self, sums_nJ: Tensor, rows_nI: Tensor) -> None:
+        """Adds."""
+        if self._at_once:
+            sums_nJ.addmm_(rows_nI, self._weight)
+        else:
+            sums_nJ.add_(product(rows_nI.to(self._weight.dtype), self._weight))
+
+
 class _Dense(torch.autograd.Function):
     @staticmethod
     def forward(ctx, rows: Tensor, weight_JI: Tensor, bias_J: Tensor | None) -> Tensor:  # type: ignore[no-untyped-def]  # torch has no type for ctx

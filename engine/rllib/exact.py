@@ -55,6 +55,8 @@ class ExactConfig(AlgorithmConfig):
         self.debugging(log_sys_usage=False)
         self.env_runners(num_env_runners=0)
         self.learners(num_learners=0)
+        # RLlib would look twice more for gradients that are not finite, at which the learner has stopped by then.
+        self.framework(torch_skip_nan_gradients=True)
 
     def get_default_learner_class(self) -> type:
         """The learner of ours."""
@@ -252,8 +254,8 @@ class FiniteLearner(TorchLearner):
         gradients = super().compute_gradients(loss_per_module, **kwargs)
         if self.config.num_learners > 1:
             gradients = summed_gradients(self._params, gradients)
-        # RLlib would put zeros in its place and go on.
-        if not all(bool(gradient.isfinite().all()) for gradient in gradients.values() if gradient is not None):
+        # RLlib would skip the update and go on. What is not finite shows in the least or the largest element.
+        if not all(bool(torch.stack(each.aminmax()).isfinite().all()) for each in gradients.values() if each is not None):
             raise DivergenceError(
                 "the gradient of an update is not finite",
                 where="reinforcement learning",

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.torch import TorchRLModule
 
@@ -23,6 +24,7 @@ from envs.negotiation.vocabulary import PAD_ID
 from envs.storage.copies import fetched_model
 from policies.negotiator.checkpoints import load_model
 from policies.negotiator.model import Negotiator, supervised_loss, word_nll
+from policies.negotiator.places import Places
 from policies.negotiator.speaker import NegotiatorAgent
 
 SELECTION_WEIGHT = 0.5
@@ -97,10 +99,13 @@ class NegotiatorModule(TorchRLModule):
         net.eval()
         played = ~batch["supervised"].bool()
         own = batch["own"][played].bool()
-        width = int(batch["lengths"][played].max())
-        states = net.read(batch["tokens"][played, :width], net.encode_context(batch["contexts"][played]))
-        # A word is decided by the state after the token before it.
-        return policy_log_probs(net.word_logits(states[:, :-1][own[:, 1:width]]), self.forbidden, self.temperature)
+        rows_M, steps_M = own.nonzero(as_tuple=True)
+        # A word is decided by the state after the token before it: nothing is read past the one before the last word.
+        lengths = (own * torch.arange(own.shape[1], device=own.device)).amax(1)
+        places = Places.of(lengths.cpu().numpy(), own.device)
+        states_NH = net.read_spoken(batch["tokens"][played], places, net.encode_context(batch["contexts"][played]))
+        states_MH = F.embedding(places.at_BT[rows_M, steps_M - 1], states_NH)
+        return policy_log_probs(net.word_logits(states_MH), self.forbidden, self.temperature)
 
 
 class _ObservedView:

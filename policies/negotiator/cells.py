@@ -8,22 +8,23 @@ padding, and no row depends on what else is in the batch.
 States, gates and sums that outlive a step are float32 whatever the products are: near 1, where an update gate keeps a state,
 bfloat16 has steps of 1/256, and gates rounded so moved selections three times as far as all else that bfloat16 rounds.
 
-Shapes: T steps, r rows, k of them still running, V words, E word embedding, I what is read beside a word, S states of a cell,
-H language state, A attention.
+Shapes: T steps, r rows, k of them still running, N tokens of all rows, V words, E word embedding, I what is read beside a word,
+S states of a cell, H language state, A attention.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from policies.gru import GRU
+from policies.gru import GRU, SUMS_ROWS, advance, runs
 from policies.negotiator.model import Negotiator
-from policies.products import tanh_
+from policies.negotiator.places import Places
 
 SHAPE_ROWS = 32
 """What the rows of products in bfloat16 are a multiple of, at least: for each new shape a kernel is made, which takes
@@ -44,6 +45,8 @@ class Products:
 
     def __init__(self, dtype: torch.dtype, device: torch.device) -> None:
         self._rounds = dtype != torch.float32
+        self.together = 0 if self._rounds else SUMS_ROWS
+        """Rows of steps whose sums are begun together; of each step alone where its rows are padded."""
         # Kept between calls: so much fresh memory would cost more than what is done in it.
         self._memory = torch.zeros(0, dtype=dtype, device=device)
 
@@ -64,9 +67,10 @@ class Products:
 
     def begin(self, table_NJ: Tensor, index_k: Tensor) -> Tensor:
         """Rows of a table to which products are added (k', J), of the table's precision."""
-        rows = len(index_k)
-        sums = table_NJ.new_empty(padded(rows) if self._rounds else rows, table_NJ.shape[1])
-        torch.index_select(table_NJ, 0, index_k, out=sums[:rows])
+        if not self._rounds:
+            return table_NJ.index_select(0, index_k)
+        sums = table_NJ.new_empty(padded(len(index_k)), table_NJ.shape[1])
+        torch.index_select(table_NJ, 0, index_k, out=sums[: len(index_k)])
         return sums
 
 
@@ -120,14 +124,36 @@ class Cell:
             out_kS: where they are written after it; may be `state_kS`.
         """
         width, rows = self._width, len(state_kS)
-        sums_k4S[:, width:].addmm_(self._products.left(state_kS), self._hidden_weight)
-        for low in range(0, rows, CELL_ROWS):
-            state, sums = state_kS[low : low + CELL_ROWS], sums_k4S[low : min(rows, low + CELL_ROWS)]
+        self._add_hidden(sums_k4S[:, width:], self._products.left(state_kS))
+        tiles = (part.split(CELL_ROWS) for part in (sums_k4S[:rows], state_kS, out_kS))
+        for sums, state, out in zip(*tiles, strict=True):
             if sums.dtype != torch.float32:
                 sums = self._exact[: len(sums)].copy_(sums)
-            gates = sums[:, width : 3 * width].sigmoid_()
-            new = tanh_(sums[:, :width].addcmul_(gates[:, :width], sums[:, 3 * width :]))
-            torch.lerp(new, state, gates[:, width:], out=out_kS[low : low + CELL_ROWS])
+            sums[:, width : 3 * width].sigmoid_()
+            new, reset, update, inner = sums.split(width, 1)
+            torch.lerp(new.addcmul_(reset, inner).tanh_(), state, update, out=out)
+
+    def _add_hidden(self, sums_k3S: Tensor, state_kS: Tensor) -> None:
+        sums_k3S.addmm_(state_kS, self._hidden_weight)
+
+    def read(self, begin: Callable[[slice], Tensor], counts: list[int], state_rS: Tensor, out_NS: Tensor) -> None:
+        """Moves states on over many steps.
+
+        Args:
+            begin: gives the sums of some steps, from `sums` or `inputs`.
+            counts: rows of each step, none more than the one before it.
+            state_rS: before the first step.
+            out_NS: where the states after each step are written.
+        """
+        stop = 0
+        for steps in runs(counts, self._products.together):
+            here = slice(stop, stop := stop + sum(steps))
+            sums, out = begin(here), out_NS[here]
+            if self._products.together:
+                state_rS = advance(sums.unsqueeze(0), [self._add_hidden], state_rS.unsqueeze(0), out.unsqueeze(0), steps)[0]
+            else:
+                self.step(sums, state_rS[: len(out)], out)
+                state_rS = out
 
 
 class Selection:
@@ -142,31 +168,40 @@ class Selection:
         self._forward_weight, self._backward_weight = (self.products.weight(half) for half in halves)
         self._bias = self.products.weight(model.attention_hidden.bias)
 
-    def read(self, tokens_Tr: Tensor, language_TrH: Tensor, running: list[int], before_rS: Tensor) -> tuple[Tensor, Attended]:
-        """Both halves over some tokens of r dialogues.
+    def read(self, tokens_N: Tensor, language_NH: Tensor, places: Places, before_rS: Tensor) -> tuple[Tensor, Attended]:
+        """Both halves over some tokens of r dialogues, the longest first.
 
         Args:
-            tokens_Tr: the tokens.
-            language_TrH: language states after each.
-            running: rows that have each token, see `running`.
+            tokens_N: the tokens.
+            language_NH: language states after each.
+            places: where they stand.
             before_rS: states of the forward half before the first token.
 
         Returns:
             States of the backward half (r, S) after the first token, and what is attended to.
         """
-        forward_TrS = before_rS.new_empty(len(running), *before_rS.shape)
-        for t, k in enumerate(running):
-            inputs = self.forward.inputs(tokens_Tr[t, :k], language_TrH[t, :k])
-            self.forward.step(inputs, (forward_TrS[t - 1] if t else before_rS)[:k], forward_TrS[t, :k])
-        state_rS = torch.zeros_like(before_rS)
-        attended = Attended.to_nothing(before_rS)
-        for t, k in reversed(list(enumerate(running))):
-            forward, state = forward_TrS[t, :k], state_rS[:k]
-            self.backward.step(self.backward.inputs(tokens_Tr[t, :k], language_TrH[t, :k]), state, state)
-            share = attended.outweigh(self.scores(self.hidden(forward), state))
-            attended.forward[:k].lerp_(forward, share)
-            attended.backward[:k].lerp_(state, share)
-        return state_rS, attended
+        counts = places.counts
+        forward_NS, mirrored_NS = before_rS.new_empty(2, len(tokens_N), before_rS.shape[1])
+        self.forward.read(partial(self._inputs, self.forward, tokens_N, language_NH), counts, before_rS, forward_NS)
+        # The backward half reads each dialogue from its last token on.
+        mirrored = tokens_N[places.mirrored_N], language_NH[places.mirrored_N]
+        self.backward.read(partial(self._inputs, self.backward, *mirrored), counts, torch.zeros_like(before_rS), mirrored_NS)
+        backward_NS = mirrored_NS[places.mirrored_N]
+        halves = zip(forward_NS.split(SUMS_ROWS), backward_NS.split(SUMS_ROWS), strict=True)
+        scores_N = torch.cat([self.scores(self.hidden(forward), backward) for forward, backward in halves])
+        scores_Tr = scores_N.new_full((len(counts), len(before_rS)), -torch.inf)
+        scores_Tr[places.steps_N, places.rows_N] = scores_N
+        weights_r = scores_Tr.logsumexp(0)
+        shares_N1 = (scores_N - weights_r[places.rows_N]).exp_().unsqueeze(1)
+        means = [torch.zeros_like(before_rS) for _ in range(2)]
+        for mean_rS, states_NS in zip(means, (forward_NS, backward_NS), strict=True):
+            for states, share in zip(states_NS.split(counts), shares_N1.split(counts), strict=True):
+                mean_rS[: len(states)].addcmul_(states, share)
+        return mirrored_NS[places.last_B], Attended(weights_r, *means)
+
+    @staticmethod
+    def _inputs(cell: Cell, tokens_N: Tensor, language_NH: Tensor, here: slice) -> Tensor:
+        return cell.inputs(tokens_N[here], language_NH[here])
 
     def hidden(self, forward_kS: Tensor) -> Tensor:
         """What the forward half gives to the hidden layer of the attention (k', A)."""
@@ -175,7 +210,7 @@ class Selection:
     def scores(self, hidden_kA: Tensor, backward_kS: Tensor) -> Tensor:
         """Attention scores (k,) from what the forward half gives, which is overwritten, and the backward half's states."""
         hidden_kA.addmm_(self.products.left(backward_kS), self._backward_weight)
-        return self._score(tanh_(hidden_kA[: len(backward_kS)].float())).squeeze(1)
+        return self._score(hidden_kA[: len(backward_kS)].float().tanh_()).squeeze(1)
 
 
 @dataclass(frozen=True)
@@ -210,11 +245,6 @@ class Attended:
         for means, others in ((self.forward, more.forward), (self.backward, more.backward)):
             means[rows] = means[rows].lerp_(others, share)
         self.weights[rows] = weights
-
-
-def running(lengths: np.ndarray) -> list[int]:
-    """How many rows have more than t steps, for t = 0, 1, ...; rows are longest first."""
-    return np.searchsorted(-lengths, -np.arange(int(lengths[0])), side="left").tolist()
 
 
 def padded(rows: int) -> int:

@@ -6,7 +6,7 @@ Products of words are tables, and decoder and tied output embedding fold into on
 The selection network, which costs most, also decides with its products in bfloat16: that tells which choices are plain and
 which need float32 (`screening.py`).
 
-Shapes: n rows, T tokens, M language states, V words, H language state.
+Shapes: n rows, T tokens, N tokens of all rows, M language states, V words, H language state.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import torch
 from torch import Tensor
 
 from policies.bfloat16 import clock_of, shortest_share
-from policies.negotiator.cells import ROWS, Attended, Cell, Products, Selection, running
+from policies.negotiator.cells import ROWS, Attended, Cell, Products, Selection
 from policies.negotiator.model import Negotiator
+from policies.negotiator.places import Places, by_step
 from policies.negotiator.screening import of_machine
 
 MADE_UP = 2, 256
@@ -39,11 +40,14 @@ class Tables:
         decoder, self.word_bias_V = model.folded_decoder()
         self.word_weight_HV = decoder.t().contiguous()
         self._language = Cell(model.language, model.word_embedding.weight, 0, "", Products(torch.float32, self.device))
-        self._selections = {dtype: Selection(model, dtype) for dtype in ROWS}
+        self._selections = {torch.float32: Selection(model, torch.float32)}
         self.screening = of_machine(model.sizes, self.device, self._cost_of_bfloat16)
 
+    @torch.no_grad()
     def selection(self, dtype: torch.dtype) -> Selection:
-        """The selection network with its products in a precision."""
+        """The selection network with its products in a precision; few ask for it in bfloat16."""
+        if dtype not in self._selections:
+            self._selections[dtype] = Selection(self.model, dtype)
         return self._selections[dtype]
 
     @torch.no_grad()
@@ -57,6 +61,22 @@ class Tables:
         out = torch.empty_like(states_nH) if out_nH is None else out_nH
         self._language.step(self._language.sums(tokens_n, context_gates_n3H), states_nH, out)
         return out
+
+    def listen(self, tokens_N: Tensor, places: Places, context_gates_n3H: Tensor, states_nH: Tensor, out_NH: Tensor) -> None:
+        """Language states after many more tokens in each row, the longest first.
+
+        Args:
+            tokens_N: the tokens.
+            places: where they stand.
+            context_gates_n3H: the scenarios' share of the language gates.
+            states_nH: before the first.
+            out_NH: where the states after each token are written.
+        """
+
+        def begin(here: slice) -> Tensor:
+            return self._language.sums(tokens_N[here], context_gates_n3H.index_select(0, places.rows_N[here]))
+
+        self._language.read(begin, places.counts, states_nH, out_NH)
 
     @torch.no_grad()
     def decide(
@@ -86,11 +106,11 @@ class Tables:
         order = np.argsort(-lengths_n, kind="stable")
         for start in range(0, len(order), ROWS[dtype]):
             rows = order[start : start + ROWS[dtype]]
-            steps = int(lengths_n[rows[0]])
-            tokens_Tr, at_Tr = (torch.from_numpy(part[rows, :steps].T.copy()).to(self.device) for part in (tokens_nT, at_nT))
-            language_TrH = states_MH.index_select(0, at_Tr.flatten()).view(*at_Tr.shape, -1)
+            step_N, row_N = by_step(lengths_n[rows])
+            tokens_N, at_N = (torch.from_numpy(part[rows[row_N], step_N]).to(self.device) for part in (tokens_nT, at_nT))
+            places, language_NH = Places.of(lengths_n[rows], self.device), states_MH.index_select(0, at_N)
             nothing_rS = context_nC.new_zeros(len(rows), self.model.sizes.hidden_selection)
-            _, attended = self._selections[dtype].read(tokens_Tr, language_TrH, running(lengths_n[rows]), nothing_rS)
+            _, attended = self.selection(dtype).read(tokens_N, language_NH, places, nothing_rS)
             index = torch.from_numpy(rows).to(self.device)
             logits[index] = self.heads(attended, context_nC[index])
         return logits
@@ -106,14 +126,11 @@ class Tables:
     @torch.no_grad()
     def _read_made_up(self, dtype: torch.dtype) -> Tensor:
         """The selection network over dialogues that say nothing; on the CPU, so that it waits for the device."""
-        tokens_Tr = torch.zeros(MADE_UP, dtype=torch.int64, device=self.device)
         steps, rows = MADE_UP
-        language_TrH = torch.zeros(steps, rows, self.model.sizes.hidden_language, device=self.device)
+        places, tokens_N = (
+            Places.of(np.full(rows, steps), self.device),
+            torch.zeros(steps * rows, dtype=torch.int64, device=self.device),
+        )
+        language_NH = torch.zeros(len(tokens_N), self.model.sizes.hidden_language, device=self.device)
         before_rS = torch.zeros(rows, self.model.sizes.hidden_selection, device=self.device)
-        return self._selections[dtype].read(tokens_Tr, language_TrH, [rows] * steps, before_rS)[0].cpu()
-
-
-def by_step(lengths_n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Step and row (N,) of every token: the first ones of all rows, the second ones of those that have one, and so on."""
-    step, row = np.nonzero(np.arange(lengths_n.max(initial=0))[:, None] < lengths_n)
-    return step, row
+        return self.selection(dtype).read(tokens_N, language_NH, places, before_rS)[0].cpu()

@@ -3,8 +3,9 @@
 Sizes, weight tying, dropout places and losses follow the authors' released code for the 2017 model; its word
 perplexity and selection perplexity are the figures to match. 1,631,277 parameters at the published sizes.
 
-Shapes: B dialogues, T tokens, V words, H language state, E word embedding, C context state, S selection state. 6 stands for the
-numbers of a context and for the heads of a selection, and 18 for their tokens, as in Deal or No Deal; other games have others.
+Shapes: B dialogues, T tokens, N tokens of all dialogues without padding, V words, H language state, E word embedding, C context
+state, S selection state. 6 stands for the numbers of a context and for the heads of a selection, and 18 for their tokens, as in
+Deal or No Deal; other games have others.
 
 Departures:
   * # Released: the attention of the selection module is not masked, and the backward GRU starts on padding.
@@ -21,7 +22,9 @@ from torch import Tensor, nn
 
 from envs.negotiation.domain import DISAGREE, DISCONNECT, REFUSALS
 from envs.negotiation.vocabulary import Vocabulary
-from policies.gru import GRU, flip_by_length, recur
+from policies.dropout import Dropout
+from policies.gru import GRU, recur, recur_packed
+from policies.negotiator.places import Places
 from policies.negotiator.settings import NegotiatorSizes
 
 UNREWARDED = tuple(REFUSALS.index(token) - len(REFUSALS) for token in (DISAGREE, DISCONNECT))
@@ -52,7 +55,7 @@ class Negotiator(nn.Module):
         self.attention_score = nn.Linear(s.hidden_attention, 1)
         self.selection_encoder = nn.Linear(2 * s.hidden_selection + s.hidden_context, s.hidden_selection)
         self.selection_heads = nn.Linear(s.hidden_selection, self.domain.num_heads * len(self.domain.tokens))
-        self.dropout = nn.Dropout(s.dropout)
+        self.dropout = Dropout(s.dropout)
 
     def initialise(self, generator: torch.Generator) -> None:
         """Draws the published initial weights: uniform, biases zero, the selection GRU at torch's own range."""
@@ -81,6 +84,17 @@ class Negotiator(nn.Module):
         states = recur(gates, gru.weight_hh_l0.unsqueeze(0), gru.bias_hh_l0.unsqueeze(0), start)
         return states.squeeze(0).transpose(0, 1)
 
+    def read_spoken(self, tokens_BT: Tensor, places: Places, context_BC: Tensor) -> Tensor:
+        """Language states (N, H) after the tokens at `places`, without dropout: products of words are looked up."""
+        gru, width = self.language, self.sizes.embed_word
+        of_word, of_context = gru.weight_ih_l0.split([width, self.sizes.hidden_context], 1)
+        words_V3H = F.linear(self.word_embedding.weight, of_word, gru.bias_ih_l0)
+        contexts_B3H = F.linear(context_BC, of_context)
+        gates = F.embedding(tokens_BT[places.rows_N, places.steps_N], words_V3H) + F.embedding(places.rows_N, contexts_B3H)
+        start = gates.new_zeros(1, len(tokens_BT), self.sizes.hidden_language)
+        weight, bias = gru.weight_hh_l0.unsqueeze(0), gru.bias_hh_l0.unsqueeze(0)
+        return recur_packed(gates.unsqueeze(0), weight, bias, start, places.counts).squeeze(0)
+
     def folded_decoder(self) -> tuple[Tensor, Tensor]:
         """The decoder and the tied output embedding as one map: weight (V, H) and bias (V,)."""
         return self.word_embedding.weight @ self.decoder.weight, self.word_embedding.weight @ self.decoder.bias
@@ -91,29 +105,27 @@ class Negotiator(nn.Module):
 
     def selection_logits(self, tokens_BT: Tensor, states_BTH: Tensor, lengths_B: Tensor, context_BC: Tensor) -> Tensor:
         """Item logits (B, 6, 18) of the final choice, from whole dialogues that end in `<selection>`."""
+        places, size = Places.of(lengths_B.cpu().numpy(), lengths_B.device), len(tokens_BT)
         words_TBE = self.word_embedding(tokens_BT.t())
-        inputs = self.dropout(torch.cat([states_BTH.transpose(0, 1), words_TBE], dim=-1))
+        inputs_TBI = self.dropout(torch.cat([states_BTH.transpose(0, 1), words_TBE], dim=-1))
+        inputs_NI = F.embedding(places.steps_N * size + places.rows_N, inputs_TBI.flatten(0, 1))
+        # The backward half reads each dialogue from its last token on.
+        both_DNI = torch.stack([inputs_NI, F.embedding(places.mirrored_N, inputs_NI)])
         gru = self.selection
-        both_DTBI = torch.stack([inputs, flip_by_length(inputs, lengths_B)])
         weight_DI3S = torch.stack([gru.weight_ih_l0, gru.weight_ih_l0_reverse]).transpose(1, 2)
         bias_D13S = torch.stack([gru.bias_ih_l0, gru.bias_ih_l0_reverse]).unsqueeze(1)
-        gates = torch.baddbmm(bias_D13S, both_DTBI.flatten(1, 2), weight_DI3S).unflatten(1, both_DTBI.shape[1:3])
-        outputs = recur(
-            gates,
+        outputs = recur_packed(
+            torch.baddbmm(bias_D13S, both_DNI, weight_DI3S),
             torch.stack([gru.weight_hh_l0, gru.weight_hh_l0_reverse]),
             torch.stack([gru.bias_hh_l0, gru.bias_hh_l0_reverse]),
-            context_BC.new_zeros(2, len(tokens_BT), self.sizes.hidden_selection, dtype=gru.weight_hh_l0.dtype),
+            context_BC.new_zeros(2, size, self.sizes.hidden_selection, dtype=gru.weight_hh_l0.dtype),
+            places.counts,
         )
-        hidden_TB2S = torch.cat([outputs[0], flip_by_length(outputs[1], lengths_B)], dim=-1)
-        return self.selection_head(hidden_TB2S, lengths_B, context_BC)
-
-    def selection_head(self, hidden_TB2S: Tensor, lengths_B: Tensor, context_BC: Tensor) -> Tensor:
-        """Attention over the selection GRU's outputs, then the six heads: (B, 6, 18)."""
-        scores_TB = self.attention_score(torch.tanh(self.attention_hidden(hidden_TB2S))).squeeze(-1)
-        steps = torch.arange(scores_TB.shape[0], device=scores_TB.device).unsqueeze(1)
-        weights_TB = scores_TB.masked_fill(steps >= lengths_B, -torch.inf).softmax(0)
-        attended = torch.einsum("tb,tbs->bs", weights_TB, hidden_TB2S)
-        return self.choice(torch.cat([attended, context_BC], dim=-1))
+        hidden_N2S = torch.cat([outputs[0], F.embedding(places.mirrored_N, outputs[1])], dim=-1)
+        scores_N = self.attention_score(torch.tanh(self.attention_hidden(hidden_N2S))).squeeze(-1)
+        own = places.rows_N, torch.arange(len(scores_N), device=scores_N.device)
+        scores_BN = scores_N.new_full((size, len(scores_N)), -torch.inf).index_put(own, scores_N)
+        return self.choice(torch.cat([scores_BN.softmax(1) @ hidden_N2S, context_BC], dim=-1))
 
     def choice(self, attended_BX: Tensor) -> Tensor:
         """Item logits (B, 6, 18) from what was attended to and the encoded scenario side by side (B, 2S + C)."""

@@ -19,8 +19,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from policies.negotiator.cells import ROWS, Attended, running
+from policies.negotiator.cells import ROWS, Attended
 from policies.negotiator.inference import Tables
+from policies.negotiator.places import Places, running
 
 
 @dataclass(frozen=True)
@@ -107,10 +108,11 @@ class Prefixes:
         """Language states (r, H) after each ending."""
         states_rH = self._language.new_empty(len(endings), self._language.shape[2])
         for rows in _chunks(_by_length(endings), ROWS[torch.float32]):
-            tokens_Tr, steps, prefixes, state = self._begin(endings[rows])
+            tokens_N, places, prefixes, state = self._begin(endings[rows])
             gates = self.context_gates_n3H.index_select(0, prefixes)
-            for t, k in enumerate(steps):
-                self._tables.advance(tokens_Tr[t, :k], gates[:k], state[:k], state[:k])
+            for tokens in tokens_N.split(places.counts):
+                k = len(tokens)
+                self._tables.advance(tokens, gates[:k], state[:k], state[:k])
             states_rH[torch.from_numpy(rows).to(state.device)] = state
         return states_rH
 
@@ -136,25 +138,24 @@ class Prefixes:
             attended.include(index, self._over_prefix(endings.prefixes[rows], endings.keeps[rows], states_rS[index], dtype))
         return self._tables.heads(attended, self.context_nC[torch.from_numpy(endings.prefixes).to(device)])
 
-    def _begin(self, endings: Endings) -> tuple[Tensor, list[int], Tensor, Tensor]:
-        """Tokens (T, r), rows still running per step, the prefix (r,) and the language state (r, H) that each goes on from."""
-        steps = running(endings.lengths)
-        tokens_Tr, prefixes, keeps = (
-            torch.from_numpy(part).to(self._language.device)
-            for part in (endings.tokens[:, : len(steps)].T.copy(), endings.prefixes, endings.keeps)
+    def _begin(self, endings: Endings) -> tuple[Tensor, Places, Tensor, Tensor]:
+        """Tokens (N,) and where they stand, the prefix (r,) and the language state (r, H) that each goes on from."""
+        places = Places.of(endings.lengths, self._language.device)
+        tokens_rT, prefixes, keeps = (
+            torch.from_numpy(part).to(self._language.device) for part in (endings.tokens, endings.prefixes, endings.keeps)
         )
-        return tokens_Tr, steps, prefixes, self._language[prefixes, keeps]
+        return tokens_rT[places.rows_N, places.steps_N], places, prefixes, self._language[prefixes, keeps]
 
     def _over_ending(self, endings: Endings, dtype: torch.dtype) -> tuple[Tensor, Attended]:
         """The endings' own tokens, longest first: the backward states (r, S) before them, and what is attended to."""
-        tokens_Tr, steps, prefixes, state = self._begin(endings)
+        tokens_N, places, prefixes, state = self._begin(endings)
         gates = self.context_gates_n3H.index_select(0, prefixes)
-        language_TrH = state.new_empty(*tokens_Tr.shape, state.shape[1])
-        for t, k in enumerate(steps):
-            self._tables.advance(tokens_Tr[t, :k], gates[:k], state[:k], language_TrH[t, :k])
-            state = language_TrH[t]
+        language_NH = state.new_empty(len(tokens_N), state.shape[1])
+        for tokens, after in zip(tokens_N.split(places.counts), language_NH.split(places.counts), strict=True):
+            k = len(tokens)
+            state = self._tables.advance(tokens, gates[:k], state[:k], after)
         before_rS = self._forward[prefixes, torch.from_numpy(endings.keeps).to(prefixes.device)]
-        return self._tables.selection(dtype).read(tokens_Tr, language_TrH, steps, before_rS)
+        return self._tables.selection(dtype).read(tokens_N, language_NH, places, before_rS)
 
     def _over_prefix(self, prefixes: np.ndarray, keeps: np.ndarray, state_rS: Tensor, dtype: torch.dtype) -> Attended:
         """What is attended to in the kept tokens; most kept first. The backward half moves `state_rS` on to the start."""

@@ -26,8 +26,9 @@ from envs.negotiation.game import SideView
 from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID, Vocabulary
 from envs.storage.copies import CHECKPOINT, fetched_model
 from policies.negotiator.checkpoints import load_model
-from policies.negotiator.inference import Tables, by_step
+from policies.negotiator.inference import Tables
 from policies.negotiator.model import Negotiator
+from policies.negotiator.places import Places, by_step
 from policies.negotiator.screening import MARGIN
 
 LOOK_EVERY = 8
@@ -56,6 +57,8 @@ class NegotiatorAgent:
         self.word_weight_HV = self.tables.word_weight_HV * sharpness
         self.word_bias_V = self.tables.word_bias_V * sharpness
         self.word_bias_V[[*self.vocabulary.unspeakable_ids, *unsaid]] = -torch.inf
+        self.goes_on_V = torch.ones_like(self.word_bias_V, dtype=torch.bool)
+        self.goes_on_V[[EOS_ID, SELECTION_ID]] = False
 
     def __repr__(self) -> str:
         return f"NegotiatorAgent({self.name!r}, temperature={self.temperature:g})"
@@ -99,19 +102,19 @@ class NegotiatorAgent:
         """
         device, (count, width) = states_nH.device, draws_nL.shape
         # The largest number below 1 in float32, where a draw would round up to 1 and fall off the end.
-        draws_Ln = torch.as_tensor(draws_nL).clamp(max=1 - 2.0**-24).to(device, torch.float32).t().contiguous()
+        draws_Ln1 = torch.as_tensor(draws_nL).clamp(max=1 - 2.0**-24).to(device, torch.float32).t().contiguous().unsqueeze(2)
         tokens_Ln = torch.full((width, count), EOS_ID, device=device)
         active, states, gates = torch.arange(count, device=device), states_nH, context_gates_n3H
         going_on: Tensor | None = None
-        for place, (draws_n, tokens_n) in enumerate(zip(draws_Ln, tokens_Ln, strict=True), start=1):
-            words = self._words(states, draws_n.index_select(0, active))
+        for place, (draws_n1, tokens_n) in enumerate(zip(draws_Ln1, tokens_Ln, strict=True), start=1):
+            words = self._words(states, draws_n1.index_select(0, active))
             if going_on is not None:
                 words = words.masked_fill(~going_on, EOS_ID)
             tokens_n.index_copy_(0, active, words)
             states = self.tables.advance(words, gates, states)
             if trace is not None:
                 trace.append(states)
-            speaking = (words != EOS_ID) & (words != SELECTION_ID)
+            speaking = self.goes_on_V.index_select(0, words)
             speaking = speaking if going_on is None else speaking & going_on
             if place % self.look_every:
                 going_on = speaking
@@ -129,12 +132,12 @@ class NegotiatorAgent:
         """Logits (n, V) of the next word over the temperature, minus infinity where it is never said."""
         return torch.addmm(self.word_bias_V, states_nH, self.word_weight_HV)
 
-    def _words(self, states_nH: Tensor, draws_n: Tensor) -> Tensor:
+    def _words(self, states_nH: Tensor, draws_n1: Tensor) -> Tensor:
         logits_nV = self.logits(states_nH)
         if self.temperature == 0:
             return logits_nV.argmax(1)
         cumulative = logits_nV.softmax(1).cumsum(1)
-        return torch.searchsorted(cumulative, (draws_n * cumulative[:, -1]).unsqueeze(1), right=True).squeeze(1)
+        return torch.searchsorted(cumulative, draws_n1 * cumulative[:, -1:], right=True).squeeze(1)
 
 
 class NegotiatorSession:
@@ -165,7 +168,7 @@ class NegotiatorSession:
         spoken = lengths_n.cpu().numpy()
         if self._agent.look_every > 1:
             trace = [torch.cat(trace).index_select(0, _said(spoken, len(trace) - 1, self._agent.look_every).to(states.device))]
-        self._keep(rows, start, 1 + spoken, trace)
+        torch.cat(trace, out=self._keep(rows, start, 1 + spoken))
         return Utterances(tokens_nL.cpu().numpy(), spoken)
 
     @torch.no_grad()
@@ -200,16 +203,11 @@ class NegotiatorSession:
             return
         starts = self._num_read[order]
         missing = self._view.num_tokens[order] - starts
-        steps = int(missing[0])
-        reach = np.minimum(starts[:, None] + np.arange(steps), self._view.rules.max_tokens - 1)
-        tokens_Tn = torch.from_numpy(np.ascontiguousarray(self._view.tokens[order[:, None], reach].T)).to(self._kept.device)
         gates, states = self._at(order)
-        trace = []
-        for t in range(steps):
-            k = int(np.searchsorted(-missing, -t, side="left"))
-            states = self._tables.advance(tokens_Tn[t, :k], gates[:k], states[:k])
-            trace.append(states)
-        self._keep(order, starts, missing, trace)
+        step_N, row_N = by_step(missing)
+        tokens_N = torch.from_numpy(self._view.tokens[order[row_N], starts[row_N] + step_N]).to(self._kept.device)
+        places, into = Places.of(missing, self._kept.device), self._keep(order, starts, missing)
+        self._tables.listen(tokens_N, places, gates, states, into)
 
     def _at(self, rows: np.ndarray) -> tuple[Tensor, Tensor]:
         """The context's gates (n, 3H) and the language states (n, H) that the reading of `rows` has come to."""
@@ -217,15 +215,15 @@ class NegotiatorSession:
         index = torch.from_numpy(rows).to(places.device)
         return self._context_gates.index_select(0, index), self._kept.index_select(0, places)
 
-    def _keep(self, rows: np.ndarray, starts: np.ndarray, counts: np.ndarray, trace: list[Tensor]) -> None:
-        """Notes that `counts` more tokens have been read in each of `rows`, and the language states after them."""
+    def _keep(self, rows: np.ndarray, starts: np.ndarray, counts: np.ndarray) -> Tensor:
+        """Notes that `counts` more tokens have been read in each of `rows`; the states after them go into what it gives."""
         self._num_read[rows] = starts + counts
         time, row = by_step(counts)
         first, self._num_kept = self._num_kept, self._num_kept + len(time)
         self._kept_at[rows[row], starts[row] + 1 + time] = np.arange(first, self._num_kept)
         while len(self._kept) < self._num_kept:
             self._kept = torch.cat([self._kept, torch.empty_like(self._kept)])
-        torch.cat(trace, out=self._kept[first : self._num_kept])
+        return self._kept[first : self._num_kept]
 
 
 def _said(lengths_n: np.ndarray, num_places: int, look_every: int) -> Tensor:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from policies.gru import GRU, flip_by_length, recur
+from policies.gru import GRU, recur, recur_packed, runs
 
 INPUT, HIDDEN = 3, 4
 
@@ -112,14 +112,34 @@ def test_autocast_rounds_the_products_and_keeps_states_in_full() -> None:
         torch.testing.assert_close(rounded[name], value, rtol=0.02, atol=0.02 * float(value.abs().max()), msg=name)
 
 
-@settings(deadline=None)
-@given(st.lists(st.integers(0, 9), min_size=1, max_size=5), st.integers(0, 3))
-def test_flipping_reverses_each_row_up_to_its_length(lengths: list[int], more: int) -> None:
-    steps = max(lengths) + more
-    values = torch.arange(steps * len(lengths) * 2).view(steps, len(lengths), 2)
-    flipped = flip_by_length(values, torch.tensor(lengths))
-    for place, length in enumerate(lengths):
-        wanted = values[:, place].tolist()
-        wanted[:length] = wanted[:length][::-1]
-        assert flipped[:, place].tolist() == wanted
-    assert torch.equal(flip_by_length(flipped, torch.tensor(lengths)), values)
+@settings(deadline=None, max_examples=25)
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=5), st.sampled_from([1, 2]))
+def test_rows_of_different_lengths_are_read_as_each_alone(lengths: list[int], directions: int) -> None:
+    lengths = sorted(lengths, reverse=True)
+    counts = [sum(size > step for size in lengths) for step in range(lengths[0])]
+    generator = torch.Generator().manual_seed(len(lengths))
+    shapes = [(directions, sum(counts), 3 * HIDDEN), (directions, 3 * HIDDEN, HIDDEN), (directions, 3 * HIDDEN)]
+    shapes.append((directions, len(lengths), HIDDEN))
+    leaves = [torch.randn(shape, generator=generator, dtype=torch.float64, requires_grad=True) for shape in shapes]
+    gates, weight, bias, start = leaves
+    ends = torch.tensor([0, *counts]).cumsum(0).tolist()
+    alone = torch.zeros(directions, sum(counts), HIDDEN, dtype=torch.float64)
+    for row, size in enumerate(lengths):
+        at = [ends[step] + row for step in range(size)]
+        states = recur(gates[:, at].unsqueeze(2), weight, bias, start[:, row : row + 1])
+        alone = alone.index_copy(1, torch.tensor(at, dtype=torch.int64), states.squeeze(2))
+    together = recur_packed(gates, weight, bias, start, counts)
+    torch.testing.assert_close(together, alone)
+    with torch.no_grad():
+        assert torch.equal(recur_packed(gates, weight, bias, start, counts), together)
+    weighed = torch.randn(alone.shape, generator=generator, dtype=torch.float64)
+    wanted = torch.autograd.grad((alone * weighed).sum(), leaves, allow_unused=True, materialize_grads=True)
+    for found, right in zip(torch.autograd.grad((together * weighed).sum(), leaves), wanted, strict=True):
+        torch.testing.assert_close(found, right)
+
+
+@given(st.lists(st.integers(0, 9), max_size=9).map(lambda counts: sorted(counts, reverse=True)), st.integers(0, 12))
+def test_runs_are_all_steps_in_order_and_no_longer_than_asked(counts: list[int], most: int) -> None:
+    found = list(runs(counts, most))
+    assert [count for steps in found for count in steps] == counts
+    assert all(sum(steps) <= most or sum(steps) == max(steps) for steps in found)

@@ -7,7 +7,11 @@ import torch
 from torch import Tensor
 
 from policies import products
+<<<<<<< HEAD
 from policies.products import Linear, Weight, dense_onto, product, products_onto, rectified, scaled_products, tanh_
+=======
+from policies.products import Adder, Linear, Weight, product, tanh_
+>>>>>>> reinforce
 
 
 @pytest.fixture(params=["as the machine has it", "without oneDNN"])
@@ -28,6 +32,19 @@ def test_products_are_exact_up_to_rounding(rows: int) -> None:
     for found in (Weight(weight_JI)(rows_nI), product(rows_nI, weight_JI)):
         assert found.dtype == torch.float32
         torch.testing.assert_close(found.double(), right, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.usefixtures("_kernels")
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize(("dtype", "close"), [(torch.float32, 1e-5), (torch.float64, 1e-12), (torch.bfloat16, 0.3)])
+def test_products_are_added_in_place(whole: bool, dtype: torch.dtype, close: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "is_mkl_whole", lambda: whole)
+    sums_dtype = torch.float64 if dtype == torch.float64 else torch.float32
+    rows_nI, weight_JI, sums_nK = (drawn(*shape).to(sums_dtype) for shape in ((9, 40), (24, 40), (9, 80)))
+    right = sums_nK.clone()
+    right[:, 5:29] += rows_nI @ weight_JI.T
+    Adder(weight_JI.to(dtype), sums_dtype)(sums_nK[:, 5:29], rows_nI)
+    torch.testing.assert_close(sums_nK, right, rtol=close, atol=close)
 
 
 @pytest.mark.usefixtures("_kernels")

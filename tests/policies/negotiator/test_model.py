@@ -15,6 +15,7 @@ from envs.negotiation.dealornodeal.rules import DISAGREE_ID, DISCONNECT_ID, NO_A
 from envs.negotiation.vocabulary import PAD_ID, SPECIALS, Vocabulary
 from policies.negotiator.batches import NegotiationBatch, by_length, make_batch, shuffled
 from policies.negotiator.model import Negotiator, selection_loss, supervised_loss, word_nll
+from policies.negotiator.places import Places
 from policies.negotiator.settings import NegotiatorSizes
 from tests.policies.negotiator.made_up import TINY, VOCABULARY, dialogues, negotiator, row
 
@@ -41,6 +42,29 @@ def test_words_come_out_through_the_embedding_they_go_in_by() -> None:
     assert grad[5].any()
     assert not grad[torch.arange(len(VOCABULARY)) != 5].any()
     assert [name for name, value in model.named_parameters() if len(VOCABULARY) in value.shape] == ["word_embedding.weight"]
+
+
+def test_spoken_words_are_read_without_padding_as_with_it() -> None:
+    batch, model = batch_of(5), negotiator().eval()
+    lengths = batch.lengths_B - torch.arange(5)
+    places = Places.of(lengths.numpy(), lengths.device)
+    passes = []
+    for packed in (False, True):
+        context = model.encode_context(batch.contexts_B6)
+        if packed:
+            states = model.read_spoken(batch.tokens_BT, places, context)
+        else:
+            states = model.read(batch.tokens_BT, context)[places.rows_N, places.steps_N]
+        weighed = (states * torch.linspace(-1, 1, states.numel()).view_as(states)).sum()
+        named = {
+            name: value
+            for name, value in model.named_parameters()
+            if not name.startswith(("selection", "attention", "decoder"))
+        }
+        passes.append((states, *torch.autograd.grad(weighed, list(named.values()))))
+    for found, right in zip(*passes, strict=True):
+        assert right.any()
+        torch.testing.assert_close(found, right, rtol=1e-4, atol=1e-5)
 
 
 def test_dropout_has_three_places_and_no_effect_in_play() -> None:
