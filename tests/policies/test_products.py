@@ -7,11 +7,7 @@ import torch
 from torch import Tensor
 
 from policies import products
-<<<<<<< HEAD
-from policies.products import Linear, Weight, dense_onto, product, products_onto, rectified, scaled_products, tanh_
-=======
-from policies.products import Adder, Linear, Weight, product, tanh_
->>>>>>> reinforce
+from policies.products import Adder, Linear, Weight, dense_onto, product, products_onto, rectified, scaled_products, tanh_
 
 
 @pytest.fixture(params=["as the machine has it", "without oneDNN"])
