@@ -3,6 +3,7 @@
 It shares the parameters of a `Negotiator` and nothing of how that runs. Utterances of the partner are read by one call
 of the layer, own words are sampled one by one, and the legal selections are scored in a loop, as in the published code;
 what that does besides (log-probabilities of words, texts, figures kept per word) is left out, which makes this faster.
+Dialogues of a corpus are read as a padded batch.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from envs.negotiation.dealornodeal.rules import selection_table
@@ -74,11 +76,7 @@ class PlainNegotiator:
     def sums(self) -> list[float]:
         """Sum of head logits of every legal selection."""
         words = self.model.word_embedding(torch.tensor(self.tokens)).unsqueeze(1)
-        hidden, _ = nn.GRU.forward(self.model.selection, torch.cat([torch.cat(self.states), words], 2))
-        scores = self.model.attention_score(torch.tanh(self.model.attention_hidden(hidden)))
-        attended = (scores.softmax(0) * hidden).sum(0)
-        encoded = torch.tanh(self.model.selection_encoder(torch.cat([attended, self.scenario], 1)))
-        logits = self.model.selection_heads(encoded).view(6, -1).tolist()
+        logits = _choose_plainly(self.model, torch.cat(self.states), words, self.scenario)[0].tolist()
         legal = selection_table(self.counts).tolist()
         return [sum(logits[head][token] for head, token in enumerate(selection)) for selection in legal]
 
@@ -88,6 +86,27 @@ class PlainNegotiator:
         states, self.state = nn.GRU.forward(self.model.language, inputs, self.state)
         self.tokens += tokens
         self.states.append(states)
+
+
+def read_plainly(model: Negotiator, contexts_B6: Tensor, tokens_BT: Tensor) -> tuple[Tensor, Tensor]:
+    """Word logits (B, T - 1, V) and item logits (B, 6, 18) of whole dialogues; padding is read, as in the published code."""
+    scenario, words = model.encode_context(contexts_B6), model.word_embedding(tokens_BT.t())
+    states, _ = nn.GRU.forward(model.language, _dropped(model, torch.cat([words, scenario.expand(len(words), -1, -1)], 2)))
+    logits = F.linear(model.decoder(states[:-1]), model.word_embedding.weight)
+    return logits.transpose(0, 1), _choose_plainly(model, states, words, scenario)
+
+
+def _choose_plainly(model: Negotiator, states_TBH: Tensor, words_TBE: Tensor, scenario_BC: Tensor) -> Tensor:
+    """Item logits (B, 6, 18)."""
+    hidden, _ = nn.GRU.forward(model.selection, _dropped(model, torch.cat([states_TBH, words_TBE], 2)))
+    scores = model.attention_score(torch.tanh(model.attention_hidden(hidden)))
+    attended = (scores.softmax(0) * hidden).sum(0)
+    encoded = torch.tanh(model.selection_encoder(_dropped(model, torch.cat([attended, scenario_BC], 1))))
+    return model.selection_heads(encoded).unflatten(1, (6, -1))
+
+
+def _dropped(model: Negotiator, values: Tensor) -> Tensor:
+    return F.dropout(values, model.sizes.dropout, model.training)
 
 
 @dataclass(frozen=True)

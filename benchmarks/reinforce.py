@@ -6,7 +6,8 @@ takes a supervised step on 16 dialogues of the corpus too. Ours plays 64 dialogu
 them and 16 of the corpus, with a KL guard that the published loop has not, through RLlib in one process.
 
 "ratio" compares what dialogues cost, not what they teach: of 64 dialogues ours makes one step, the published loop 80.
-"share_learning" is of our update's time. "identical" says that words have the log-probabilities that the published loop keeps.
+"share_learning" is of our update's time. "identical" says that words have the log-probabilities that the published loop keeps,
+and a dialogue of the corpus the logits that it learns from there.
 
 "bound" is what "ratio" would be if an update took no longer than its matrix products do at the speed of `PRODUCT`, measured in
 the same run: those that it forms are counted ("gflop_per_update"). None is for padding but in the language model's reading
@@ -22,12 +23,13 @@ from inspect import unwrap
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks.measure import Clock, gflop_per_s, run
-from benchmarks.plain_negotiator import ENDS, PlainNegotiator, play_plainly
+from benchmarks.plain_negotiator import ENDS, PlainNegotiator, play_plainly, read_plainly
 from benchmarks.rllib import Training, build
 from benchmarks.selfplay import deal
 from benchmarks.weights import guard_corpus, negotiator, store
@@ -42,6 +44,8 @@ CORPUS_EVERY, SELECTION_WEIGHT = 4, 0.5
 """Dialogues between two supervised steps of the published loop, and the weight of its choices."""
 
 
+MOST_DIFFERENCE = 1e-4
+"""Nats by which log-probabilities and logits of both ways may differ."""
 PRODUCT = 64, 256, 768
 """Rows, inner width and columns of the product whose speed bounds an update: a step of the selection network that plays."""
 
@@ -137,7 +141,7 @@ class PublishedLoop:
     def _corpus_loss(self, number: int) -> Tensor:
         train = self.corpus.splits["train"]
         batch = make_batch(train, stream(1, "supervised", number).choice(len(train), size=16, replace=False))
-        logits, choice = self.learner.train()(batch.contexts_B6, batch.tokens_BT, batch.lengths_B)
+        logits, choice = read_plainly(self.learner.train(), batch.contexts_B6, batch.tokens_BT)
         return supervised_loss(choice, word_nll(logits, batch.tokens_BT), batch.outputs_B6, SELECTION_WEIGHT)[0]
 
 
@@ -184,13 +188,19 @@ def measure(options: Options) -> dict[str, Any]:
 
 
 def _same(loop: PublishedLoop) -> bool:
-    """Whether words have the same log-probabilities when they are read at once as when they are drawn one by one."""
+    """Whether words have the same log-probabilities when they are read at once as when they are drawn one by one.
+
+    And whether a dialogue of the corpus, which has no padding then, gives both ways the same logits.
+    """
     loop.play(0)
     agent, model = loop.agents[0], loop.learner
     drawn = torch.stack(agent.log_probs)
     with torch.no_grad():
         states = model.read(torch.tensor([agent.tokens]), agent.scenario)
         read = (model.word_logits(states[0]) / agent.temperature + agent.mask).log_softmax(1)
+        one = make_batch(loop.corpus.splits["train"], np.arange(1))
+        plain = read_plainly(model, one.contexts_B6, one.tokens_BT)
+        ours = model(one.contexts_B6, one.tokens_BT, one.lengths_B)
     places, mine = [], False
     for place, token in enumerate(agent.tokens):
         if token in (model.vocabulary.you_id, model.vocabulary.them_id):
@@ -198,7 +208,9 @@ def _same(loop: PublishedLoop) -> bool:
         elif mine:
             places.append(place)
     found = torch.stack([read[place - 1, agent.tokens[place]] for place in places])
-    return len(found) == len(drawn) and bool((found - drawn).abs().max() < 1e-3)
+    if len(found) != len(drawn):
+        return False
+    return all(bool((a - b).abs().max() < MOST_DIFFERENCE) for a, b in zip((found, *ours), (drawn, *plain), strict=True))
 
 
 if __name__ == "__main__":
