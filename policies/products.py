@@ -165,5 +165,9 @@ class Linear(nn.Linear):
 
 
 def tanh_(values: Tensor) -> Tensor:
-    """The hyperbolic tangent in place; on the CPU by the logistic function, in a fifth of the time, exact to 2e-7."""
-    return values.tanh_() if values.is_cuda else values.mul_(2).sigmoid_().mul_(2).sub_(1)
+    """The hyperbolic tangent in place, exact to 2e-7, by the faster way.
+
+    torch leaves it to MKL, which on an Intel Xeon (family 6, model 106) takes .4 to .5 ns a value, the logistic function 1.4 to
+    1.7. On an AMD EPYC (family 26) the logistic function takes a fifth of MKL's time.
+    """
+    return values.tanh_() if values.is_cuda or is_mkl_whole() else values.mul_(2).sigmoid_().mul_(2).sub_(1)

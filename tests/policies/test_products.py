@@ -101,6 +101,8 @@ def test_bfloat16_is_near() -> None:
     assert 0 < (found.float() - rows_nI @ weight_JI.T).abs().max() < 0.3
 
 
-def test_the_hyperbolic_tangent() -> None:
+@pytest.mark.parametrize("by_mkl", [True, False])
+def test_the_hyperbolic_tangent(by_mkl: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "is_mkl_whole", lambda: by_mkl)
     values = torch.linspace(-30, 30, 4001)
     torch.testing.assert_close(tanh_(values.clone()), values.tanh(), rtol=0, atol=3e-7)
