@@ -105,9 +105,9 @@ def test_a_model_that_rates_nothing_is_no_ranker_and_the_run_says_so(tmp_path: P
         result = EVALUATE_RANKING.run(config, tmp_path / "ranking", Silent())
         searching = RankingAttackConfig(model=server.name, limit=2, chat=QUICK)
         attacked = ATTACK_RANKING.run(searching, tmp_path / "attack", Silent())
-    (table,) = result.tables.values()
-    assert "fake rated 20 of 20 replies by no number" in table.note
-    assert "response-only:fake rated 20 of 20" in table.note
+    note = " ".join(table.note for table in result.tables.values())
+    assert "fake rated 20 of 20 replies by no number" in note
+    assert "response-only:fake rated 20 of 20" in note
     assert "fake rated 20 of 20" in next(iter(attacked.tables.values())).note
     for run in ("ranking", "attack"):
         assert "fake rated 20 of 20 replies by no number" in (tmp_path / run / "table.md").read_text()
