@@ -314,12 +314,8 @@ def defended(agent: Agent, defence: DefenceConfig, judge: str, device: str = "cp
         ConfigError: the agent cannot be defended so.
         CheckpointError: the judge is damaged.
     """
-    if not defence.wanted:
-        return agent
-    limit = defence.max_perplexity
-    return DefendedAgent(
-        agent, load_filter(judge, limit, agent.vocabulary, device, seat) if limit else None, defence.own_demand
-    )
+    found = load_filter(judge, defence.max_perplexity, agent.vocabulary, device, seat) if defence.max_perplexity else None
+    return DefendedAgent(agent, found, defence.own_demand) if defence.wanted else agent
 
 
 class DefendedSession:

@@ -24,7 +24,7 @@ from envs.negotiation.vocabulary import PAD_ID
 from envs.storage.copies import fetched_model
 from policies.negotiator.checkpoints import load_model
 from policies.negotiator.model import Negotiator, supervised_loss, word_nll
-from policies.negotiator.places import Places
+from policies.negotiator.places import TokenPlaces
 from policies.negotiator.speaker import NegotiatorAgent
 
 SELECTION_WEIGHT = 0.5
@@ -102,7 +102,7 @@ class NegotiatorModule(TorchRLModule):
         rows_M, steps_M = own.nonzero(as_tuple=True)
         # A word is decided by the state after the token before it: nothing is read past the one before the last word.
         lengths = (own * torch.arange(own.shape[1], device=own.device)).amax(1)
-        places = Places.of(lengths.cpu().numpy(), own.device)
+        places = TokenPlaces.of(lengths.cpu().numpy(), own.device)
         states_NH = net.read_spoken(batch["tokens"][played], places, net.encode_context(batch["contexts"][played]))
         states_MH = F.embedding(places.at_BT[rows_M, steps_M - 1], states_NH)
         return policy_log_probs(net.word_logits(states_MH), self.forbidden, self.temperature)

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from policies.gru import GRU, SUMS_ROWS, advance, runs
 from policies.negotiator.model import Negotiator
-from policies.negotiator.places import Places
+from policies.negotiator.places import TokenPlaces
 
 SHAPE_ROWS = 32
 """What the rows of products in bfloat16 are a multiple of, at least: for each new shape a kernel is made, which takes
@@ -168,7 +168,7 @@ class Selection:
         self._forward_weight, self._backward_weight = (self.products.weight(half) for half in halves)
         self._bias = self.products.weight(model.attention_hidden.bias)
 
-    def read(self, tokens_N: Tensor, language_NH: Tensor, places: Places, before_rS: Tensor) -> tuple[Tensor, Attended]:
+    def read(self, tokens_N: Tensor, language_NH: Tensor, places: TokenPlaces, before_rS: Tensor) -> tuple[Tensor, Attended]:
         """Both halves over some tokens of r dialogues, the longest first.
 
         Args:

@@ -20,7 +20,7 @@ from torch import Tensor
 from policies.bfloat16 import clock_of, shortest_share
 from policies.negotiator.cells import ROWS, Attended, Cell, Products, Selection
 from policies.negotiator.model import Negotiator
-from policies.negotiator.places import Places, by_step
+from policies.negotiator.places import TokenPlaces, by_step
 from policies.negotiator.screening import of_machine
 
 MADE_UP = 2, 256
@@ -62,7 +62,9 @@ class Tables:
         self._language.step(self._language.sums(tokens_n, context_gates_n3H), states_nH, out)
         return out
 
-    def listen(self, tokens_N: Tensor, places: Places, context_gates_n3H: Tensor, states_nH: Tensor, out_NH: Tensor) -> None:
+    def listen(
+        self, tokens_N: Tensor, places: TokenPlaces, context_gates_n3H: Tensor, states_nH: Tensor, out_NH: Tensor
+    ) -> None:
         """Language states after many more tokens in each row, the longest first.
 
         Args:
@@ -108,7 +110,7 @@ class Tables:
             rows = order[start : start + ROWS[dtype]]
             step_N, row_N = by_step(lengths_n[rows])
             tokens_N, at_N = (torch.from_numpy(part[rows[row_N], step_N]).to(self.device) for part in (tokens_nT, at_nT))
-            places, language_NH = Places.of(lengths_n[rows], self.device), states_MH.index_select(0, at_N)
+            places, language_NH = TokenPlaces.of(lengths_n[rows], self.device), states_MH.index_select(0, at_N)
             nothing_rS = context_nC.new_zeros(len(rows), self.model.sizes.hidden_selection)
             _, attended = self.selection(dtype).read(tokens_N, language_NH, places, nothing_rS)
             index = torch.from_numpy(rows).to(self.device)
@@ -128,7 +130,7 @@ class Tables:
         """The selection network over dialogues that say nothing; on the CPU, so that it waits for the device."""
         steps, rows = MADE_UP
         places, tokens_N = (
-            Places.of(np.full(rows, steps), self.device),
+            TokenPlaces.of(np.full(rows, steps), self.device),
             torch.zeros(steps * rows, dtype=torch.int64, device=self.device),
         )
         language_NH = torch.zeros(len(tokens_N), self.model.sizes.hidden_language, device=self.device)

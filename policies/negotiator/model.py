@@ -24,7 +24,7 @@ from envs.negotiation.domain import DISAGREE, DISCONNECT, REFUSALS
 from envs.negotiation.vocabulary import Vocabulary
 from policies.dropout import Dropout
 from policies.gru import GRU, recur, recur_packed
-from policies.negotiator.places import Places
+from policies.negotiator.places import TokenPlaces
 from policies.negotiator.settings import NegotiatorSizes
 
 UNREWARDED = tuple(REFUSALS.index(token) - len(REFUSALS) for token in (DISAGREE, DISCONNECT))
@@ -84,7 +84,7 @@ class Negotiator(nn.Module):
         states = recur(gates, gru.weight_hh_l0.unsqueeze(0), gru.bias_hh_l0.unsqueeze(0), start)
         return states.squeeze(0).transpose(0, 1)
 
-    def read_spoken(self, tokens_BT: Tensor, places: Places, context_BC: Tensor) -> Tensor:
+    def read_spoken(self, tokens_BT: Tensor, places: TokenPlaces, context_BC: Tensor) -> Tensor:
         """Language states (N, H) after the tokens at `places`, without dropout: products of words are looked up."""
         gru, width = self.language, self.sizes.embed_word
         of_word, of_context = gru.weight_ih_l0.split([width, self.sizes.hidden_context], 1)
@@ -105,7 +105,7 @@ class Negotiator(nn.Module):
 
     def selection_logits(self, tokens_BT: Tensor, states_BTH: Tensor, lengths_B: Tensor, context_BC: Tensor) -> Tensor:
         """Item logits (B, 6, 18) of the final choice, from whole dialogues that end in `<selection>`."""
-        places, size = Places.of(lengths_B.cpu().numpy(), lengths_B.device), len(tokens_BT)
+        places, size = TokenPlaces.of(lengths_B.cpu().numpy(), lengths_B.device), len(tokens_BT)
         words_TBE = self.word_embedding(tokens_BT.t())
         inputs_TBI = self.dropout(torch.cat([states_BTH.transpose(0, 1), words_TBE], dim=-1))
         inputs_NI = F.embedding(places.steps_N * size + places.rows_N, inputs_TBI.flatten(0, 1))

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 
-class Places(NamedTuple):
+class TokenPlaces(NamedTuple):
     """The first tokens of all dialogues, behind them the second ones of those that have one, and so on."""
 
     counts: list[int]
@@ -29,7 +29,7 @@ class Places(NamedTuple):
     """Where the last tokens stand."""
 
     @classmethod
-    def of(cls, lengths_B: np.ndarray, device: torch.device) -> Places:
+    def of(cls, lengths_B: np.ndarray, device: torch.device) -> TokenPlaces:
         """Those of dialogues of so many tokens each, which may be none, on a device."""
         order_B = np.argsort(-lengths_B, kind="stable")
         steps_N, ranks_N = by_step(lengths_B[order_B])

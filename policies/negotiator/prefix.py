@@ -21,7 +21,7 @@ from torch import Tensor
 
 from policies.negotiator.cells import ROWS, Attended
 from policies.negotiator.inference import Tables
-from policies.negotiator.places import Places, running
+from policies.negotiator.places import TokenPlaces, running
 
 
 @dataclass(frozen=True)
@@ -138,9 +138,9 @@ class Prefixes:
             attended.include(index, self._over_prefix(endings.prefixes[rows], endings.keeps[rows], states_rS[index], dtype))
         return self._tables.heads(attended, self.context_nC[torch.from_numpy(endings.prefixes).to(device)])
 
-    def _begin(self, endings: Endings) -> tuple[Tensor, Places, Tensor, Tensor]:
+    def _begin(self, endings: Endings) -> tuple[Tensor, TokenPlaces, Tensor, Tensor]:
         """Tokens (N,) and where they stand, the prefix (r,) and the language state (r, H) that each goes on from."""
-        places = Places.of(endings.lengths, self._language.device)
+        places = TokenPlaces.of(endings.lengths, self._language.device)
         tokens_rT, prefixes, keeps = (
             torch.from_numpy(part).to(self._language.device) for part in (endings.tokens, endings.prefixes, endings.keeps)
         )

@@ -28,7 +28,7 @@ from envs.storage.copies import CHECKPOINT, fetched_model
 from policies.negotiator.checkpoints import load_model
 from policies.negotiator.inference import Tables
 from policies.negotiator.model import Negotiator
-from policies.negotiator.places import Places, by_step
+from policies.negotiator.places import TokenPlaces, by_step
 from policies.negotiator.screening import MARGIN
 
 LOOK_EVERY = 8
@@ -206,7 +206,7 @@ class NegotiatorSession:
         gates, states = self._at(order)
         step_N, row_N = by_step(missing)
         tokens_N = torch.from_numpy(self._view.tokens[order[row_N], starts[row_N] + step_N]).to(self._kept.device)
-        places, into = Places.of(missing, self._kept.device), self._keep(order, starts, missing)
+        places, into = TokenPlaces.of(missing, self._kept.device), self._keep(order, starts, missing)
         self._tables.listen(tokens_N, places, gates, states, into)
 
     def _at(self, rows: np.ndarray) -> tuple[Tensor, Tensor]:

@@ -15,7 +15,7 @@ from envs.negotiation.dealornodeal.rules import DISAGREE_ID, DISCONNECT_ID, NO_A
 from envs.negotiation.vocabulary import PAD_ID, SPECIALS, Vocabulary
 from policies.negotiator.batches import NegotiationBatch, by_length, make_batch, shuffled
 from policies.negotiator.model import Negotiator, selection_loss, supervised_loss, word_nll
-from policies.negotiator.places import Places
+from policies.negotiator.places import TokenPlaces
 from policies.negotiator.settings import NegotiatorSizes
 from tests.policies.negotiator.made_up import TINY, VOCABULARY, dialogues, negotiator, row
 
@@ -47,7 +47,7 @@ def test_words_come_out_through_the_embedding_they_go_in_by() -> None:
 def test_spoken_words_are_read_without_padding_as_with_it() -> None:
     batch, model = batch_of(5), negotiator().eval()
     lengths = batch.lengths_B - torch.arange(5)
-    places = Places.of(lengths.numpy(), lengths.device)
+    places = TokenPlaces.of(lengths.numpy(), lengths.device)
     passes = []
     for packed in (False, True):
         context = model.encode_context(batch.contexts_B6)

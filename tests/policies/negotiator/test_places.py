@@ -7,13 +7,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.negotiator.places import Places
+from policies.negotiator.places import TokenPlaces
 
 
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=6))
 def test_every_token_has_one_place_step_by_step_the_longest_dialogues_first(lengths: list[int]) -> None:
-    places = Places.of(np.array(lengths), torch.device("cpu"))
+    places = TokenPlaces.of(np.array(lengths), torch.device("cpu"))
     rows, steps = places.rows_N.tolist(), places.steps_N.tolist()
     assert sorted(zip(rows, steps, strict=True)) == [(row, step) for row, size in enumerate(lengths) for step in range(size)]
     assert steps == sorted(steps)
