@@ -85,8 +85,8 @@ def plain_prefixes(discriminator: Discriminator, sources: Sequence[Ids], replies
     scores = []
     for length in range(1, replies.words_BT.shape[1] + 1):
         memory = discriminator.read(context_batch(sources, discriminator.vocabulary, discriminator.sizes))
-        state = discriminator.begin(memory)
-        hidden_BTH = discriminator.reader.states(replies.words_BT[:, :length])
+        reader, state = discriminator.reader, discriminator.begin(memory)
+        hidden_BTH = reader.words(reader.embedding(replies.words_BT[:, :length]))[0]
         state = state._replace(hidden_RH=hidden_BTH[:, -1])
         scores.append(discriminator.human(memory, state).sigmoid())
     return torch.stack(scores, dim=1)

@@ -4,7 +4,7 @@ The equations are those of `torch.nn.LSTM` (gates in the order input, forget, ce
 with it and a test holds the two equal. What differs is the bookkeeping: the input products are left to the caller, who forms
 them for all steps at once, and the backward pass forms the weight gradient in one product over all steps.
 
-Shapes: B rows, T steps, H hidden units.
+Shapes: B rows, T steps, S steps of all rows, of different lengths, H hidden units.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.nn.utils.rnn import PackedSequence
 
-from policies.products import dense
+from policies.products import Adder, dense
 
 
 class LSTM(nn.LSTM):
@@ -31,8 +32,25 @@ class LSTM(nn.LSTM):
             # cuDNN starts a few kernels where a loop starts several a step; it differentiates in training alone.
             found: Tensor = self(inputs_BTE)[0]
             return found
-        gates_TB4H = F.linear(inputs_BTE.transpose(0, 1), self.weight_ih_l0, self.bias_ih_l0 + self.bias_hh_l0)
-        return recur(gates_TB4H, self.weight_hh_l0).transpose(0, 1)
+        return recur(self._gates(inputs_BTE.transpose(0, 1)), self.weight_hh_l0).transpose(0, 1)
+
+    def read_packed(self, inputs_SE: Tensor, counts: list[int]) -> Tensor:
+        """As `read`, over rows of different lengths, none of them padded.
+
+        Args:
+            inputs_SE: of all rows in the first step, behind them those in the second, and so on; the longest rows first.
+            counts: rows of each step.
+
+        Returns:
+            The hidden states (S, H), in the order of the inputs.
+        """
+        if self.training and inputs_SE.is_cuda:
+            found: Tensor = self(PackedSequence(inputs_SE, torch.tensor(counts)))[0].data
+            return found
+        return recur_packed(self._gates(inputs_SE), self.weight_hh_l0, counts)
+
+    def _gates(self, inputs: Tensor) -> Tensor:
+        return F.linear(inputs, self.weight_ih_l0, self.bias_ih_l0 + self.bias_hh_l0)
 
 
 class LSTMCell(nn.LSTMCell):
@@ -101,40 +119,45 @@ def retreat(
 
 class _LstmRecurrence(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, gates_TB4H: Tensor, weight_4HH: Tensor, dtype: torch.dtype) -> Tensor:  # type: ignore[no-untyped-def]  # torch has no type for ctx
-        steps, rows, _ = gates_TB4H.shape
+    def forward(ctx, gates_S4H: Tensor, weight_4HH: Tensor, counts: list[int], dtype: torch.dtype) -> Tensor:  # type: ignore[no-untyped-def]  # torch has no type for ctx
         hidden = weight_4HH.shape[1]
-        weight_H4H = weight_4HH.to(dtype).t().contiguous()
-        gates = gates_TB4H.float() if gates_TB4H.dtype == torch.bfloat16 else gates_TB4H.clone()
-        states, cells = gates.new_zeros(steps + 1, rows, hidden), gates.new_zeros(steps + 1, rows, hidden)
-        squashed = torch.empty_like(cells[1:])
-        for t in range(steps):
-            if t:
-                gates[t] += states[t].to(dtype) @ weight_H4H
-            advance(gates[t], cells[t], cells[t + 1], squashed[t], states[t + 1])
+        gates = gates_S4H.float() if gates_S4H.dtype == torch.bfloat16 else gates_S4H.clone()
+        add = Adder(weight_4HH.to(dtype), gates.dtype)
+        states, cells, squashed = (gates.new_empty(len(gates), hidden) for _ in range(3))
+        state, cell = gates[:0, :hidden], gates.new_zeros(counts[0], hidden)
+        views = zip(*(part.split(counts) for part in (gates, cells, squashed, states)), strict=True)
+        for own, after, squashed_after, said in views:
+            rows = len(own)
+            if len(state):
+                add(own, state[:rows])
+            advance(own, cell[:rows], after, squashed_after, said)
+            state, cell = said, after
         ctx.save_for_backward(weight_4HH, gates, states, cells, squashed)
-        ctx.dtype, ctx.given = dtype, gates_TB4H.dtype
-        return states[1:]
+        ctx.counts, ctx.dtype, ctx.given = counts, dtype, gates_S4H.dtype
+        return states
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad_TBH: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[no-untyped-def]  # as above
+    def backward(ctx, grad_SH: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[no-untyped-def]  # as above
         weight_4HH, gates, states, cells, squashed = ctx.saved_tensors
-        steps, rows, wide = gates.shape
-        weight = weight_4HH.to(ctx.dtype)
-        gates_grad = torch.empty_like(gates)
-        low_grad = gates_grad if ctx.dtype == gates.dtype else torch.empty_like(gates, dtype=ctx.dtype)
-        hidden_grad, cell_grad = grad_TBH[-1].clone(), torch.zeros_like(cells[0])
-        for t in range(steps - 1, -1, -1):
-            retreat(gates[t], cells[t], squashed[t], hidden_grad, cell_grad, gates_grad[t])
-            low_grad[t] = gates_grad[t]
-            if t:
-                hidden_grad = (low_grad[t] @ weight).to(grad_TBH.dtype).add_(grad_TBH[t - 1])
+        counts, first = ctx.counts, ctx.counts[0]
+        add = Adder(weight_4HH.to(ctx.dtype).t(), gates.dtype)
+        gates_grad, grads = torch.empty_like(gates), grad_SH.to(gates.dtype, memory_format=torch.contiguous_format, copy=True)
+        cell_grad, parts = torch.zeros_like(cells[:first]), (gates, squashed, grads, gates_grad)
+        # Before the first step cells are zero, and no state has a gradient.
+        cells_before, grads_before = [torch.zeros_like(cell_grad), *cells.split(counts)], [None, *grads.split(counts)]
+        steps = zip(*(part.split(counts) for part in parts), cells_before[:-1], grads_before[:-1], strict=True)
+        for own, after, grad, own_grad, before, grad_before in reversed(list(steps)):
+            rows = len(own)
+            retreat(own, before[:rows], after, grad, cell_grad[:rows], own_grad)
+            if grad_before is not None:
+                add(grad_before[:rows], own_grad)
         weight_grad = None
         if ctx.needs_input_grad[1]:
-            before = states[:-1].to(ctx.dtype).view(steps * rows, -1)
-            weight_grad = (low_grad.view(steps * rows, wide).t() @ before).to(weight_4HH.dtype)
-        return gates_grad.to(ctx.given), weight_grad, None
+            each = zip(states.split(counts), counts[1:], strict=False)
+            earlier = torch.cat([states[:0], *(state[:rows] for state, rows in each)]).to(ctx.dtype)
+            weight_grad = (gates_grad[first:].to(ctx.dtype).t() @ earlier).to(weight_4HH.dtype)
+        return gates_grad.to(ctx.given), weight_grad, None, None
 
 
 def recur(gates_TB4H: Tensor, weight_4HH: Tensor) -> Tensor:
@@ -148,6 +171,22 @@ def recur(gates_TB4H: Tensor, weight_4HH: Tensor) -> Tensor:
         The hidden state after every step (T, B, H). Under autocast the hidden products are formed in its lower precision
         while states and gates stay in float32.
     """
+    steps, rows = gates_TB4H.shape[:2]
+    return recur_packed(gates_TB4H.flatten(0, 1), weight_4HH, [rows] * steps).unflatten(0, (steps, rows))
+
+
+def recur_packed(gates_S4H: Tensor, weight_4HH: Tensor, counts: list[int]) -> Tensor:
+    """As `recur`, over rows of different lengths, the longest first, none of them padded.
+
+    Args:
+        gates_S4H: the products of all rows for the first step, behind them those for the second, and so on.
+        weight_4HH: as there.
+        counts: rows of each step, none more than the one before it.
+
+    Returns:
+        The hidden states (S, H), in the order of the products.
+    """
     dtype = product_dtype(weight_4HH)
     with torch.autocast(weight_4HH.device.type, enabled=False):
-        return _LstmRecurrence.apply(gates_TB4H, weight_4HH, dtype)
+        found: Tensor = _LstmRecurrence.apply(gates_S4H, weight_4HH, counts, dtype)
+        return found

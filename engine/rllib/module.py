@@ -24,8 +24,8 @@ from envs.negotiation.vocabulary import PAD_ID
 from envs.storage.copies import fetched_model
 from policies.negotiator.checkpoints import load_model
 from policies.negotiator.model import Negotiator, supervised_loss, word_nll
-from policies.negotiator.places import TokenPlaces
 from policies.negotiator.speaker import NegotiatorAgent
+from policies.places import TokenPlaces
 
 SELECTION_WEIGHT = 0.5
 """Weight of the selection loss in supervised rows, as in the supervised training."""

@@ -91,7 +91,8 @@ class CriticModule(TorchRLModule):
 
     def _forward_train(self, batch: dict[str, Any], **_: Any) -> dict[str, Any]:
         """What reward is expected after no word of each reply, after one, and so on (B, T + 1)."""
-        return {"expected": self.net.prefixes(ContextBatch(batch["context"], batch["lengths"]), batch["replies"])}
+        contexts = ContextBatch(batch["context"], batch["lengths"])
+        return {"expected": self.net.prefixes(contexts, batch["replies"], batch["reply_lengths"])}
 
 
 class LinearCriticModule(TorchRLModule):

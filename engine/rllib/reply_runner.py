@@ -99,7 +99,7 @@ class ReplyEnvRunner(ExactRunner):
                 last_BH = read(generator, sources).last_BH
                 found["encoded"], expected_BT1 = list(last_BH.numpy()), critic(last_BH)
             else:
-                expected_BT1 = critic.prefixes(contexts, actions.words_BT)
+                expected_BT1 = critic.prefixes(contexts, actions.words_BT, actions.lengths_B)
             found["expected"] = [row[: length + 1].numpy() for row, length in zip(expected_BT1, lengths, strict=True)]
         if seeds:
             most = self.env.max_words

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from envs.pairs.vocabulary import PairVocabulary
 from policies.discriminator.batches import ContextBatch
-from policies.discriminator.reader import DialogueReader
+from policies.discriminator.reader import ContextMemory, DialogueReader
 from policies.discriminator.settings import DiscriminatorSizes
 from policies.fitting.predictor import draw_weights
 
@@ -37,28 +37,33 @@ class Critic(nn.Module):
         """Draws initial weights as those of a discriminator."""
         draw_weights(self, self.output.in_features, generator)
 
-    def prefixes(self, contexts: ContextBatch, words_BT: Tensor) -> Tensor:
+    def prefixes(self, contexts: ContextBatch, words_BT: Tensor, lengths_B: Tensor) -> Tensor:
         """The reward that is expected after no word of a reply, after one, and so on.
 
         Args:
             contexts: one for each reply.
             words_BT: int64, padded on the right.
+            lengths_B: words of each reply that count, at least one, int64.
 
         Returns:
-            (B, T + 1): at t after t words; at 0 it depends on the context alone.
+            (B, T + 1): at t after t words; at 0 it depends on the context alone; 0 behind the reply.
         """
         memory = self.reader.read(contexts)
-        rows, steps = words_BT.shape
-        hidden_BTH = self.reader.begin(memory).hidden_RH.unsqueeze(1)
-        if steps:
-            hidden_BTH = torch.cat([hidden_BTH, self.reader.states(words_BT)], dim=1)
-        repeated = type(memory)(*(part.repeat_interleave(steps + 1, dim=0) for part in memory))
-        values_BT: Tensor = self.output(self.reader.joined(repeated, hidden_BTH.flatten(0, 1))).view(rows, steps + 1)
-        return values_BT
+        places, states_NH = self.reader.states(words_BT, lengths_B)
+        rows_B = torch.arange(len(words_BT), device=words_BT.device)
+        before = self._values(memory, self.reader.begin(memory).hidden_RH)
+        after = self._values(memory.of(places.rows_N), states_NH)
+        at = torch.cat([rows_B, places.rows_N]), torch.cat([torch.zeros_like(rows_B), places.steps_N + 1])
+        return before.new_zeros(len(words_BT), words_BT.shape[1] + 1).index_put(at, torch.cat([before, after]))
 
     def forward(self, contexts: ContextBatch) -> Tensor:
         """The reward that is expected in contexts (B,)."""
-        return self.prefixes(contexts, contexts.words_BKN.new_zeros(len(contexts.words_BKN), 0)).squeeze(1)
+        memory = self.reader.read(contexts)
+        return self._values(memory, self.reader.begin(memory).hidden_RH)
+
+    def _values(self, memory: ContextMemory, hidden_RH: Tensor) -> Tensor:
+        values_R: Tensor = self.output(self.reader.joined(memory, hidden_RH)).squeeze(1)
+        return values_R
 
 
 class LinearCritic(nn.Module):

@@ -11,14 +11,14 @@ Shapes: as in `reader.py`.
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
 from envs.pairs.vocabulary import PairVocabulary
 from policies.discriminator.batches import ContextBatch, JudgedBatch
 from policies.discriminator.reader import ContextMemory, DialogueReader, WordState
 from policies.discriminator.settings import DiscriminatorSizes
-from policies.fitting.predictor import Predictor, real_positions
+from policies.dropout import Dropout
+from policies.fitting.predictor import Predictor
 
 
 class Discriminator(Predictor[JudgedBatch]):
@@ -34,7 +34,7 @@ class Discriminator(Predictor[JudgedBatch]):
         self.vocabulary, self.sizes = vocabulary, sizes
         self.reader = DialogueReader(len(vocabulary), sizes)
         self.output = nn.Linear(self.reader.width, 2)
-        self.dropout = nn.Dropout(sizes.dropout)
+        self.dropout = Dropout(sizes.dropout)
 
     def read(self, contexts: ContextBatch) -> ContextMemory:
         """What is known of contexts; they are read once, however many replies follow."""
@@ -67,18 +67,16 @@ class Discriminator(Predictor[JudgedBatch]):
         Returns:
             (R, T): at t of the reply's first t + 1 words; 0 behind the reply.
         """
-        rows, steps = words_RT.shape
-        hidden_PH = self.reader.states(words_RT).flatten(0, 1)
-        repeated = ContextMemory(*(part.repeat_interleave(steps, dim=0) for part in memory))
-        log_odds_RT = self._log_odds(self.reader.joined(repeated, hidden_PH)).view(rows, steps)
-        return log_odds_RT * real_positions(lengths_R, steps)
+        places, states_NH = self.reader.states(words_RT, lengths_R)
+        vectors_ND = self.reader.joined(memory.of(places.rows_N), states_NH)
+        none_RT = vectors_ND.new_zeros(words_RT.shape)
+        return none_RT.index_put((places.rows_N, places.steps_N), self._log_odds(vectors_ND))
 
     def reply_vectors(self, batch: JudgedBatch) -> Tensor:
         """What the softmax reads of the replies of a batch (R, D)."""
-        memory = ContextMemory(*(part[batch.rows_R] for part in self.read(batch.contexts)))
-        states_RTH = self.reader.states(batch.words_RT)
-        rows_R = torch.arange(len(states_RTH), device=states_RTH.device)
-        return self.reader.joined(memory, states_RTH[rows_R, batch.lengths_R - 1])
+        memory = self.read(batch.contexts).of(batch.rows_R)
+        places, states_NH = self.reader.states(batch.words_RT, batch.lengths_R)
+        return self.reader.joined(memory, states_NH[places.last_B])
 
     def target_states(self, batch: JudgedBatch) -> Tensor:
         dropped_RD: Tensor = self.dropout(self.reply_vectors(batch))

@@ -4,7 +4,7 @@ Source: Li et al. 2017, section 3.1 and footnote 2. An utterance's vector is the
 is `</s>` where the utterance is over. A second LSTM reads these vectors (hierarchical), or they stand side by side
 (concatenated; a turn that is not there is zero).
 
-Shapes: B contexts, K turns, N words of a turn, R replies, T words of a reply, H hidden, D width of a dialogue's vector.
+Shapes: B contexts, K turns, R replies, T words of the longest one, N words of all, H hidden, D width of a dialogue's vector.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from torch import Tensor, nn
 
 from policies.discriminator.batches import ContextBatch
 from policies.discriminator.settings import DiscriminatorSizes
+from policies.dropout import Dropout
 from policies.lstm import LSTM
+from policies.places import TokenPlaces
 
 
 class ContextMemory(NamedTuple):
@@ -26,6 +28,10 @@ class ContextMemory(NamedTuple):
     """State of the LSTM over turns (C = H), or the turns' vectors side by side (C = K H)."""
     cell_BC: Tensor
     """Its cell; no columns where there is no such LSTM."""
+
+    def of(self, rows_R: Tensor) -> ContextMemory:
+        """Those at some rows (R,), which may come again."""
+        return ContextMemory(*(part[rows_R] for part in self))
 
 
 class WordState(NamedTuple):
@@ -52,20 +58,25 @@ class DialogueReader(nn.Module):
         if sizes.kind == "hierarchical":
             self.sentences = nn.LSTMCell(sizes.hidden, sizes.hidden)
             self.width = sizes.hidden
-        self.dropout = nn.Dropout(sizes.dropout)
+        self.dropout = Dropout(sizes.dropout)
 
-    def states(self, words_RT: Tensor) -> Tensor:
-        """State (R, T, H) after each word of utterances."""
-        return self.words.read(self.dropout(self.embedding(words_RT)))
+    def states(self, words_RT: Tensor, lengths_R: Tensor) -> tuple[TokenPlaces, Tensor]:
+        """Where the words of utterances stand without padding, and the states (N, H) after them.
+
+        Args:
+            words_RT: int64, padded on the right.
+            lengths_R: words of each that count, int64.
+        """
+        places = TokenPlaces.of(lengths_R.cpu().numpy(), words_RT.device)
+        words_N = words_RT[places.rows_N, places.steps_N]
+        return places, self.words.read_packed(self.dropout(self.embedding(words_N)), places.counts)
 
     def read(self, contexts: ContextBatch) -> ContextMemory:
         """Contexts, whole."""
         lengths_BK = contexts.lengths_BK
-        states_PNH = self.states(contexts.words_BKN.flatten(0, 1))
-        rows_P, ends_P = torch.arange(len(states_PNH), device=states_PNH.device), (lengths_BK.flatten() - 1).clamp(min=0)
-        vectors_PH = states_PNH[rows_P, ends_P]
+        places, states_NH = self.states(contexts.words_BKN.flatten(0, 1), lengths_BK.flatten())
         there_BK1 = (lengths_BK > 0).unsqueeze(2)
-        vectors_BKH = vectors_PH.view(*lengths_BK.shape, -1) * there_BK1
+        vectors_BKH = states_NH[places.last_B].view(*lengths_BK.shape, -1) * there_BK1
         if self.sentences is None:
             return ContextMemory(vectors_BKH.flatten(1), vectors_BKH.new_zeros(len(vectors_BKH), 0))
         hidden_BH = cell_BH = torch.zeros_like(vectors_BKH[:, 0])

@@ -1,8 +1,9 @@
 """Networks as judges, and a linear SVM that reads what they make of a pair (Li et al. 2017, section 5.1, judges 2 to 4).
 
 The network is a discriminator (`policies/discriminator`) with weights of its own, drawn and fitted afresh in every fold: it
-shares nothing with one that a generator was trained against. A tenth of the sources of the fit decide when it ends. Words that
-the fit has once alone are unknown to it, so that it learns what unknown ones mean.
+shares nothing with one that a generator was trained against. It learns from all pairs of a source at once. A tenth of the
+sources of the fit decide when it ends. Words that the fit has once alone are unknown to it, so that it learns what unknown
+ones mean.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -64,12 +65,11 @@ class NetworkJudge(Judge):
         vocabulary = _vocabulary(pairs)
         self._model = Discriminator(vocabulary, self._sizes).to(self._device)
         held_out = _held_out(pairs, seed)
-        split = [
-            [(pair, bool(label)) for pair, label, last in zip(pairs, labels, held_out, strict=True) if last == validates]
+        train, validation = (
+            ReplyExamples(self._sources(pairs, labels, held_out == validates), vocabulary, self._sizes)
             for validates in (False, True)
-        ]
-        train, validation = (ReplyExamples(self._items(part), vocabulary, self._sizes) for part in split)
-        recipe = _recipe(len(train))
+        )
+        recipe = _recipe(len(train), int(train.num_targets.sum()))
         with TemporaryDirectory() as folder:
             fit = Fit(self._model, train, validation, recipe, derive_seed(seed, "network"), Path(folder) / "state")
             fit.run(lambda _: None)
@@ -83,13 +83,21 @@ class NetworkJudge(Judge):
 
     def _judged(self, pairs: Sequence[RepliedPair]) -> Judgements:
         assert self._model is not None, "a judge is fitted before it is asked"
-        items = self._items([(pair, True) for pair in pairs])
+        encode = self._model.vocabulary.encode
+        items = [JudgedReplies(encode(_said(pair)), [encode(pair.reply)], [True], 0) for pair in pairs]
         return judge(self._model, ReplyExamples(items, self._model.vocabulary, self._sizes))
 
-    def _items(self, pairs: Sequence[tuple[RepliedPair, bool]]) -> list[JudgedReplies]:
+    def _sources(self, pairs: Sequence[RepliedPair], labels: np.ndarray, wanted: np.ndarray) -> list[JudgedReplies]:
+        """The wanted pairs, those of a source together, so that it is read once for all of them."""
         assert self._model is not None
         encode = self._model.vocabulary.encode
-        return [JudgedReplies(encode(_said(pair)), [encode(pair.reply)], [human], 0) for pair, human in pairs]
+        places: dict[Any, list[int]] = {}
+        for place in np.flatnonzero(wanted):
+            places.setdefault(pairs[place].context, []).append(int(place))
+        return [
+            JudgedReplies(encode(_said(pairs[own[0]])), [encode(pairs[n].reply) for n in own], labels[own].tolist(), 0)
+            for own in places.values()
+        ]
 
 
 class CombinedJudge(Judge):
@@ -158,9 +166,9 @@ def svm_neural(settings: JudgeSettings) -> Callable[[], Judge]:
     return lambda: CombinedJudge(NetworkJudge("hierarchical", settings), likelihoods)
 
 
-def _recipe(num_pairs: int) -> FitConfig:
-    size = _LARGE_BATCH if num_pairs >= _MANY else _BATCH
-    steps = -(-num_pairs // size)
+def _recipe(num_sources: int, num_pairs: int) -> FitConfig:
+    size = max(1, (_LARGE_BATCH if num_pairs >= _MANY else _BATCH) * num_sources // num_pairs)
+    steps = -(-num_sources // size)
     epochs = min(_MOST_EPOCHS, max(_EPOCHS, -(-_STEPS // steps)))
     patience = min(epochs // 3, -(-_PATIENCE // steps))
     return FitConfig(batch_size=size, max_epochs=epochs, patience=patience, decay_epochs=1, precision="float32")
@@ -184,8 +192,8 @@ def _vocabulary(pairs: Sequence[RepliedPair]) -> PairVocabulary:
     return PairVocabulary.build(texts, min(num_known + len(SPECIALS), _MOST_WORDS))
 
 
-def _held_out(pairs: Sequence[RepliedPair], seed: int) -> list[bool]:
+def _held_out(pairs: Sequence[RepliedPair], seed: int) -> np.ndarray:
     """Whether each pair is of a source that decides when the fit ends: every tenth by hash, at least one."""
     order = sorted({pair.context for pair in pairs}, key=lambda context: stable_hash("held out", seed, str(context)))
     chosen = set(order[::_VALIDATION])
-    return [pair.context in chosen for pair in pairs]
+    return np.array([pair.context in chosen for pair in pairs])

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from policies.gru import GRU, SUMS_ROWS, advance, runs
 from policies.negotiator.model import Negotiator
-from policies.negotiator.places import TokenPlaces
+from policies.places import TokenPlaces
 
 SHAPE_ROWS = 32
 """What the rows of products in bfloat16 are a multiple of, at least: for each new shape a kernel is made, which takes

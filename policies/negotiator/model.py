@@ -24,8 +24,8 @@ from envs.negotiation.domain import DISAGREE, DISCONNECT, REFUSALS
 from envs.negotiation.vocabulary import Vocabulary
 from policies.dropout import Dropout
 from policies.gru import GRU, recur, recur_packed
-from policies.negotiator.places import TokenPlaces
 from policies.negotiator.settings import NegotiatorSizes
+from policies.places import TokenPlaces
 
 UNREWARDED = tuple(REFUSALS.index(token) - len(REFUSALS) for token in (DISAGREE, DISCONNECT))
 """Tokens, counted from the last, of outcomes that nobody can predict and no loss rewards."""

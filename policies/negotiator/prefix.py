@@ -21,7 +21,7 @@ from torch import Tensor
 
 from policies.negotiator.cells import ROWS, Attended
 from policies.negotiator.inference import Tables
-from policies.negotiator.places import TokenPlaces, running
+from policies.places import TokenPlaces, running
 
 
 @dataclass(frozen=True)

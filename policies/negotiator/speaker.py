@@ -28,8 +28,8 @@ from envs.storage.copies import CHECKPOINT, fetched_model
 from policies.negotiator.checkpoints import load_model
 from policies.negotiator.inference import Tables
 from policies.negotiator.model import Negotiator
-from policies.negotiator.places import TokenPlaces, by_step
 from policies.negotiator.screening import MARGIN
+from policies.places import TokenPlaces, by_step
 
 LOOK_EVERY = 8
 """Words that a GPU says between two looks at who has ended, for which this process waits for it; a CPU looks at each."""

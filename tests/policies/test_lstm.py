@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
 
 from policies.lstm import LSTM, LSTMCell
 
@@ -25,6 +26,17 @@ def gradients(states_BTH: Tensor, wanted: list[Tensor]) -> tuple[Tensor, ...]:
 def test_states_and_gradients_are_torchs_own(steps: int) -> None:
     lstm, inputs = layer(), torch.randn(B, steps, E, dtype=torch.float64, requires_grad=True)
     states, expected = lstm.read(inputs), lstm(inputs)[0]
+    torch.testing.assert_close(states, expected)
+    wanted = [inputs, *lstm.parameters()]
+    for found, right in zip(gradients(states, wanted), gradients(expected, wanted), strict=True):
+        torch.testing.assert_close(found, right)
+
+
+@pytest.mark.parametrize("lengths", [[5, 5, 2, 1], [3], [1, 1]])
+def test_rows_of_different_lengths_are_read_as_torch_reads_them_packed(lengths: list[int]) -> None:
+    lstm, counts = layer(), [sum(length > step for length in lengths) for step in range(lengths[0])]
+    inputs = torch.randn(sum(lengths), E, dtype=torch.float64, requires_grad=True)
+    states, expected = lstm.read_packed(inputs, counts), lstm(PackedSequence(inputs, torch.tensor(counts)))[0].data
     torch.testing.assert_close(states, expected)
     wanted = [inputs, *lstm.parameters()]
     for found, right in zip(gradients(states, wanted), gradients(expected, wanted), strict=True):

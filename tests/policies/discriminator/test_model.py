@@ -11,7 +11,6 @@ from envs.pairs.vocabulary import EOS_ID
 from policies.discriminator.batches import ReplyExamples, context_batch, reply_batch
 from policies.discriminator.critic import Critic, LinearCritic
 from policies.discriminator.model import Discriminator
-from policies.discriminator.reader import ContextMemory
 from tests.devices import CLOSE, on_each_device
 from tests.policies.discriminator.made_up import EOT_ID, KINDS, VOCABULARY, judged, network, sizes
 
@@ -80,7 +79,7 @@ def test_prefixes_are_whole_passes_over_them_in_one_pass_and_word_by_word(kind: 
 def test_gradients_flow_to_every_weight_through_whole_replies_and_prefixes(kind: str) -> None:
     model = network(kind)
     batch = examples(model).batch(np.arange(NUM))
-    memory = ContextMemory(*(part[batch.rows_R] for part in model.read(batch.contexts)))
+    memory = model.read(batch.contexts).of(batch.rows_R)
     last_R = model.prefixes(memory, batch.words_RT, batch.lengths_R)[torch.arange(2 * NUM), batch.lengths_R - 1]
     by_prefix = torch.autograd.grad(last_R.sum(), list(model.parameters()))
     whole = torch.autograd.grad(model(batch).sum(), list(model.parameters()))
@@ -123,15 +122,15 @@ def test_a_critic_values_a_context_before_a_word_is_said_and_after_each(kind: st
     critic.initialise(torch.Generator().manual_seed(1))
     contexts = context_batch([item.source for item in items], VOCABULARY, critic.sizes)
     words_BT, lengths_B = reply_batch([item.replies[0] for item in items], critic.sizes)
-    values_BT = critic.prefixes(contexts, words_BT)
+    values_BT = critic.prefixes(contexts, words_BT, lengths_B)
     assert values_BT.shape == (NUM, words_BT.shape[1] + 1)
     torch.testing.assert_close(critic(contexts), values_BT[:, 0])
     for row, item in enumerate(items):
-        alone = context_batch([item.source], VOCABULARY, critic.sizes)
-        length = int(lengths_B[row])
-        torch.testing.assert_close(critic.prefixes(alone, words_BT[row : row + 1, :length])[0], values_BT[row, : length + 1])
-        shorter = critic.prefixes(alone, words_BT[row : row + 1, : length - 1])[0]
-        torch.testing.assert_close(shorter, values_BT[row, :length])
+        alone, length = context_batch([item.source], VOCABULARY, critic.sizes), lengths_B[row : row + 1]
+        whole, shorter = (critic.prefixes(alone, words_BT[row : row + 1], each)[0] for each in (length, length - 1))
+        torch.testing.assert_close(whole, values_BT[row])
+        torch.testing.assert_close(shorter[: int(length)], values_BT[row, : int(length)])
+        assert not shorter[int(length) :].any()
     assert len(set(values_BT[:, 0].tolist())) == NUM
 
 

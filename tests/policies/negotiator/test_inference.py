@@ -11,8 +11,8 @@ from policies.negotiator.batches import make_batch
 from policies.negotiator.cells import ROWS
 from policies.negotiator.inference import Tables
 from policies.negotiator.model import Negotiator
-from policies.negotiator.places import by_step
 from policies.negotiator.settings import NegotiatorSizes
+from policies.places import by_step
 from tests.policies.negotiator.made_up import TINY, VOCABULARY, MadeUp, dialogues, negotiator
 
 

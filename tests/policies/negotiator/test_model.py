@@ -15,8 +15,8 @@ from envs.negotiation.dealornodeal.rules import DISAGREE_ID, DISCONNECT_ID, NO_A
 from envs.negotiation.vocabulary import PAD_ID, SPECIALS, Vocabulary
 from policies.negotiator.batches import NegotiationBatch, by_length, make_batch, shuffled
 from policies.negotiator.model import Negotiator, selection_loss, supervised_loss, word_nll
-from policies.negotiator.places import TokenPlaces
 from policies.negotiator.settings import NegotiatorSizes
+from policies.places import TokenPlaces
 from tests.policies.negotiator.made_up import TINY, VOCABULARY, dialogues, negotiator, row
 
 

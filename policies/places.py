@@ -1,6 +1,6 @@
-"""Where the tokens of dialogues stand when none is padded: step by step, the longest dialogues first.
+"""Where the tokens of texts stand when none is padded: step by step, the longest texts first.
 
-Shapes: B dialogues, T tokens of the longest, N tokens of all, r rows.
+Shapes: B texts, T tokens of the longest, N tokens of all, r rows.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from torch import Tensor
 
 
 class TokenPlaces(NamedTuple):
-    """The first tokens of all dialogues, behind them the second ones of those that have one, and so on."""
+    """The first tokens of all texts, behind them the second ones of those that have one, and so on."""
 
     counts: list[int]
-    """Dialogues of each step."""
+    """Texts of each step."""
     rows_N: Tensor
     """Whose token stands at each place."""
     steps_N: Tensor
@@ -30,7 +30,7 @@ class TokenPlaces(NamedTuple):
 
     @classmethod
     def of(cls, lengths_B: np.ndarray, device: torch.device) -> TokenPlaces:
-        """Those of dialogues of so many tokens each, which may be none, on a device."""
+        """Those of texts of so many tokens each, which may be none, on a device."""
         order_B = np.argsort(-lengths_B, kind="stable")
         steps_N, ranks_N = by_step(lengths_B[order_B])
         rows_N = order_B[ranks_N]
