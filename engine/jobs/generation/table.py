@@ -8,25 +8,33 @@ reply by the decoder that picked their checkpoint, and sampled.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from engine.jobs.checkpoints import require_checkpoint, require_word_model
 from engine.jobs.composite import Composite, Stage, run_stages
-from engine.jobs.generation.adversarial import EVALUATE_ADVERSARIAL
 from engine.jobs.generation.adversarial_config import AdversarialConfig, label_of, labels_of
-from engine.jobs.generation.discriminator import TRAIN_DISCRIMINATOR, TrainDiscriminatorConfig
-from engine.jobs.generation.minmax import MINMAX_REPLIES, MinMaxRepliesConfig
-from engine.jobs.generation.table_config import DECODERS, TrainedTableConfig, helpdesk_table, li2017_table
+from engine.jobs.generation.table_config import TrainedTableConfig, helpdesk_table, li2017_table
+from engine.jobs.generation.table_stages import (
+    BACKWARD,
+    JUDGE_LM,
+    System,
+    discriminators,
+    in_order,
+    measured,
+    models,
+    starts,
+    systems,
+    trainings,
+)
 from engine.jobs.job import Reporter, Result, Summary
 from engine.jobs.repeated import run_beside
-from engine.jobs.responders.reply import HUMAN_FILE, MACHINE_FILE, REPLY, ReplyConfig
-from engine.jobs.responders.seq2seq import TRAIN_LM, TRAIN_SEQ2SEQ, TrainLMConfig, TrainSeq2SeqConfig
+from engine.jobs.responders.reply import HUMAN_FILE, MACHINE_FILE
 from engine.jobs.sharded import session
 from engine.jobs.tables import TABLE_FILE, noted
 from engine.metrics.generation.adversarial import CONSTANT, ERE, JudgedRows
@@ -36,15 +44,12 @@ from engine.metrics.generation.minmax import PICKED
 from engine.metrics.generation.scenarios import MATCHED, PER_FOLD, RANDOM, source_name
 from engine.metrics.generation.tables import is_reliable
 from engine.metrics.generation.trained import (
-    AT,
-    DECODED,
     EMPTY,
     JUDGED,
     OVERLAP,
     PEOPLE,
     ROUND,
     SAMPLED,
-    TRAINED,
     AnsweredRow,
     ReadReplies,
     describe,
@@ -58,56 +63,24 @@ from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from envs.core.config import from_dict
 from envs.core.errors import DataError
-from envs.core.seeds import derive_seed
 from envs.pairs.compiled import load_pairs
 from envs.pairs.contexts import examples
 from envs.pairs.replied import read_replied
 from envs.pairs.turns import EOT
 from envs.storage.copies import fetched_model
 from envs.storage.places import display_path
-from policies.decoders import DecoderSettings, lacks_backward, with_backward
-from policies.seq2seq.settings import LanguageModelSizes
+from policies.decoders import DecoderSettings, with_backward
 
 if TYPE_CHECKING:
     from envs.pairs.vocabulary import PairVocabulary
     from policies.seq2seq.scoring import WordScores
 
-START, BACKWARD, LM, JUDGE_LM, DISCRIMINATOR, BEGINNINGS = "start", "backward", "lm", "judge-lm", "discriminator", "beginnings"
-"""Folders of models that are trained first."""
 CONCLUDED, PLACED = "conclusions", "placements"
 """Entries of the summary: what the table comes to, and where trainings lie beside the temperature curve, in sentences."""
 NUM_SHOWN = 20
 """Contexts whose replies stand side by side."""
-FILES = {"human": HUMAN_FILE, "machine": MACHINE_FILE}
 SYSTEM = label_of(MACHINE_FILE)
 """What evaluations call the row's replies."""
-PARTIAL = "regs-partial"
-
-
-class System(NamedTuple):
-    """What replies in a row.
-
-    Args:
-        row: of the table.
-        number: of the training or of the start, from 1.
-        model: its name.
-        decoder: how it replies.
-    """
-
-    row: str
-    number: int
-    model: str
-    decoder: str
-
-    @property
-    def replies(self) -> str:
-        """The folder of its replies."""
-        return f"{self.row}-{self.number}-replies"
-
-    @property
-    def judged(self) -> str:
-        """The folder of their evaluation."""
-        return f"{self.row}-{self.number}-judged"
 
 
 class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, TrainedTableConfig]):
@@ -122,9 +95,9 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
 
     def stages(self, config: TrainedTableConfig, path: Path) -> dict[str, Stage]:
         """What is trained first, then the trainings, then replies and their evaluations."""
-        planned = self._first(config, path) | self._trainings(config, path)
+        planned = models(config, path) | discriminators(config, path) | trainings(config, path)
         for system in systems(config, path, config.row_names):
-            planned |= self._measured(config, path, system)
+            planned |= measured(config, path, system)
         return planned
 
     def finished(self, config: TrainedTableConfig, path: Path, weights: Mapping[str, str]) -> bool:
@@ -135,7 +108,7 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
         """Checks what is named, and takes the sizes of what is trained beside from the first start."""
         from policies.seq2seq.checkpoints import load_seq2seq
 
-        starts = [require_word_model(name, "--start", "parley train seq2seq") for name in config.starts]
+        begun = [require_word_model(name, "--start", "parley train seq2seq") for name in config.starts]
         for name, option, maker in (
             (config.backward, "--backward", "parley train seq2seq --backward"),
             (config.lm, "--lm", "parley train lm"),
@@ -145,7 +118,7 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
                 require_checkpoint(name, option, maker)
         for text in (config.decoder, with_backward(config.discriminator_decoder, config.backward or BACKWARD)):
             DecoderSettings.parse(text)
-        config = replace(config, sizes=load_seq2seq(starts[0]).sizes) if starts else config
+        config = replace(config, sizes=load_seq2seq(begun[0]).sizes) if begun else config
         lengths = {"min_reply": config.min_reply, "max_reply": config.longest}
         corpus = load_pairs(config.corpus, config.data_root, every_word=True)
         asked = examples(corpus, "test", config.sizes.turns, **lengths, unseen=True)
@@ -158,14 +131,19 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
     def work(self, run: RunFolder, prepared: TrainedTableConfig, reporter: Reporter) -> TrainedTableConfig:
         """Does what is left of the stages; trainings side by side where there are trainers."""
         config, path = prepared, run.path
-        run_stages(self._first(config, path), path, reporter)
-        trainings = self._trainings(config, path)
-        run_beside(trainings, [[name] for name in trainings], path, config.trainers, reporter, "trainings", config.address)
+        first, told, trained = (each(config, path) for each in (models, discriminators, trainings))
+        pairs = [[name for name in told if name.endswith(f"-{number}")] for number in range(1, len(starts(config, path)) + 1)]
+        for title, stages, chains in (
+            ("models", first, [[name] for name in first]),
+            ("discriminators", told, pairs),
+            ("trainings", trained, [[name] for name in trained]),
+        ):
+            run_beside(stages, chains, path, config.trainers, reporter, title, config.address)
         with session(config.workers, config.address) if config.workers else nullcontext():
             for system in systems(config, path, config.row_names):
                 reporter.say(f"row {system.row}, {system.number}")
                 try:
-                    run_stages(self._measured(config, path, system), path, reporter)
+                    run_stages(measured(config, path, system), path, reporter)
                 except DataError as error:
                     # A generator that has collapsed may say nothing to most contexts, which judges cannot be fitted to.
                     reporter.say(f"{system.row} is left out: {error.what}, {error.got}")
@@ -178,7 +156,7 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
 
         config, path = found, run.path
         model = fetched_model(config.judge_lm or display_path(path / JUDGE_LM))
-        start = load_seq2seq(fetched_model(_starts(config, path)[0]))
+        start = load_seq2seq(fetched_model(starts(config, path)[0]))
         reader = _ReplyReader(WordScores(load_language_model(model)), start.vocabulary)
         there = {name.name.removesuffix("-1-judged") for name in path.glob("*-1-judged")}
         done = [
@@ -231,73 +209,6 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
     def metrics_of(self, config: TrainedTableConfig) -> None:
         """Rows that were measured before stay."""
 
-    def _first(self, config: TrainedTableConfig, path: Path) -> dict[str, Stage]:
-        """What is trained before the rows."""
-        known: dict[str, Any] = {name: getattr(config, name) for name in ("corpus", "limit", "data_root", "seed", "threads")}
-        fitted: dict[str, Any] = known | {"vocabulary": config.vocabulary, "fit": config.fit}
-        lengths: dict[str, Any] = {"min_reply": config.min_reply, "max_reply": config.longest}
-        sizes = LanguageModelSizes(embed=config.sizes.embed, hidden=config.sizes.hidden, max_length=config.sizes.max_reply)
-        again = fitted | {"seed": derive_seed(config.seed, JUDGE_LM)}
-        planned: dict[str, Stage] = {}
-        if not config.starts:
-            planned[START] = TRAIN_SEQ2SEQ, TrainSeq2SeqConfig(sizes=config.sizes, **fitted, **lengths)
-        methods = {str(config.training(row, 1)["method"]) == PARTIAL for row in config.row_names if row in TRAINED}
-        asked_back = "mmi" in config.row_names or (methods and lacks_backward(config.discriminator_decoder))
-        if asked_back and not config.backward:
-            planned[BACKWARD] = TRAIN_SEQ2SEQ, TrainSeq2SeqConfig(sizes=config.sizes, backward=True, **fitted, **lengths)
-        if "mmi-antilm" in config.row_names and not config.lm:
-            planned[LM] = TRAIN_LM, TrainLMConfig(sizes=sizes, **fitted)
-        if not config.judge_lm:
-            planned[JUDGE_LM] = TRAIN_LM, TrainLMConfig(sizes=sizes, **again)
-        backward = config.backward or display_path(path / BACKWARD)
-        for number, start in enumerate(_starts(config, path), start=1):
-            for prefixes in sorted(methods):
-                own, other = f"{DISCRIMINATOR}-{number}", f"{BEGINNINGS}-{number}"
-                own, other = (other, own) if prefixes else (own, other)
-                told = TrainDiscriminatorConfig(
-                    generator=start,
-                    decoder=with_backward(config.discriminator_decoder, backward),
-                    # Both learn from the same replies, and the one that comes first decodes them.
-                    replies=display_path(path / other),
-                    prefixes=prefixes,
-                    min_reply=config.min_reply,
-                    sizes=config.discriminator_sizes,
-                    fit=config.discriminator_fit,
-                    **known,
-                )
-                planned[own] = TRAIN_DISCRIMINATOR, told
-        return planned
-
-    def _trainings(self, config: TrainedTableConfig, path: Path) -> dict[str, Stage]:
-        """The trainings of all rows, those of the first seed first."""
-        planned: dict[str, Stage] = {}
-        starts = _starts(config, path)
-        for number in range(1, config.trainings + 1):
-            start = (number - 1) % len(starts)
-            for row in (row for row in TRAINED if row in config.row_names):
-                settings = config.training(row, number)
-                told = f"{BEGINNINGS if settings['method'] == PARTIAL else DISCRIMINATOR}-{start + 1}"
-                named: dict[str, Any] = {"start": starts[start], "discriminator": display_path(path / told)}
-                planned[f"{row}-{number}"] = MINMAX_REPLIES, MinMaxRepliesConfig(**settings, **named)
-        return planned
-
-    def _measured(self, config: TrainedTableConfig, path: Path, system: System) -> dict[str, Stage]:
-        """Replies of a system, and their evaluation."""
-        how: dict[str, Any] = {"seed": config.seed, "workers": config.workers, "data_root": config.data_root}
-        how["address"] = config.address if config.workers else ""
-        asked = ReplyConfig(
-            model=system.model,
-            decoder=system.decoder,
-            corpus=config.corpus,
-            limit=config.contexts,
-            min_reply=config.min_reply,
-            max_reply=config.longest,
-            **how | {"seed": config.seed + system.number - 1} if system.decoder == "sample" else how,
-        )
-        files: dict[str, Any] = {side: display_path(path / system.replies / name) for side, name in FILES.items()}
-        judged = AdversarialConfig(judges=config.judges, **files, **how)
-        return {system.replies: (REPLY, asked), system.judged: (EVALUATE_ADVERSARIAL, judged)}
-
 
 class _ReplyReader:
     """Reads replies by a language model, in the words of the start.
@@ -316,22 +227,6 @@ class _ReplyReader:
         words = [self._vocabulary.decode(self._vocabulary.encode(list(reply)).tolist()) for reply in said]
         nats = [-each.sum() for each in self._scores.log_probabilities(words)]
         return ReadReplies(words, np.array(nats), self._scores.vectors(words))
-
-
-def systems(config: TrainedTableConfig, path: Path, rows: Collection[str]) -> Iterator[System]:
-    """What replies in some rows, in the order of the table."""
-    backward, lm = (getattr(config, name) or display_path(path / name) for name in (BACKWARD, LM))
-    decoders = {**DECODERS, "mmi": f"mmi:backward={backward}", "mmi-antilm": f"mmi-antilm:lm={lm}"}
-    draws = DecoderSettings.parse(config.decoder).draws
-    for row in in_order(rows):
-        trained = row.removesuffix(SAMPLED)
-        if trained not in TRAINED:
-            decoder = f"sample:{row.removeprefix(AT)}" if row.startswith(AT) else decoders[row]
-            yield from (System(row, number, start, decoder) for number, start in enumerate(_starts(config, path), start=1))
-        elif trained == row or not draws:
-            for number in range(1, config.trainings + 1):
-                decoder = config.decoder if trained == row else "sample"
-                yield System(row, number, display_path(path / f"{trained}-{number}"), decoder)
 
 
 def judged_shares(path: Path, system: System, judges: Sequence[str]) -> dict[tuple[str, str], dict[str, float]]:
@@ -373,17 +268,6 @@ def replies_side_by_side(path: Path) -> list[dict[str, Any]]:
             if each["item_key"] in found or len(found) < NUM_SHOWN:
                 found.setdefault(each["item_key"], known)["replies"][row] = each["reply"]
     return list(found.values())
-
-
-def in_order(rows: Collection[str]) -> list[str]:
-    """Names of rows in the order of the table; of a training also the row whose replies are drawn."""
-    decoded = [row for row in DECODED if row in rows]
-    temperatures = sorted((row for row in rows if row.startswith(AT)), key=lambda row: float(row.removeprefix(AT)))
-    return [*decoded, *temperatures, *(f"{row}{ending}" for row in TRAINED if row in rows for ending in ("", SAMPLED))]
-
-
-def _starts(config: TrainedTableConfig, path: Path) -> tuple[str, ...]:
-    return config.starts or (display_path(path / START),)
 
 
 def _unreliable(done: Sequence[System], path: Path, judge: str) -> set[str]:

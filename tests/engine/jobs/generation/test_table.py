@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.generation.table import EVALUATE_GENERATION, System, judged_shares, replies_side_by_side
+from engine.jobs.generation.table import EVALUATE_GENERATION, judged_shares, replies_side_by_side
 from engine.jobs.generation.table_config import TrainedTableConfig
+from engine.jobs.generation.table_stages import System
 from engine.jobs.job import Silent
 from engine.jobs.responders.reply import MACHINE_FILE
 from engine.metrics.generation.scenarios import source_name
