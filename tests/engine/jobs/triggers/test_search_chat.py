@@ -51,7 +51,7 @@ def asked(folder: Path, tmp_path: Path, pairs: str = PAIRS, **changes: Any) -> T
 
 @pytest.mark.parametrize("method", ["gibbs-enum", "gcg", "arca", "pez", "beast", "random"])
 def test_every_hit_of_a_typed_search_is_what_the_model_generates(tmp_path: Path, folder: Path, method: str) -> None:
-    config = asked(folder, tmp_path, method=method, search=replace(EFFORT, words_per_position=64))
+    config = asked(folder, tmp_path, method=method, search=replace(EFFORT, candidates=12, words_per_position=64))
     result = run(config, tmp_path / "run", Silent())
     found = rows(tmp_path / "run")
     assert [(row["prompt"], row["target"]) for row in found] == [
@@ -169,8 +169,8 @@ def test_rows_do_not_depend_on_what_is_searched_side_by_side(
 ) -> None:
     together, call = [1], scorer.read_together
     monkeypatch.setattr(scorer, "read_together", lambda lists, read: (together.append(len(lists)), call(lists, read))[1])
-    engine = TriggerEngineSettings(batch_size=8)
-    config = asked(folder, tmp_path, method=method, success=SuccessSettings(samples=3, temperature=2.0), engine=engine)
+    settings = {"engine": TriggerEngineSettings(batch_size=8), "search": replace(EFFORT, candidates=8, max_sweeps=2)}
+    config = asked(folder, tmp_path, method=method, success=SuccessSettings(samples=3, temperature=2.0), **settings)
     result = run(config, tmp_path / "one", Silent())
     # Of the two targets behind one prompt, and of restarts.
     assert (max(together) > 1) == (method != "beast")
