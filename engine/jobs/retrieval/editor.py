@@ -24,6 +24,7 @@ from engine.jobs.limit import drawn
 from engine.jobs.retrieval.config import RankingAttackConfig, lexicon_of
 from engine.jobs.retrieval.editor_config import TrainEditorConfig
 from engine.jobs.retrieval.groups import Contexts, group_seed, lexicon_setting, shared_resources
+from engine.jobs.retrieval.prepared import not_read_in, not_read_told
 from engine.jobs.sharded import session
 from engine.metrics.retrieval.editing import EDITING, EDITS, GAIN, QUERIES, RANDOM, SUCCESS, TRIED, UNTRAINED
 from engine.metrics.statistics import Estimate, clustered_rate, count, mean, paired_difference
@@ -185,6 +186,11 @@ class TrainEditor(ChoiceJob[TrainEditorConfig, EditWorld]):
             save = partial(FORMAT.save, editor, provenance={})
             self.learn(run, config, editor, save, training_env, EditorRunner, EditorModule, reporter)
             measured[SUCCESS] = prepared.attack(editor)
+        # Chat models know it of what they were asked.
+        splits = (prepared.corpus.splits[name] for name in ("train", "test"))
+        left_out = not_read_in(splits, config.candidates.turns, config.model, prepared.ranker)
+        if said := not_read_told(left_out):
+            reporter.say(said)
         found = _figures(measured, prepared.dialogues)
         about = {"model": config.model, "corpus": config.corpus, "seed": config.seed}
         game = {"edits": config.game.edits, "num_places": config.game.num_places, "num_proposals": config.game.num_proposals}
@@ -192,8 +198,9 @@ class TrainEditor(ChoiceJob[TrainEditorConfig, EditWorld]):
         return Summary(
             f"editing policy against {config.model} on {config.corpus}",
             f"{config.learning.updates} updates of {config.learning.examples_per_update} examples, at most "
-            f"{config.game.edits} word{'s' * (config.game.edits > 1)} replaced, seed {config.seed}.",
+            f"{config.game.edits} word{'s' * (config.game.edits > 1)} replaced, seed {config.seed}. {said}".rstrip(),
             found,
+            left_out,
         )
 
     def models(self, config: TrainEditorConfig) -> Mapping[str, str]:

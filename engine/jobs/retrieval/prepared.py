@@ -163,9 +163,9 @@ def not_read_in(splits: Iterable[CandidateSplit], turns: int, label: str, ranker
 
 
 def not_read_told(summary: Mapping[str, Any]) -> str:
-    """What is not read of what a ranker is trained and measured on, in sentences, of a summary; empty where all is."""
+    """What is not read of what is trained and measured on, in sentences, of a summary; empty where all is."""
     told = " ".join(not_scored(summary))
-    return told and f"All splits together: {told}"
+    return told and f"All splits that are used: {told}"
 
 
 def _left_out(is_cut: Iterable[Any], turns: int, unread: Iterable[tuple[str, Unread]]) -> dict[str, Any]:

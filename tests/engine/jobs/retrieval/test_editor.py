@@ -18,9 +18,11 @@ from engine.jobs.retrieval.config import RankingAttackConfig
 from engine.jobs.retrieval.editor import TRAIN_EDITOR, training_env
 from engine.jobs.retrieval.editor_config import TrainEditorConfig
 from engine.jobs.retrieval.pool import asked_name, training_names, training_rules
+from engine.jobs.retrieval.prepared import NUM_CONTEXTS, UNREAD
 from engine.metrics.retrieval.editing import EDITING, SUCCESS
 from engine.perturb.replies.resources import RuleResources
 from engine.perturb.replies.settings import ReplySettings
+from engine.report.collect import collect_run
 from engine.retrieval.catalogue import attack_names
 from engine.rllib.choosing import CHOOSER, ChoiceReinforceConfig, rewards_to_go
 from engine.rllib.editing import EditorModule, EditorRunner
@@ -31,6 +33,8 @@ from envs.core.errors import CheckpointError, ConfigError
 from policies.choosing_settings import ChoiceLearning, ChoiceSizes
 from policies.editor import FORMAT, new_editor
 from tests.engine.jobs.made_up import Notes, assert_equal_weights, interrupt
+from tests.engine.jobs.retrieval.rankings import save_matcher
+from tests.engine.report.negotiation.dialogues import page_of
 from tests.engine.retrieval.fakes import Toy
 
 pytestmark = pytest.mark.ray
@@ -98,6 +102,19 @@ def test_it_goes_on_exactly_where_it_was(
     assert "resumed after update 2" in notes.said
     assert_equal_weights(parts, whole)
     assert RunFolder.load(whole).metrics() == RunFolder.load(parts).metrics()
+
+
+def test_what_the_ranker_does_not_read_is_counted_and_told(tmp_path: Path, corpus: str, ray_session: object) -> None:
+    # It reads eleven words of a turn.
+    name, once = save_matcher(tmp_path / "smn"), ChoiceLearning(updates=1, examples_per_update=2)
+    TRAIN_EDITOR.run(asked(corpus, model=name, learning=once, limit=2), tmp_path / "run", notes := Notes())
+    summary = RunFolder.load(tmp_path / "run").summary() or {}
+    num = summary[NUM_CONTEXTS]
+    assert num > 76, "training and test split"
+    assert summary[UNREAD] == {name: [num, 0]}
+    told = f"did not read all of {num:,} contexts and 0 replies."
+    assert any(told in said for said in notes.said)
+    assert told in page_of(collect_run(tmp_path / "run"))
 
 
 def test_what_an_example_is_depends_on_its_index_alone(tmp_path: Path, corpus: str) -> None:

@@ -109,7 +109,7 @@ def test_what_a_training_does_not_read_is_counted_and_told(tmp_path: Path) -> No
     # Of each split one context loses a turn; then two turns are read, of eight words, and no wrong reply whole.
     assert (summary[NUM_CONTEXTS], summary[CUT], summary[UNREAD]) == (9, [3, 5], {"SMN": [6, 9]})
     told = (
-        "All splits together: 3 of 9 contexts have more turns: the newest 5 are kept (candidates.turns). "
+        "All splits that are used: 3 of 9 contexts have more turns: the newest 5 are kept (candidates.turns). "
         "SMN is made for shorter texts: it did not read all of 6 contexts and 9 replies."
     )
     assert told in notes.said
