@@ -108,13 +108,15 @@ def retreat(
     """
     enter, forget, candidate, leave = gates_B4H.split(cell_BH.shape[1], dim=1)
     d_enter, d_forget, d_candidate, d_leave = grad_B4H.split(cell_BH.shape[1], dim=1)
-    of_sigmoid, of_tanh = torch.ops.aten.sigmoid_backward.grad_input, torch.ops.aten.tanh_backward.grad_input
     cell_grad_BH += torch.ops.aten.tanh_backward(hidden_grad_BH * leave, squashed_BH)
-    of_sigmoid(hidden_grad_BH * squashed_BH, leave, grad_input=d_leave)
-    of_sigmoid(cell_grad_BH * candidate, enter, grad_input=d_enter)
-    of_sigmoid(cell_grad_BH * cell_BH, forget, grad_input=d_forget)
-    of_tanh(cell_grad_BH * enter, candidate, grad_input=d_candidate)
+    _OF_SIGMOID(hidden_grad_BH * squashed_BH, leave, grad_input=d_leave)
+    _OF_SIGMOID(cell_grad_BH * candidate, enter, grad_input=d_enter)
+    _OF_SIGMOID(cell_grad_BH * cell_BH, forget, grad_input=d_forget)
+    _OF_TANH(cell_grad_BH * enter, candidate, grad_input=d_candidate)
     cell_grad_BH *= forget
+
+
+_OF_SIGMOID, _OF_TANH = torch.ops.aten.sigmoid_backward.grad_input, torch.ops.aten.tanh_backward.grad_input
 
 
 class _LstmRecurrence(torch.autograd.Function):
@@ -140,24 +142,39 @@ class _LstmRecurrence(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, grad_SH: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[no-untyped-def]  # as above
         weight_4HH, gates, states, cells, squashed = ctx.saved_tensors
-        counts, first = ctx.counts, ctx.counts[0]
+        counts, hidden = ctx.counts, states.shape[1]
+        enter, forget, candidate, leave = gates.split(hidden, 1)
+        states_before, cells_before = (_earlier(part, counts) for part in (states, cells))
+        # What the gradients of cells and states are multiplied by, to be those of the gates' sums.
+        gates_grad = torch.empty_like(gates)
+        d_enter, d_forget, d_candidate, d_leave = gates_grad.split(hidden, 1)
+        _OF_SIGMOID(candidate, enter, grad_input=d_enter)
+        _OF_SIGMOID(cells_before, forget, grad_input=d_forget)
+        _OF_TANH(enter, candidate, grad_input=d_candidate)
+        _OF_SIGMOID(squashed, leave, grad_input=d_leave)
+        through = torch.ops.aten.tanh_backward(leave, squashed)
         add = Adder(weight_4HH.to(ctx.dtype).t(), gates.dtype)
-        gates_grad, grads = torch.empty_like(gates), grad_SH.to(gates.dtype, memory_format=torch.contiguous_format, copy=True)
-        cell_grad, parts = torch.zeros_like(cells[:first]), (gates, squashed, grads, gates_grad)
-        # Before the first step cells are zero, and no state has a gradient.
-        cells_before, grads_before = [torch.zeros_like(cell_grad), *cells.split(counts)], [None, *grads.split(counts)]
-        steps = zip(*(part.split(counts) for part in parts), cells_before[:-1], grads_before[:-1], strict=True)
-        for own, after, grad, own_grad, before, grad_before in reversed(list(steps)):
-            rows = len(own)
-            retreat(own, before[:rows], after, grad, cell_grad[:rows], own_grad)
-            if grad_before is not None:
-                add(grad_before[:rows], own_grad)
+        grads = grad_SH.to(gates.dtype, memory_format=torch.contiguous_format, copy=True)
+        cell_grad, parts = torch.zeros_like(cells[: counts[0]]), (grads, through, forget, gates_grad)
+        steps = list(zip(*(part.split(counts) for part in parts), strict=True))
+        for (grad, to_cell, kept, own), previous in zip(steps[::-1], [*steps[-2::-1], None], strict=True):
+            rows = len(grad)
+            cell_grad[:rows].addcmul_(grad, to_cell)
+            own.view(rows, 4, hidden)[:, :3].mul_(cell_grad[:rows].unsqueeze(1))
+            own[:, 3 * hidden :].mul_(grad)
+            cell_grad[:rows].mul_(kept)
+            if previous is not None:
+                add(previous[0][:rows], own)
         weight_grad = None
         if ctx.needs_input_grad[1]:
-            each = zip(states.split(counts), counts[1:], strict=False)
-            earlier = torch.cat([states[:0], *(state[:rows] for state, rows in each)]).to(ctx.dtype)
-            weight_grad = (gates_grad[first:].to(ctx.dtype).t() @ earlier).to(weight_4HH.dtype)
+            weight_grad = (gates_grad.to(ctx.dtype).t() @ states_before.to(ctx.dtype)).to(weight_4HH.dtype)
         return gates_grad.to(ctx.given), weight_grad, None, None
+
+
+def _earlier(after_SH: Tensor, counts: list[int]) -> Tensor:
+    """What was there before each step, 0 before the first one."""
+    rows = zip(after_SH.split(counts), counts[1:], strict=False)
+    return torch.cat([after_SH.new_zeros(counts[0], after_SH.shape[1]), *(after[:num] for after, num in rows)])
 
 
 def recur(gates_TB4H: Tensor, weight_4HH: Tensor) -> Tensor:
