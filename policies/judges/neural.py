@@ -92,8 +92,8 @@ class NetworkJudge(Judge):
         assert self._model is not None
         encode = self._model.vocabulary.encode
         places: dict[Any, list[int]] = {}
-        for place in np.flatnonzero(wanted):
-            places.setdefault(pairs[place].context, []).append(int(place))
+        for place in np.flatnonzero(wanted).tolist():
+            places.setdefault(pairs[place].context, []).append(place)
         return [
             JudgedReplies(encode(_said(pairs[own[0]])), [encode(pairs[n].reply) for n in own], labels[own].tolist(), 0)
             for own in places.values()
