@@ -22,6 +22,8 @@ from engine.runtime import logs
 logger = logging.getLogger(__name__)
 
 PLAIN_INTERVAL_S, SILENCE_S = 5.0, 10.0
+SLOW = 0.01
+"""Units a second below which they are told by the hour."""
 
 
 class Stage:
@@ -57,11 +59,13 @@ class Stage:
             return f"{_minutes(now - self._began)} so far" if not done and now - self._began >= PLAIN_INTERVAL_S else ""
         rate = (done - at_first) / (now - began)
         shown = f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
-        return f"{shown} {self._unit}/s" + (f", {_minutes(max(0.0, (self._total - done) / rate))} left" if self._total else "")
+        shown = f"{shown} {self._unit}/s" if rate >= SLOW else f"{3600 * rate:.3g} {self._unit}/h"
+        return shown + (f", {_minutes(max(0.0, (self._total - done) / rate))} left" if self._total else "")
 
 
 def _minutes(seconds: float) -> str:
-    return "{}:{:02d}".format(*divmod(round(seconds), 60))
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02d}" if minutes < 60 else f"{minutes // 60:,}:{minutes % 60:02d}:{rest:02d}"
 
 
 class PlainScreen:

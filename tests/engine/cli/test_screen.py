@@ -43,6 +43,14 @@ def test_pace_counts_from_the_first_news() -> None:
     assert stage.at(1000) == "match: 1,000/1,000 dialogues, 5 dialogues/s, 0:00 left"
 
 
+def test_a_slow_stage_is_told_by_the_hour() -> None:
+    times = iter([0.0, 0.0, 3600.0, 7200.0])
+    stage = Stage("trainings", 24, "stages", lambda: next(times))
+    stage.at(0)
+    assert stage.at(6) == "trainings: 6/24 stages, 6 stages/h, 3:00:00 left"
+    assert stage.at(23.5) == "trainings: 23/24 stages, 11.8 stages/h, 2:33 left"
+
+
 def test_a_stage_of_unknown_length_has_a_pace_and_no_end() -> None:
     clock = Clock()
     stage = Stage("train.txt", 0, "bytes", clock)
