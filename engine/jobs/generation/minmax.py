@@ -35,7 +35,7 @@ from engine.jobs.supervised import STATE
 from engine.jobs.updates import built, make_updates
 from engine.metrics.generation.minmax import AGAINST_DISCRIMINATOR, GAIN, NATS, PICKED
 from engine.metrics.generation.scenarios import ADVERSUC, RANDOM
-from engine.metrics.generation.variety import WORDS, variety
+from engine.metrics.generation.variety import COMMONEST, WORDS, variety
 from engine.metrics.replies import reply_metrics
 from engine.metrics.statistics import Estimate, count, mean, paired_difference, ratio_of_sums
 from engine.metrics.training import BEFORE
@@ -261,7 +261,8 @@ class _ReplyTraining:
             save_model(model, self._run.path / GOOD, {"round": rounds})
         self._run.event(CHECK, number=rounds, estimates={name: each.to_json() for name, each in found.items()}, **figures)
         both = f"AdverSuc {found[ADVERSUC]}, machine-vs-random {found[RANDOM]}"
-        self._reporter.say(f"round {rounds}: {both}, {loss:.3f} nats a word, {figures[WORDS]:.1f} words a reply")
+        alike = f", one reply to {figures[COMMONEST]:.0%} of contexts" * (figures[COMMONEST] > self._config.watch.max_commonest)
+        self._reporter.say(f"round {rounds}: {both}, {loss:.3f} nats a word, {figures[WORDS]:.1f} words a reply{alike}")
         self._checks[rounds] = found
 
     def _tell_rewards(self, algorithm: ReplyMinMax) -> None:

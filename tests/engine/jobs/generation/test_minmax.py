@@ -111,6 +111,10 @@ def test_it_leaves_the_best_generator_and_goes_on_exactly(
     notes = Notes()
     MINMAX_REPLIES.run(config, parts, notes)
     assert "resumed after update 4" in notes.said
+    shares = {f"round {event['number']}": event["commonest_share"] for event in events(parts, CHECK)}
+    lines = [said for said in notes.said if said.startswith("round ")]
+    assert lines
+    assert all(("one reply to" in said) == (shares[said.partition(":")[0]] > 0.5) for said in lines)
     for name in (BEST, "checkpoint"):
         first, second = (load_seq2seq(path / name).state_dict() for path in (whole, parts))
         assert all(torch.equal(value, second[name]) for name, value in first.items())
@@ -121,8 +125,14 @@ def test_it_leaves_the_best_generator_and_goes_on_exactly(
 def test_the_last_generator_may_be_kept(
     tmp_path: Path, corpus: str, generator: Path, discriminator: Path, ray_session: object
 ) -> None:
-    config = asked(corpus, start=str(generator), discriminator=str(discriminator), keep="last", method="reinforce")
-    result = MINMAX_REPLIES.run(config, tmp_path / "run", Silent())
+    watch = Watch(max_commonest=0.0)
+    models = {"start": str(generator), "discriminator": str(discriminator)}
+    config = asked(corpus, **models, keep="last", method="reinforce", watch=watch)
+    result = MINMAX_REPLIES.run(config, tmp_path / "run", notes := Notes())
+    lines = [said for said in notes.said if said.startswith("round ")]
+    shares = [event["commonest_share"] for event in events(tmp_path / "run", CHECK)]
+    assert len(lines) == 4
+    assert all(said.endswith(f"one reply to {share:.0%} of contexts") for said, share in zip(lines, shares, strict=True))
     checks = {event["number"]: event["adversuc"] for event in events(tmp_path / "run", CHECK)}
     assert result.metrics["picked_round"].value == SEQ2SEQ.provenance(tmp_path / "run")["round"] == 3
     assert result.metrics["validation_adversuc"].value == checks[3]
