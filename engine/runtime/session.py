@@ -161,7 +161,8 @@ def _start(num_cpus: int | None) -> None:
             ray.init("local", num_cpus=num_cpus, include_dashboard=False, **_options())
     except Exception as error:
         # On a machine that is too busy to start it in time Ray raises a bare Exception.
-        raise ClusterError("Ray cannot be started on this machine", got=f"{type(error).__name__}: {error}") from error
+        fix = "try again when the machine is less busy; what is saved is not done twice"
+        raise ClusterError("Ray cannot be started on this machine", got=f"{type(error).__name__}: {error}", fix=fix) from error
     ray_internals.hide_token()
 
 

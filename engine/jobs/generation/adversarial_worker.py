@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from engine.jobs.sharded import Sharded, spread
+from engine.jobs.sharded import Sharded
 from engine.metrics.generation.scenarios import ADVERSUC, JudgedScenario
 from engine.runtime.record import Counts, Rows
 from engine.runtime.sharding import Shard
@@ -23,7 +23,6 @@ from envs.core.seeds import derive_seed
 from policies.judges.judge import Featured, Judge, JudgeSettings, Parsing, scores_by
 from policies.judges.makers import judge_maker
 
-_MOST_ITEMS = 5
 NUM_EXAMPLES, NUM_FEATURES = 3, 50
 
 _EXAMPLE = pa.struct(
@@ -97,7 +96,8 @@ class Judging(Sharded[JudgedFold]):
         return Counter({self.unit: sum(row["status"] == OK for row in rows)})
 
     def shard_size(self, num_items: int, num_workers: int) -> int:
-        return spread(num_items, num_workers, _MOST_ITEMS)
+        """A fit of a network takes up to a minute, which is as much as may be lost."""
+        return 1
 
 
 class JudgingWorker:

@@ -8,6 +8,7 @@ reply by the decoder that picked their checkpoint, and sampled.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -129,25 +130,36 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
         return config
 
     def work(self, run: RunFolder, prepared: TrainedTableConfig, reporter: Reporter) -> TrainedTableConfig:
-        """Does what is left of the stages; trainings side by side where there are trainers."""
+        """Does what is left of the stages: rows of the starts, then trainings, side by side where there are trainers."""
         config, path = prepared, run.path
-        first, told, trained = (each(config, path) for each in (models, discriminators, trainings))
-        pairs = [[name for name in told if name.endswith(f"-{number}")] for number in range(1, len(starts(config, path)) + 1)]
-        for title, stages, chains in (
-            ("models", first, [[name] for name in first]),
-            ("discriminators", told, pairs),
-            ("trainings", trained, [[name] for name in trained]),
-        ):
+
+        def train(title: str, stages: Mapping[str, Stage], chains: Sequence[Sequence[str]]) -> None:
             run_beside(stages, chains, path, config.trainers, reporter, title, config.address)
+
+        first, told, trained = (each(config, path) for each in (models, discriminators, trainings))
+        asked = list(systems(config, path, config.row_names))
+        train("models", first, [[name] for name in first])
+        # Trainings take hours, and begin with what is seen here.
+        self._answer(config, path, [system for system in asked if not system.is_trained], reporter)
+        pairs = [[name for name in told if name.endswith(f"-{number}")] for number in range(1, len(starts(config, path)) + 1)]
+        train("discriminators", told, pairs)
+        train("trainings", trained, [[name] for name in trained])
+        self._answer(config, path, [system for system in asked if system.is_trained], reporter)
+        return config
+
+    def _answer(self, config: TrainedTableConfig, path: Path, asked: Sequence[System], reporter: Reporter) -> None:
+        """Replies of some systems, and what judges say of them."""
         with session(config.workers, config.address) if config.workers else nullcontext():
-            for system in systems(config, path, config.row_names):
+            for system in asked:
                 reporter.say(f"row {system.row}, {system.number}")
                 try:
                     run_stages(measured(config, path, system), path, reporter)
+                    share = commonest_share(path / system.replies / MACHINE_FILE)
+                    if share > config.watch.max_commonest:
+                        reporter.say(f"row {system.row}, {system.number}: one reply to {share:.0%} of contexts; {system.model}")
                 except DataError as error:
                     # A generator that has collapsed may say nothing to most contexts, which judges cannot be fitted to.
                     reporter.say(f"{system.row} is left out: {error.what}, {error.got}")
-        return config
 
     def measure(self, run: RunFolder, found: TrainedTableConfig) -> Summary:
         """The figures of every row that is finished, whichever `--rows` it was measured under."""
@@ -250,6 +262,12 @@ def judged_shares(path: Path, system: System, judges: Sequence[str]) -> dict[tup
                 # Of random replies it is told what is right, of others what is wrong.
                 found[kind, judge] = {name: 1 - share if kind == RANDOM else share for name, share in shares.items()}
     return found
+
+
+def commonest_share(file: Path) -> float:
+    """Of a file of replies the share of the commonest one."""
+    said = [pair.reply for pair in read_replied(file, normalise=False)]
+    return max(Counter(said).values()) / len(said)
 
 
 def replies_side_by_side(path: Path) -> list[dict[str, Any]]:

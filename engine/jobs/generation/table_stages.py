@@ -42,6 +42,11 @@ class System(NamedTuple):
     decoder: str
 
     @property
+    def is_trained(self) -> bool:
+        """Whether it is the outcome of a row's training, and not a start."""
+        return self.row.removesuffix(SAMPLED) in TRAINED
+
+    @property
     def replies(self) -> str:
         """The folder of its replies."""
         return f"{self.row}-{self.number}-replies"

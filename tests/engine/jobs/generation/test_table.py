@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from engine.jobs.generation.minmax_config import Watch
 from engine.jobs.generation.table import EVALUATE_GENERATION, judged_shares, replies_side_by_side
 from engine.jobs.generation.table_config import TrainedTableConfig
 from engine.jobs.generation.table_stages import System
@@ -21,7 +22,7 @@ from engine.rllib.reply_settings import ReplyLearning
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError, DataError, OutOfRangeError
-from envs.pairs.replied import parse_replied
+from envs.pairs.replied import parse_replied, read_replied
 from policies.discriminator.settings import DiscriminatorSizes
 from policies.seq2seq.settings import Seq2SeqSizes
 from tests.engine.jobs.generation.test_minmax import FIT
@@ -102,8 +103,14 @@ def test_controls_take_as_many_generator_steps(corpus: str) -> None:
 
 @pytest.mark.ray
 def test_rows_are_made_once_and_others_join_them(tmp_path: Path, longer: str, ray_session: object) -> None:
-    config = asked(longer, contexts=0)
-    result = EVALUATE_GENERATION.run(config, tmp_path / "run", Silent())
+    config, notes = asked(longer, contexts=0, watch=Watch(max_commonest=0.01)), Notes()
+    result = EVALUATE_GENERATION.run(config, tmp_path / "run", notes)
+    told = [said for said in notes.said if said.startswith("row ")]
+    assert told[0] == "row greedy, 1", "what a start says is seen before anything is trained from it"
+    assert notes.said.index("row sample-0.5, 1") < min(n for n, said in enumerate(notes.said) if "discriminator-1" in said)
+    said = [pair.reply for pair in read_replied(tmp_path / "run" / "greedy-1-replies" / MACHINE_FILE, normalise=False)]
+    share = max(map(said.count, said)) / len(said)
+    assert told[1] == f"row greedy, 1: one reply to {share:.0%} of contexts; {tmp_path / 'run' / 'start'}"
     names = {name.rpartition(".")[0] for name in result.metrics}
     assert names == {
         "greedy",
