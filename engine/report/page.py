@@ -166,7 +166,10 @@ def render(report: Report, chapters: Sequence[Chapter[Any]]) -> str:
             verdicts=[] if report.overview else shown_verdicts(report, chapters),
             chapters=[(each, fill("templates/chapter.html", part=each, terms=_terms(each))) for each in shown],
             items=items,
-            kinds=list(dict.fromkeys(each.item.kind for each in items)),
+            kinds=[
+                f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
+                for kind in dict.fromkeys(each.item.kind for each in items)
+            ],
             style=Markup(files("engine.report").joinpath("templates/report.css").read_text()),
             script=Markup(script),
             script_hash=_hash(script),

@@ -28,6 +28,7 @@ def test_the_page_says_what_it_comes_to_and_shows_tables_drawings_and_replies(pa
     assert "Adver-REGS, published" in said
     assert "Calibration of the judges" in said
     assert "most human-like" in said
+    assert "Replies: " in said
 
 
 def test_replies_are_text(page: str) -> None:
