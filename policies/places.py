@@ -41,6 +41,10 @@ class TokenPlaces(NamedTuple):
         found = rows_N, steps_N, mirrored_N, at_BT, last_B
         return cls(np.bincount(steps_N).tolist(), *(torch.from_numpy(part).to(device) for part in found))
 
+    def padded(self, read_NH: Tensor, width: int) -> Tensor:
+        """What was read of each token at the place that it has in its text (B, width, H), zero behind the last one."""
+        return read_NH.new_zeros(len(self.at_BT), width, read_NH.shape[1]).index_put((self.rows_N, self.steps_N), read_NH)
+
 
 def by_step(lengths_n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Step and row (N,) of every token: the first ones of all rows, the second ones of those that have one, and so on."""

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from envs.pairs.vocabulary import PairVocabulary
 from policies.fitting.predictor import Predictor, real_positions
 from policies.lstm import LSTM, LSTMCell, recur
+from policies.places import TokenPlaces
 from policies.products import Linear
 from policies.seq2seq.attention import recur_attending
 from policies.seq2seq.batches import Exchanges, Sentences
@@ -77,26 +78,15 @@ class Seq2Seq(Predictor[Exchanges]):
         self.output = Linear(hidden, len(vocabulary))
         self.dropout = nn.Dropout(sizes.dropout)
 
-    def encode(self, embedded_BNE: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """Encoder states of embedded sources.
-
-        Args:
-            embedded_BNE: embeddings, padded on the right; gradients flow back to them.
-            lengths_B: real words per source, int64; None when all are real.
-
-        Returns:
-            States (B, N, H), zero at padded positions.
-        """
-        states_BNH = self.encoder.read(embedded_BNE)
-        if lengths_B is None:
-            return states_BNH
-        return states_BNH * real_positions(lengths_B, embedded_BNE.shape[1]).unsqueeze(2)
+    def encode(self, embedded_BNE: Tensor) -> Tensor:
+        """Encoder states (B, N, H) of embedded sources of one length; gradients flow back to the embeddings."""
+        return self.encoder.read(embedded_BNE)
 
     def remember(self, states_BNH: Tensor, mask_BN: Tensor | None = None) -> Memory:
         """What the decoder needs of encoded sources.
 
         Args:
-            states_BNH: as `encode` returns them.
+            states_BNH: of the encoder, zero at padded positions.
             mask_BN: true at real positions; None when all are real.
         """
         barred, last = None, states_BNH[:, -1]
@@ -142,14 +132,17 @@ class Seq2Seq(Predictor[Exchanges]):
         return State(*self.decoder(torch.cat([embedded_BE, context_BH], dim=1), tuple(state)))
 
     def listen(self, source_BN: Tensor, lengths_B: Tensor) -> Memory:
-        """Reads sources that are padded on the right.
+        """Reads sources that are padded on the right; nothing is computed on the padding.
 
         Args:
             source_BN: word ids with the mark at the end, int64.
             lengths_B: real words per source, int64.
         """
-        states_BNH = self.encode(self.source_embedding(source_BN), lengths_B)
-        return self.remember(states_BNH, real_positions(lengths_B, source_BN.shape[1]))
+        places = TokenPlaces.of(lengths_B.cpu().numpy(), source_BN.device)
+        words_N = source_BN[places.rows_N, places.steps_N]
+        states_NH = self.encoder.read_packed(self.source_embedding(words_N), places.counts)
+        width = source_BN.shape[1]
+        return self.remember(places.padded(states_NH, width), real_positions(lengths_B, width))
 
     def reply_states(self, memory: Memory, reply_in_BT: Tensor) -> Tensor:
         """What `output` reads (B, T, H) after each given word of the replies; the words as in `decode`."""

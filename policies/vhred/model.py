@@ -49,6 +49,7 @@ from envs.pairs.vocabulary import EOS_ID, EOU_ID, UNK_ID, PairVocabulary
 from policies.fitting.loss import OutputLoss
 from policies.fitting.predictor import Loss, Predictor, real_positions
 from policies.lstm import LSTM
+from policies.places import TokenPlaces
 from policies.vhred.attention import recur_fed_back
 from policies.vhred.batches import DialogueBatch, Dialogues
 from policies.vhred.settings import VhredSizes
@@ -114,24 +115,21 @@ class BidirectionalLSTM(nn.Module):
         super().__init__()
         self.forwards, self.backwards = (LSTM(inputs, hidden, batch_first=True) for _ in range(2))
 
-    def read(self, inputs_RNE: Tensor, lengths_R: Tensor) -> tuple[Tensor, Tensor]:
-        """Reads sequences that are padded behind their end.
+    def read(self, inputs_NE: Tensor, places: TokenPlaces, width: int) -> tuple[Tensor, Tensor]:
+        """Reads sequences of different lengths, none of them padded.
 
         Args:
-            inputs_RNE: what is read.
-            lengths_R: how much of it, int64, at least 1.
+            inputs_NE: what is read, in the order of the places.
+            places: of R sequences, none of them empty.
+            width: of what is returned, the longest sequence's length or more.
 
         Returns:
-            Both directions' states side by side at every place (R, N, 2H), zero at padding, and the last of each (R, 2H).
+            Both directions' states side by side at every place (R, width, 2H), zero at padding, and the last of each (R, 2H).
         """
-        rows = torch.arange(len(lengths_R), device=lengths_R.device).unsqueeze(1)
-        real_RN = real_positions(lengths_R, inputs_RNE.shape[1])
-        columns = torch.arange(inputs_RNE.shape[1], device=lengths_R.device)
-        mirrored_RN = torch.where(real_RN, lengths_R.unsqueeze(1) - 1 - columns, columns)
-        ahead, back = self.forwards.read(inputs_RNE), self.backwards.read(inputs_RNE[rows, mirrored_RN])
-        ends_R = lengths_R - 1
-        last = torch.cat([ahead[rows[:, 0], ends_R], back[rows[:, 0], ends_R]], dim=1)
-        return torch.cat([ahead, back[rows, mirrored_RN]], dim=2) * real_RN.unsqueeze(2), last
+        ahead_NH = self.forwards.read_packed(inputs_NE, places.counts)
+        back_NH = self.backwards.read_packed(inputs_NE[places.mirrored_N], places.counts)
+        last = torch.cat([ahead_NH[places.last_B], back_NH[places.last_B]], dim=1)
+        return places.padded(torch.cat([ahead_NH, back_NH[places.mirrored_N]], dim=1), width), last
 
 
 class Distribution(nn.Module):
@@ -298,15 +296,19 @@ class VHRED(Predictor[DialogueBatch]):
             width = max(words_RN.shape[1], reply_BT.shape[1])
             sides = [F.pad(words, (0, width - words.shape[1])) for words in (words_RN, reply_BT)]
             words_RN, lengths_R = torch.cat(sides), torch.cat([lengths_R, reply_lengths_B])
-        states_RNE, turns_RE = self.encoder.read(self.embedding(words_RN), lengths_R)
+        places = TokenPlaces.of(lengths_R.cpu().numpy(), words_RN.device)
+        words_N = words_RN[places.rows_N, places.steps_N]
+        states_RNE, turns_RE = self.encoder.read(self.embedding(words_N), places, words_RN.shape[1])
         return turns_RE, self._steady(states_RNE)
 
     def _summarise(self, context: Dialogues, turns_RE: Tensor, states_RNE: Tensor) -> VhredSummary:
         real_BK = context.lengths_BK > 0
         num_B = real_BK.sum(1)
-        turns_BKE = turns_RE.new_zeros(*real_BK.shape, turns_RE.shape[1])
-        turns_BKE[real_BK] = turns_RE
-        outputs_BKC, fixed_BC = self.context.read(turns_BKE, num_B)
+        places = TokenPlaces.of(num_B.cpu().numpy(), num_B.device)
+        # Turns are row by row: those of the rows before, then its own.
+        firsts_B = num_B.cumsum(0) - num_B
+        turns_NE = turns_RE[firsts_B[places.rows_N] + places.steps_N]
+        outputs_BKC, fixed_BC = self.context.read(turns_NE, places, real_BK.shape[1])
         outputs_BKC = self._steady(outputs_BKC)
         newest_BC = outputs_BKC[torch.arange(len(num_B), device=num_B.device), num_B - 1]
         if self.sizes.attention == "turns":

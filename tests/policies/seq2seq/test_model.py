@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from envs.pairs.vocabulary import BOS_ID, EOU_ID
-from policies.fitting.predictor import Predictor, real_positions
+from envs.pairs.vocabulary import BOS_ID, EOU_ID, PAD_ID
+from policies.fitting.predictor import Predictor
 from policies.seq2seq.batches import Exchanges, PairExamples, SentenceExamples, Sentences
 from policies.seq2seq.model import LanguageModel, Seq2Seq
 from policies.seq2seq.settings import Attention
@@ -58,20 +58,17 @@ def test_it_computes_what_the_paper_says_whatever_else_is_in_the_batch(attention
 @every_attention
 def test_gradients_are_those_of_the_equations(attention: Attention) -> None:
     model = seq2seq(attention)
-    source_BN, lengths_B = padded(SOURCES)
-    embedded = model.source_embedding(source_BN).detach().requires_grad_()
-    wanted = [embedded, *(value for name, value in model.named_parameters() if name != "source_embedding.weight")]
-    mask_BN = real_positions(lengths_B, source_BN.shape[1])
-    logits = model.decode(model.encode(embedded, lengths_B), mask_BN, REPLIES_IN)
-    expected = torch.stack(
-        [by_the_paper(model, embedded[row, :length], REPLIES_IN[row]) for row, length in enumerate(lengths_B)]
-    )
+    wanted = [*model.parameters()]
+    logits = model(*padded(SOURCES), REPLIES_IN)
+    embedded = [model.source_embedding(torch.tensor(source)) for source in SOURCES]
+    expected = torch.stack([by_the_paper(model, each, reply) for each, reply in zip(embedded, REPLIES_IN, strict=True)])
     weights = torch.linspace(-1, 2, logits.numel()).view_as(logits)
     found = torch.autograd.grad((weights * logits).sum(), wanted)
     right = torch.autograd.grad((weights * expected).sum(), wanted)
     for mine, theirs in zip(found, right, strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-3, atol=1e-3 * float(theirs.abs().max()))
-    assert found[0][1, 2:].count_nonzero() == 0, "padding must not matter"
+    assert model.source_embedding.weight is wanted[0]
+    assert found[0][PAD_ID].count_nonzero() == 0, "padding must not matter"
 
 
 @every_attention
@@ -92,16 +89,15 @@ def test_embeddings_have_gradients_when_the_model_is_frozen(attention: Attention
 @every_attention
 def test_full_length_sources_need_no_mask(attention: Attention) -> None:
     model = seq2seq(attention)
-    embedded = model.source_embedding(torch.tensor([[7, 9, EOU_ID], [9, 7, EOU_ID]]))
-    lengths = torch.tensor([3, 3])
-    masked = model.decode(model.encode(embedded, lengths), real_positions(lengths, 3), REPLIES_IN[:2])
-    torch.testing.assert_close(model.decode(model.encode(embedded), None, REPLIES_IN[:2]), masked)
+    sources = torch.tensor([[7, 9, EOU_ID], [9, 7, EOU_ID]])
+    masked = model(sources, torch.tensor([3, 3]), REPLIES_IN[:2])
+    torch.testing.assert_close(model.decode(model.encode(model.source_embedding(sources)), None, REPLIES_IN[:2]), masked)
 
 
 def test_encoder_states_are_zero_at_padding_and_alike_elsewhere() -> None:
     model = seq2seq()
     source_BN, lengths_B = padded(SOURCES)
-    states = model.encode(model.source_embedding(source_BN), lengths_B)
+    states = model.listen(source_BN, lengths_B).states_BNH
     for row, source in enumerate(SOURCES):
         assert states[row, len(source) :].count_nonzero() == 0
         alone = model.encode(model.source_embedding(torch.tensor([source])))[0]
@@ -112,8 +108,7 @@ def test_encoder_states_are_zero_at_padding_and_alike_elsewhere() -> None:
 def test_a_step_is_a_column_of_the_whole(attention: Attention) -> None:
     model = seq2seq(attention)
     source_BN, lengths_B = padded(SOURCES)
-    states = model.encode(model.source_embedding(source_BN), lengths_B)
-    memory = model.remember(states, real_positions(lengths_B, 5))
+    memory = model.listen(source_BN, lengths_B)
     state, columns = model.begin(memory), []
     for words_B in REPLIES_IN.t():
         logits_BV, state = model.step(memory, words_B, state)
