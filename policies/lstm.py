@@ -15,11 +15,12 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import PackedSequence
 
+from policies.places import TokenPlaces
 from policies.products import Adder, dense
 
 
 class LSTM(nn.LSTM):
-    """One layer of torch's as a holder of weights, their types declared, and `read`."""
+    """torch's as a holder of weights, their types declared; all but `read_whole` read one layer."""
 
     weight_ih_l0: Tensor
     weight_hh_l0: Tensor
@@ -47,10 +48,38 @@ class LSTM(nn.LSTM):
         if self.training and inputs_SE.is_cuda:
             found: Tensor = self(PackedSequence(inputs_SE, torch.tensor(counts)))[0].data
             return found
-        return recur_packed(self._gates(inputs_SE), self.weight_hh_l0, counts)
+        return recur_packed(self._gates(inputs_SE), self.weight_hh_l0, counts)[0]
+
+    def read_whole(self, inputs_SE: Tensor, places: TokenPlaces, dropout: nn.Module) -> tuple[Tensor, Tensor, Tensor]:
+        """As `read_packed`, by as many layers as there are, to the end of each row.
+
+        Args:
+            inputs_SE: in the order of the places.
+            places: of the inputs of B rows, none of them empty.
+            dropout: between two layers.
+
+        Returns:
+            The upmost layer's hidden states (S, H), and hidden states and cells (L, B, H) after each row's last step.
+        """
+        if inputs_SE.is_cuda:
+            states, (hidden_LBH, cell_LBH) = self(PackedSequence(inputs_SE, torch.tensor(places.counts)))
+            # The longest row is the first one there.
+            ranks_B = places.at_BT[:, 0]
+            return states.data, hidden_LBH[:, ranks_B], cell_LBH[:, ranks_B]
+        below, hidden, cells = inputs_SE, [], []
+        for layer in range(self.num_layers):
+            read, kept, *biases = (getattr(self, f"{name}_l{layer}") for name in _PARTS)
+            found_SH, cells_SH = recur_packed(F.linear(below, read, sum(biases)), kept, places.counts)
+            hidden.append(found_SH[places.last_B])
+            cells.append(cells_SH[places.last_B])
+            below = dropout(found_SH)
+        return found_SH, torch.stack(hidden), torch.stack(cells)
 
     def _gates(self, inputs: Tensor) -> Tensor:
         return F.linear(inputs, self.weight_ih_l0, self.bias_ih_l0 + self.bias_hh_l0)
+
+
+_PARTS = "weight_ih", "weight_hh", "bias_ih", "bias_hh"
 
 
 class LSTMCell(nn.LSTMCell):
@@ -121,7 +150,9 @@ _OF_SIGMOID, _OF_TANH = torch.ops.aten.sigmoid_backward.grad_input, torch.ops.at
 
 class _LstmRecurrence(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, gates_S4H: Tensor, weight_4HH: Tensor, counts: list[int], dtype: torch.dtype) -> Tensor:  # type: ignore[no-untyped-def]  # torch has no type for ctx
+    def forward(  # type: ignore[no-untyped-def]  # torch has no type for ctx
+        ctx, gates_S4H: Tensor, weight_4HH: Tensor, counts: list[int], dtype: torch.dtype
+    ) -> tuple[Tensor, Tensor]:
         hidden = weight_4HH.shape[1]
         gates = gates_S4H.float() if gates_S4H.dtype == torch.bfloat16 else gates_S4H.clone()
         add = Adder(weight_4HH.to(dtype), gates.dtype)
@@ -136,11 +167,14 @@ class _LstmRecurrence(torch.autograd.Function):
             state, cell = said, after
         ctx.save_for_backward(weight_4HH, gates, states, cells, squashed)
         ctx.counts, ctx.dtype, ctx.given = counts, dtype, gates_S4H.dtype
-        return states
+        ctx.set_materialize_grads(False)
+        return states, cells
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad_SH: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[no-untyped-def]  # as above
+    def backward(  # type: ignore[no-untyped-def]  # as above
+        ctx, grad_SH: Tensor | None, cell_grad_SH: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
         weight_4HH, gates, states, cells, squashed = ctx.saved_tensors
         counts, hidden = ctx.counts, states.shape[1]
         enter, forget, candidate, leave = gates.split(hidden, 1)
@@ -154,11 +188,17 @@ class _LstmRecurrence(torch.autograd.Function):
         _OF_SIGMOID(squashed, leave, grad_input=d_leave)
         through = torch.ops.aten.tanh_backward(leave, squashed)
         add = Adder(weight_4HH.to(ctx.dtype).t(), gates.dtype)
-        grads = grad_SH.to(gates.dtype, memory_format=torch.contiguous_format, copy=True)
+        if grad_SH is None:
+            grads = torch.zeros_like(states)
+        else:
+            grads = grad_SH.to(gates.dtype, memory_format=torch.contiguous_format, copy=True)
         cell_grad, parts = torch.zeros_like(cells[: counts[0]]), (grads, through, forget, gates_grad)
         steps = list(zip(*(part.split(counts) for part in parts), strict=True))
-        for (grad, to_cell, kept, own), previous in zip(steps[::-1], [*steps[-2::-1], None], strict=True):
+        asked = [None] * len(steps) if cell_grad_SH is None else cell_grad_SH.split(counts)[::-1]
+        for (grad, to_cell, kept, own), previous, cell in zip(steps[::-1], [*steps[-2::-1], None], asked, strict=True):
             rows = len(grad)
+            if cell is not None:
+                cell_grad[:rows] += cell
             cell_grad[:rows].addcmul_(grad, to_cell)
             own.view(rows, 4, hidden)[:, :3].mul_(cell_grad[:rows].unsqueeze(1))
             own[:, 3 * hidden :].mul_(grad)
@@ -189,10 +229,10 @@ def recur(gates_TB4H: Tensor, weight_4HH: Tensor) -> Tensor:
         while states and gates stay in float32.
     """
     steps, rows = gates_TB4H.shape[:2]
-    return recur_packed(gates_TB4H.flatten(0, 1), weight_4HH, [rows] * steps).unflatten(0, (steps, rows))
+    return recur_packed(gates_TB4H.flatten(0, 1), weight_4HH, [rows] * steps)[0].unflatten(0, (steps, rows))
 
 
-def recur_packed(gates_S4H: Tensor, weight_4HH: Tensor, counts: list[int]) -> Tensor:
+def recur_packed(gates_S4H: Tensor, weight_4HH: Tensor, counts: list[int]) -> tuple[Tensor, Tensor]:
     """As `recur`, over rows of different lengths, the longest first, none of them padded.
 
     Args:
@@ -201,9 +241,9 @@ def recur_packed(gates_S4H: Tensor, weight_4HH: Tensor, counts: list[int]) -> Te
         counts: rows of each step, none more than the one before it.
 
     Returns:
-        The hidden states (S, H), in the order of the products.
+        The hidden states and the cells (S, H), in the order of the products.
     """
     dtype = product_dtype(weight_4HH)
     with torch.autocast(weight_4HH.device.type, enabled=False):
-        found: Tensor = _LstmRecurrence.apply(gates_S4H, weight_4HH, counts, dtype)
+        found: tuple[Tensor, Tensor] = _LstmRecurrence.apply(gates_S4H, weight_4HH, counts, dtype)
         return found

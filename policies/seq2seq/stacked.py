@@ -17,13 +17,15 @@ A state holds the layers side by side: (B, L H). Shapes: B rows, N source words,
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from envs.pairs.vocabulary import PairVocabulary
 from policies.fitting.predictor import EMBEDDING_RANGE, real_positions
 from policies.lstm import LSTM, LSTMCell
+from policies.places import TokenPlaces
 from policies.products import Linear
+from policies.seq2seq.fed import recur_fed
 from policies.seq2seq.model import Memory, Seq2Seq, State
 from policies.seq2seq.settings import Seq2SeqSizes
 
@@ -54,12 +56,12 @@ class StackedSeq2Seq(Seq2Seq):
 
     def listen(self, source_BN: Tensor, lengths_B: Tensor) -> Memory:
         """Reads sources that are padded on the right; the arguments are those of `Seq2Seq.listen`."""
-        embedded_BNE = self.dropout(self.source_embedding(source_BN))
-        packed = pack_padded_sequence(embedded_BNE, lengths_B.cpu(), batch_first=True, enforce_sorted=False)
-        states, last = self.encoder(packed)
-        states_BNH, _ = pad_packed_sequence(states, batch_first=True, total_length=source_BN.shape[1])
+        places = TokenPlaces.of(lengths_B.cpu().numpy(), source_BN.device)
+        words_SE = self.dropout(self.source_embedding(source_BN[places.rows_N, places.steps_N]))
+        states_SH, *last = self.encoder.read_whole(words_SE, places, self.dropout)
+        width = source_BN.shape[1]
+        memory = self.remember(places.padded(states_SH, width), real_positions(lengths_B, width))
         hidden_BH, cell_BH = (part_LBH.transpose(0, 1).flatten(1) for part_LBH in last)
-        memory = self.remember(states_BNH, real_positions(lengths_B, source_BN.shape[1]))
         return memory._replace(hidden_BH=hidden_BH, cell_BH=cell_BH)
 
     def begin(self, memory: Memory) -> State:
@@ -75,11 +77,22 @@ class StackedSeq2Seq(Seq2Seq):
         return self.output(self.dropout(said_BH)), after
 
     def reply_states(self, memory: Memory, reply_in_BT: Tensor) -> Tensor:
-        state, said = self.begin(memory), []
-        for embedded_BE in self.dropout(self.reply_embedding(reply_in_BT.t())):
-            said_BH, state = self._said(memory, embedded_BE, state)
-            said.append(said_BH)
-        return torch.stack(said, dim=1)
+        embedded_TBE = self.dropout(self.reply_embedding(reply_in_BT.t()))
+        (steps, rows), embed, layers = embedded_TBE.shape[:2], self.sizes.embed, (self.decoder, *self.upper)
+        of_words, of_fed = self.decoder.weight_ih.split([embed, self.sizes.hidden], dim=1)
+        below = [of_fed, *(layer.weight_ih for layer in self.upper)]
+        weights = [torch.cat([read, layer.weight_hh], dim=1) for read, layer in zip(below, layers, strict=True)]
+        biases = [layer.bias_ih + layer.bias_hh for layer in layers]
+        kept_LTBH = None
+        if self.training and self.sizes.dropout:
+            kept_LTBH = self.dropout(memory.last_BH.new_ones(len(layers), steps, rows, self.sizes.hidden).float())
+        start = tuple(part.unflatten(1, (len(layers), -1)).transpose(0, 1) for part in self.begin(memory))
+        asked_TBJ = recur_fed(
+            *(F.linear(embedded_TBE, of_words), memory.states_BNH, memory.barred_BN, start, kept_LTBH),
+            *(self.fed.weight, torch.stack(weights), torch.stack(biases)),
+        )
+        said_TBH: Tensor = torch.tanh(self.said(asked_TBJ))
+        return said_TBH.transpose(0, 1)
 
     def _said(self, memory: Memory, embedded_BE: Tensor, state: State) -> tuple[Tensor, State]:
         """What the next word is said from (B, H), and the state after the embedded one."""
