@@ -124,7 +124,8 @@ def measured(config: TrainedTableConfig, path: Path, system: System) -> dict[str
         limit=config.contexts,
         min_reply=config.min_reply,
         max_reply=config.longest,
-        **how | {"seed": config.seed + system.number - 1} if system.decoder == "sample" else how,
+        # One seed for all: it chooses the contexts, too, and trainings are compared in the same ones.
+        **how,
     )
     files: dict[str, Any] = {side: display_path(path / system.replies / name) for side, name in FILES.items()}
     judged = AdversarialConfig(judges=config.judges, **files, **how)

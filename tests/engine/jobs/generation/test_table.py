@@ -76,6 +76,15 @@ def test_every_row_is_runs_of_its_own(corpus: str) -> None:
     assert (shuffled.discriminator, shuffled.reward, shuffled.method) == ("run/discriminator-2", "shuffled", "regs-mc")
 
 
+def test_all_trainings_are_asked_the_same_contexts(corpus: str) -> None:
+    config = asked(corpus, start="a,b", num_trainings=3, contexts=20, rows="greedy,sample,sample-0.5,regs-mc")
+    replies = [
+        stage for name, (_, stage) in EVALUATE_GENERATION.stages(config, Path("run")).items() if name.endswith("-replies")
+    ]
+    assert len(replies) == 3 * 2 + 2 * 3
+    assert len({(each.seed, each.limit, each.min_reply, each.max_reply) for each in replies}) == 1, "they draw the contexts"
+
+
 def test_the_backward_model_finds_what_discriminators_learn_from(corpus: str) -> None:
     config = asked(corpus, rows="regs-mc", discriminator_decoder="mmi")
     stages = EVALUATE_GENERATION.stages(config, Path("run"))
