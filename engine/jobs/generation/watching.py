@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -64,7 +65,8 @@ class Watcher:
         for place, (name, figure, is_out) in enumerate(_SIGNS):
             if figure not in figures:
                 continue
-            value = float(figures[figure])
+            # An event says null for what is no number, as distinct-1 of replies without a word.
+            value = math.nan if figures[figure] is None else float(figures[figure])
             self._streaks[place] = self._streaks[place] + 1 if is_out(value, self._watch) else 0
             if self._streaks[place] == self._watch.patience:
                 alarms.append(Alarm(name, figure, value))

@@ -26,10 +26,13 @@ from engine.jobs.job import Silent
 from engine.jobs.scalars import FOLDER
 from engine.metrics.generation.minmax import AGAINST_DISCRIMINATOR
 from engine.metrics.generation.scenarios import ADVERSUC, RANDOM
+from engine.metrics.generation.variety import variety
 from engine.negotiation.reinforce import DivergenceError
 from engine.report.collect import collect_run
 from engine.report.generation.training import TrainedGenerators
 from engine.rllib.reply_settings import ReplyLearning
+from engine.store.event_log import append_event, read_events
+from engine.store.layout import EVENTS
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError
 from envs.pairs.compiled import load_pairs
@@ -311,6 +314,15 @@ def test_alarms_come_once_for_each_streak() -> None:
     assert watcher.is_calm
     # What an interrupted training has seen counts.
     assert {alarm.figure for alarm in Watcher(Watch(patience=2), [said]).see(said)} == set(said)
+
+
+def test_a_training_goes_on_whose_replies_had_no_word(tmp_path: Path) -> None:
+    silent = variety([[], []])
+    append_event(tmp_path / EVENTS, ITERATION, {"number": 1, **silent})
+    (event,) = read_events(tmp_path / EVENTS)
+    undisturbed, resumed = Watcher(Watch(patience=2)), Watcher(Watch(patience=2), [event])
+    undisturbed.see(silent)
+    assert resumed.see(silent) == undisturbed.see(silent)
 
 
 def test_mistakes_are_named(tmp_path: Path, corpus: str, generator: Path, discriminator: Path) -> None:
