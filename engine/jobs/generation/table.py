@@ -55,6 +55,7 @@ from engine.metrics.generation.trained import (
     ReadReplies,
     describe,
     reply_figures,
+    row_title,
     table_metrics,
     trained_tables,
 )
@@ -80,6 +81,8 @@ CONCLUDED, PLACED = "conclusions", "placements"
 """Entries of the summary: what the table comes to, and where trainings lie beside the temperature curve, in sentences."""
 NUM_SHOWN = 20
 """Contexts whose replies stand side by side."""
+_JUDGED = "-judged"
+"""Ends the name of the folder of an evaluation."""
 SYSTEM = label_of(MACHINE_FILE)
 """What evaluations call the row's replies."""
 
@@ -167,15 +170,15 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
         from policies.seq2seq.scoring import WordScores
 
         config, path = found, run.path
+        done = measured_systems(config, path)
+        if not done:
+            fix = "train the starts longer, or name others with --start"
+            raise DataError(
+                "every row is left out", where=display_path(path), got="nothing that judges can be fitted to", fix=fix
+            )
         model = fetched_model(config.judge_lm or display_path(path / JUDGE_LM))
         start = load_seq2seq(fetched_model(starts(config, path)[0]))
         reader = _ReplyReader(WordScores(load_language_model(model)), start.vocabulary)
-        there = {name.name.removesuffix("-1-judged") for name in path.glob("*-1-judged")}
-        done = [
-            each
-            for each in systems(config, path, there)
-            if all((path / name / SUMMARY).is_file() for name in (each.replies, each.judged))
-        ]
         people = reader.read(path / done[0].replies / HUMAN_FILE)
         judges = list(labels_of(config.judge_names).values())
         rows: dict[str, list[AnsweredRow]] = {}
@@ -188,15 +191,21 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
                 figures[ROUND] = count(RunFolder.load(trained).metrics()[PICKED].value, 1)
             told = RunFolder.load(path / system.judged).metrics()
             errors = {judge: told[name] for judge in (*judges, CONSTANT) if (name := f"{ERE}.{judge}") in told}
-            rows.setdefault(system.row, []).append(AnsweredRow(judged_shares(path, system, judges), figures, errors))
+            begun = (system.number - 1) % len(starts(config, path)) + 1
+            answered = AnsweredRow(judged_shares(path, system, judges), figures, errors, system.number, begun)
+            rows.setdefault(system.row, []).append(answered)
         recorded = reply_figures(people, people, config.seed)
         recorded[OVERLAP] = count(overlap(people.vectors_NE[::2], people.vectors_NE[1::2], config.seed), len(people.words))
         metrics = table_metrics(rows, judges, recorded)
         learning, num = config.learning, config.trainings
+        lost = [f"{row_title(each.row)}, {each.number}" for each in systems(config, path, config.row_names) if each not in done]
+        left_out = f"Left out, because judges cannot be fitted to what they say: {'; '.join(lost)}." if lost else ""
         how = f"{learning.rounds:,} rounds of {learning.examples_per_step} examples a step, {num} trained a row"
         return Summary(
             f"trainings of {config.start or 'a small generator'} beside their controls",
-            f"{len(people.words):,} test replies of {config.corpus}; {how}, seed {config.seed}.",
+            " ".join(
+                filter(None, [f"{len(people.words):,} test replies of {config.corpus}; {how}, seed {config.seed}.", left_out])
+            ),
             metrics,
             {
                 CONCLUDED: conclusions(metrics, judges[0], _unreliable(done, path, judges[0])),
@@ -239,6 +248,18 @@ class _ReplyReader:
         words = [self._vocabulary.decode(self._vocabulary.encode(list(reply)).tolist()) for reply in said]
         nats = [-each.sum() for each in self._scores.log_probabilities(words)]
         return ReadReplies(words, np.array(nats), self._scores.vectors(words))
+
+
+def measured_systems(config: TrainedTableConfig, path: Path) -> list[System]:
+    """The systems of all rows that were measured, whichever of them was left out.
+
+    Args:
+        config: of the table.
+        path: its folder.
+    """
+    named = [folder.name.removesuffix(_JUDGED).rpartition("-")[0] for folder in path.glob(f"*{_JUDGED}")]
+    found = systems(config, path, {row.removesuffix(SAMPLED) for row in named})
+    return [each for each in found if all((path / name / SUMMARY).is_file() for name in (each.replies, each.judged))]
 
 
 def judged_shares(path: Path, system: System, judges: Sequence[str]) -> dict[tuple[str, str], dict[str, float]]:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import compress, pairwise
 
 import numpy as np
 
@@ -125,11 +125,15 @@ class AnsweredRow:
         shares: by figure and judge.
         figures: of the replies themselves.
         errors: by judge its evaluator reliability error, that of the constant judge among them.
+        number: of the training or of the start, from 1; those of one row may lack some.
+        start: the number of the start that it is, or that its training began from.
     """
 
     shares: Mapping[tuple[str, str], Shares]
     figures: Mapping[str, Estimate]
     errors: Mapping[str, Estimate] = field(default_factory=dict)
+    number: int = 1
+    start: int = 1
 
 
 @dataclass(frozen=True)
@@ -208,8 +212,9 @@ def table_metrics(rows: Mapping[str, Sequence[AnsweredRow]], judges: Sequence[st
         for kind in QUALITY:
             told = [each.figures[kind] for each in systems if kind in each.figures]
             if kind == ABOVE and row not in curve:
-                starts = [[line[number % len(line)].figures for line in curve.values()] for number in range(len(systems))]
-                placed = [above_curve(each.figures, points) for each, points in zip(systems, starts, strict=True)]
+                points = [one for line in curve.values() for one in line]
+                lines = [[one.figures for one in points if one.start == each.start] for each in systems]
+                placed = [above_curve(each.figures, line) for each, line in zip(systems, lines, strict=True)]
                 told = [each for each in placed if each.n]
             if told:
                 found[f"{row}.{kind}"] = _over_trainings(told)
@@ -220,9 +225,8 @@ def table_metrics(rows: Mapping[str, Sequence[AnsweredRow]], judges: Sequence[st
         for control in ("greedy", *CONTROLS):
             for judge in judges:
                 for kind in (ADVERSUC, RANDOM):
-                    sides = [_said_of(rows.get(row, ()), kind, judge) for row in (method, control)]
-                    if all(sides):
-                        found[f"{method}{LESS}{control}.{kind}-{judge}"] = _difference(*sides)
+                    if sides := _side_by_side(rows.get(method, ()), rows.get(control, ()), (kind, judge), control in DECODED):
+                        found[f"{method}{LESS}{control}.{kind}-{judge}"] = _difference(sides)
     return found | {f"{PEOPLE}.{name}": each for name, each in recorded.items()}
 
 
@@ -314,14 +318,20 @@ def _over_trainings(told: Sequence[Estimate]) -> Estimate:
     return told[0] if len(told) == 1 else over_runs([each.value for each in told])
 
 
-def _difference(first: Sequence[Shares], second: Sequence[Shares]) -> Estimate:
-    """Of as many systems on both sides: those of a start stand for each training that began from it."""
-    num = max(len(first), len(second))
-    sides = [[side[number % len(side)] for number in range(num)] for side in (first, second)]
-    both = sorted(set.intersection(*(set(each) for side in sides for each in side)))
+def _side_by_side(
+    trained: Sequence[AnsweredRow], others: Sequence[AnsweredRow], key: tuple[str, str], is_start: bool
+) -> list[tuple[Shares, Shares]]:
+    """What was said of trainings and of the others of their numbers; a start stands for each training that began from it."""
+    sides = [(one, other) for one in trained for other in others if one.shares.get(key) and other.shares.get(key)]
+    together = [one.start == other.start if is_start else one.number == other.number for one, other in sides]
+    return [(one.shares[key], other.shares[key]) for one, other in compress(sides, together)]
+
+
+def _difference(pairs: Sequence[tuple[Shares, Shares]]) -> Estimate:
+    both = sorted(set.intersection(*(set(each) for pair in pairs for each in pair)))
     if not both:
         return NOTHING
-    return crossed_difference(*([[each[source] for source in both] for each in side] for side in sides))
+    return crossed_difference(*([[each[source] for source in both] for each in side] for side in zip(*pairs, strict=True)))
 
 
 def _share_of(estimate: Estimate) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine.jobs.generation.minmax_config import Watch
-from engine.jobs.generation.table import EVALUATE_GENERATION, judged_shares, replies_side_by_side
+from engine.jobs.generation.table import EVALUATE_GENERATION, judged_shares, measured_systems, replies_side_by_side
 from engine.jobs.generation.table_config import TrainedTableConfig
 from engine.jobs.generation.table_stages import System
 from engine.jobs.job import Silent
@@ -178,6 +178,18 @@ def test_rows_are_made_once_and_others_join_them(tmp_path: Path, longer: str, ra
     assert {"constant", "regs-mc less constant"} <= {name.rpartition(".")[0] for name in more.metrics}
     assert {name: more.metrics[name] for name in result.metrics} == dict(result.metrics)
     assert (tmp_path / "run" / "regs-mc-1" / SUMMARY).stat().st_mtime_ns == before
+
+
+def test_a_row_stands_whose_first_training_was_left_out(tmp_path: Path, corpus: str) -> None:
+    config = asked(corpus, rows="greedy,regs-mc,forced", num_trainings=2)
+    for name in ("greedy-1", "regs-mc-2", "forced-sampled-1"):
+        for folder in ("replies", "judged"):
+            (tmp_path / f"{name}-{folder}").mkdir()
+            (tmp_path / f"{name}-{folder}" / SUMMARY).touch()
+    found = [(each.row, each.number) for each in measured_systems(config, tmp_path)]
+    assert found == [("greedy", 1), ("regs-mc", 2), ("forced-sampled", 1)]
+    with pytest.raises(DataError, match="every row is left out"):
+        EVALUATE_GENERATION.measure(RunFolder.open(tmp_path / "empty", config, job="evaluate-generation"), config)
 
 
 def test_mistakes_are_named(tmp_path: Path, corpus: str) -> None:

@@ -124,6 +124,24 @@ def test_rows_stand_in_the_table_and_in_sentences_by_where_they_lie() -> None:
     assert not any("start" in sentence for sentence in conclusions(metrics, "svm"))
 
 
+def test_trainings_that_are_left_out_leave_the_others_beside_their_own_starts_and_controls() -> None:
+    def row(share: float, number: int) -> AnsweredRow:
+        told = {("adversuc", "svm"): {str(n): share for n in range(9)}}
+        return AnsweredRow(told, figures(0.1, 2.0), number=number, start=number)
+
+    starts = [row(0.1, 1), row(0.2, 2), row(0.6, 3)]
+    rows = {"greedy": starts, "regs-mc": [row(0.1, 1), row(0.6, 3)], "constant": [row(0.3, 2), row(0.5, 3)]}
+    metrics = table_metrics(rows, ["svm"], {})
+    assert metrics["regs-mc less greedy.adversuc-svm"].value == pytest.approx(0), "each is as its start is"
+    assert metrics["regs-mc less constant.adversuc-svm"].value == pytest.approx(0.1), "of the third alone"
+    varied = [
+        AnsweredRow({}, figures(0.3, nats), number=number, start=number) for number, nats in ((1, 3.0), (2, 9.0), (3, 4.0))
+    ]
+    trained = [AnsweredRow({}, figures(0.3, nats), number=number, start=number) for number, nats in ((1, 3.0), (3, 4.0))]
+    above = table_metrics({"greedy": starts, "sample": varied, "regs-mc": trained}, ["svm"], {})[f"regs-mc.{ABOVE}"]
+    assert (above.value, above.n) == (pytest.approx(0), 2)
+
+
 def test_judges_stand_in_a_table_beside_the_constant_one_and_the_published_ones() -> None:
     def row(*errors: float) -> AnsweredRow:
         return AnsweredRow({}, {}, {judge: count(each, 50) for judge, each in zip(("svm", "constant"), errors, strict=True)})
