@@ -168,7 +168,12 @@ def adversarial_metrics(read: JudgedRows, judges: Sequence[str], systems: Sequen
 
 
 def reliability_error(scenarios: Mapping[str, JudgedScores]) -> Estimate:
-    """The evaluator reliability error (ERE) of one judge, with its bootstrap interval.
+    """The evaluator reliability error (ERE) of one judge, with its interval.
+
+    A distance is never below 0, so that one drawn again is too large in the mean: in six settings of 60 simulated judges,
+    95 % intervals of the mean distance by the bootstrap held the true ERE in 0 to 72 % of them, those here in 92 to 98 %. Each
+    scenario has the bootstrap interval of AdverSuc less gold, and the ends are put together by their distances from the
+    value (Zou & Donner 2008). A scenario whose interval holds gold adds to the upper end alone.
 
     Args:
         scenarios: what it said, by scenario; those without a gold AdverSuc are not looked at. A kind of scenario that there is
@@ -181,15 +186,21 @@ def reliability_error(scenarios: Mapping[str, JudgedScores]) -> Estimate:
     if not known:
         return NOTHING
     kinds = sorted({name.partition(".")[0] for name in known})
-    drawn, value = np.zeros(1), 0.0
+    value = certain = below = above = 0.0
     for kind in kinds:
         same = [(number, each) for number, (name, each) in enumerate(sorted(known.items())) if name.partition(".")[0] == kind]
         weight = 1 / (len(kinds) * len(same))
         for number, each in same:
-            value += weight * abs(float(each.errors.mean()) - GOLD[kind])
-            drawn = drawn + weight * np.abs(resampled_means(each.errors, each.sources, seed=number) - GOLD[kind])
-    low, high = np.quantile(drawn, (0.025, 0.975))
-    return Estimate(value, float(low), float(high), min(len(each.by_source) for each in known.values()))
+            distance = weight * abs(float(each.errors.mean()) - GOLD[kind])
+            drawn = resampled_means(each.errors, each.sources, seed=number) - GOLD[kind]
+            low, high = (weight * float(end) for end in np.quantile(drawn, (0.025, 0.975)))
+            value += distance
+            above += (max(abs(low), abs(high)) - distance) ** 2
+            if low > 0 or high < 0:
+                certain += distance
+                below += (distance - min(abs(low), abs(high))) ** 2
+    low, high = max(0.0, certain - math.sqrt(below)), value + math.sqrt(above)
+    return Estimate(value, low, high, min(len(each.by_source) for each in known.values()))
 
 
 def describe(name: str) -> Metric:

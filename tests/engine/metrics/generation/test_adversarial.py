@@ -93,6 +93,16 @@ def test_ere_weighs_kinds_of_scenarios_equally_and_looks_at_no_other() -> None:
     assert reliability_error({"adversuc.a": scored([1.0] * 8)}).n == 0
 
 
+def test_the_interval_of_ere_holds_what_a_judge_would_have_on_endless_pairs() -> None:
+    rng, held, num = np.random.default_rng(1), 0, 20
+    for _ in range(num):
+        shares = {"human-human": 0.5, "machine-machine.a": 0.5, "machine-machine.b": 0.5, "human-random": 0.06}
+        found = reliability_error({name: scored(rng.random(200) < share) for name, share in shares.items()})
+        assert found.low <= found.value <= found.high
+        held += found.low <= 0.06 / 3 <= found.high
+    assert held >= 0.85 * num
+
+
 @pytest.mark.parametrize(("num", "low", "high"), [(10, 2, 8), (100, 40, 60), (1536, 730, 806)])
 def test_the_range_of_chance_is_that_of_fair_coins(num: int, low: int, high: int) -> None:
     found = chance_range(num)
