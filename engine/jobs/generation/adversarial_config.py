@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
+from itertools import chain, count
 from pathlib import Path
 from typing import Literal
 
@@ -117,12 +119,11 @@ def label_of(name: str) -> str:
     return last[0].removesuffix(".tsv").removesuffix(".txt").replace(".", "_")
 
 
-def labels_of(names: tuple[str, ...]) -> dict[str, str]:
-    """Labels, each of one name alone, by name."""
-    taken: dict[str, int] = {}
-    found = {}
+def labels_of(names: tuple[str, ...], taken: Collection[str] = ()) -> dict[str, str]:
+    """Labels by name, each of one name alone, and none of those that are taken by something else."""
+    found: dict[str, str] = {}
     for name in names:
         label = label_of(name)
-        taken[label] = taken.get(label, 0) + 1
-        found[name] = label if taken[label] == 1 else f"{label}-{taken[label]}"
+        numbered = chain([label], (f"{label}-{number}" for number in count(2)))
+        found[name] = next(each for each in numbered if each not in taken and each not in found.values())
     return found

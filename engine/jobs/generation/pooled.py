@@ -141,8 +141,8 @@ def _sides(config: AdversarialConfig, files: Mapping[str, Sequence[RepliedPair]]
 
 
 def _files(config: AdversarialConfig) -> tuple[dict[str, list[RepliedPair]], list[str]]:
-    labels = labels_of(config.machine_names)
-    named = {"human": config.human} | {label: name for name, label in labels.items()}
+    labels = labels_of(config.machine_names, (_HUMAN, _NEXT))
+    named = {_HUMAN: config.human} | {label: name for name, label in labels.items()}
     seen: dict[str, str] = {}
     for name in (config.human, *config.machine_names):
         spelled = name if name.startswith(f"{SAMPLE}:") else str(Path(name).resolve())

@@ -306,3 +306,17 @@ def test_a_flag_of_files_may_be_given_several_times() -> None:
 def test_a_label_names_one_file_or_judge() -> None:
     names = ("out/beam.tsv", "old/beam.tsv", "a.b.tsv", "opensubtitles_sample:random", "hf:x/y", "m.py:Judge")
     assert [*labels_of(names).values()] == ["beam", "beam-2", "a_b", "random", "y", "Judge"]
+
+
+def test_files_of_systems_may_be_called_as_those_of_people_and_as_each_other(tmp_path: Path) -> None:
+    config = asked(tmp_path)
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+    files = [tmp_path / name for name in ("a/human.tsv", "a/next.tsv", "a/beam.tsv", "b/beam.tsv", "beam-2.tsv")]
+    for file in files:
+        written(file, replies(str(file.relative_to(tmp_path))))
+    followed = str(written(tmp_path / "followed.tsv", replies("followed")))
+    found = pooled(replace(config, machine=",".join(map(str, files)), next_utterances=followed))
+    assert found.systems == ["human-2", "next-2", "beam", "beam-2", "beam-2-2"]
+    said = {system: [each.pair.reply for each in found.scenarios[f"adversuc.{system}"].pairs] for system in found.systems}
+    assert len({tuple(replied) for replied in said.values()}) == len(files), "each is judged by its own replies"
