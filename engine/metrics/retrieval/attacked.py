@@ -163,13 +163,15 @@ def compared(
     if clusters is not None and len(places):
         named = [clusters[key] for key in after.keys[places].tolist()]
         _, drawn_with = np.unique(named, return_inverse=True)
-    # The mean over clusters of these is that over groups, however many groups a cluster has.
-    weight = (drawn_with.max(initial=-1) + 1) / max(len(places), 1)
+    num = max(len(places), 1)
+    weight = (drawn_with.max(initial=-1) + 1) / num
+    sizes = np.bincount(drawn_with) * weight
 
-    def summed(values: np.ndarray) -> np.ndarray:
-        return np.bincount(drawn_with, values) * weight
+    def of_clusters(differences: np.ndarray) -> np.ndarray:
+        # A mean over groups is a ratio of sums whose bottom is drawn too. This is its linear part: the mean over clusters is
+        # that over groups, and a cluster counts by how far its groups are from it, not by how many they are.
+        found: np.ndarray = np.bincount(drawn_with, differences) * weight + differences.sum() / num * (1 - sizes)
+        return found
 
-    return {
-        name: paired_bootstrap(summed(after.values[name][places]), summed(before.values[name][others]), seed=seed)
-        for name in shared
-    }
+    tested = {name: of_clusters(after.values[name][places] - before.values[name][others]) for name in shared}
+    return {name: paired_bootstrap(values, np.zeros_like(values), seed=seed) for name, values in tested.items()}

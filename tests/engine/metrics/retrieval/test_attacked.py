@@ -9,7 +9,7 @@ import pytest
 
 from engine.metrics.retrieval.attacked import Untouched, attack_metrics, compared, estimates, figures, title
 from engine.metrics.retrieval.ranks import MRR, PAIRWISE, PRECISION, GroupMetrics, Ties, group_metrics
-from engine.metrics.statistics import paired_bootstrap
+from engine.metrics.statistics import paired_bootstrap, paired_difference
 
 KEYS = ["a"] * 3 + ["b"] * 3 + ["c"] * 3
 LABELS = [True, False, False, True, False, False, False, False, False]
@@ -86,6 +86,23 @@ def test_two_rankers_are_compared_on_the_groups_of_both() -> None:
     assert by_context.difference.n == 17
     assert by_context.difference.value == pytest.approx(found.difference.value)
     assert compared(made_up(1, 0), before)[MRR].difference.n == 0
+
+
+def test_how_many_groups_a_cluster_has_makes_no_difference_uncertain() -> None:
+    rng = np.random.default_rng(3)
+    dialogues = np.repeat(np.arange(40), rng.geometric(0.2, size=40))
+    keys, clusters = np.arange(len(dialogues)), dict(enumerate(dialogues.tolist()))
+
+    def first(values: np.ndarray) -> GroupMetrics:
+        return GroupMetrics(keys, {"r@1": values}, np.full_like(keys, 10), 0, 0, 0)
+
+    certain = compared(first(np.ones(len(keys))), first(np.zeros(len(keys))), clusters)["r@1"]
+    assert (certain.difference.low, certain.difference.high) == (pytest.approx(1), pytest.approx(1))
+    after, before = (rng.random((2, len(keys))) < [[0.8], [0.3]]).astype(float)
+    found = compared(first(after), first(before), clusters)["r@1"].difference
+    expected = paired_difference(after, before, dialogues)
+    assert found.n == expected.n == 40
+    assert (found.value, found.low, found.high) == pytest.approx((expected.value, expected.low, expected.high), abs=0.02)
 
 
 def test_metrics_are_called_as_in_papers() -> None:
