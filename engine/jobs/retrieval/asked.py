@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain, count
 from pathlib import Path
 
 from engine.jobs.retrieval.config import RankersConfig
@@ -122,11 +123,14 @@ def models_of(config: RankersConfig) -> Mapping[str, str]:
 
 
 def _labels(names: Iterable[str]) -> Iterator[str]:
-    taken: dict[str, int] = {}
+    """Labels, all different: a name whose label is taken has the first number behind it that makes it another."""
+    taken: set[str] = set()
     for name in names:
         label = label_of(name)
-        taken[label] = taken.get(label, 0) + 1
-        yield label if taken[label] == 1 else f"{label}-{taken[label]}"
+        numbered = (f"{label}-{number}" for number in count(2))
+        free = next(each for each in chain([label], numbered) if each not in taken)
+        taken.add(free)
+        yield free
 
 
 def label_of(name: str) -> str:

@@ -193,6 +193,11 @@ def test_a_label_names_one_ranker(tmp_path: Path) -> None:
     ]
 
 
+def test_a_numbered_label_is_no_other_ranker_s() -> None:
+    names = ["one/smn", "two/smn", "one/smn-2", "three/smn", "two/smn-2"]
+    assert [each.label for each in asked_rankers(names)] == ["smn", "smn-2", "smn-2-2", "smn-3", "smn-2-3"]
+
+
 def test_a_response_model_ranks(tmp_path: Path) -> None:
     model = save_responder(tmp_path / "model", words_of_the_desk())
     result = run(asked(f"seq2seq:{model}", limit=3, rules="ngr"), tmp_path / "run", Silent())
