@@ -6,7 +6,7 @@ the same context. It is of another dialogue than the context. What is drawn for 
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
@@ -50,7 +50,7 @@ class ReplyPool:
         """One wrong reply at random for each of some groups.
 
         Args:
-            groups: their rows (n,).
+            groups: their rows (n,); each time that one comes is a draw of its own.
             seed: names the draws, such as those of an epoch.
 
         Returns:
@@ -59,8 +59,12 @@ class ReplyPool:
         Raises:
             DataError: there is no other reply.
         """
-        draws = [self.random(int(row), 1, stream(seed, "wrong reply", self._split.key(int(row)))) for row in groups]
-        return np.array(draws, dtype=np.int64).reshape(-1)
+        met, found = Counter[int](), list[int]()
+        for row in map(int, groups):
+            again = [met[row]] if met[row] else []
+            met[row] += 1
+            found += self.random(row, 1, stream(seed, "wrong reply", self._split.key(row), *again))
+        return np.array(found, dtype=np.int64)
 
     def random(self, row: int, num: int, draws: np.random.Generator, taken: Collection[int] = ()) -> list[int]:
         """Different wrong replies for a group.

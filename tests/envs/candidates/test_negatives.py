@@ -76,7 +76,7 @@ def test_wrong_replies_are_wrong_and_of_other_dialogues(spoken: list[list[str]],
 def test_a_draw_depends_on_nothing_but_seed_and_key(spoken: list[list[str]], seed: int, data: st.DataObject) -> None:
     split = split_of(spoken + FAR)
     replies = ReplyPool(split)
-    rows = data.draw(st.lists(st.integers(0, len(split) - 1), min_size=1, max_size=8))
+    rows = data.draw(st.lists(st.integers(0, len(split) - 1), min_size=1, max_size=8, unique=True))
     alone = [int(replies.fresh([row], seed)[0]) for row in rows]
     assert replies.fresh(np.array(rows), seed).tolist() == alone
     assert ReplyPool(split).fresh(rows, seed).tolist() == alone
@@ -89,6 +89,15 @@ def test_another_seed_draws_others_and_frequent_replies_are_drawn_often() -> Non
     often = [sum(split.said(reply) == ("often",) for reply in replies.fresh(rows, seed)) for seed in range(5)]
     assert all(30 < num < 70 for num in often)
     assert replies.fresh(rows, 0).tolist() != replies.fresh(rows, 1).tolist()
+
+
+def test_a_group_that_comes_several_times_is_drawn_for_each_time() -> None:
+    split = split_of([[f"q{i}", f"r{i}"] for i in range(200)])
+    replies = ReplyPool(split)
+    found = replies.fresh([3, 3, 5, 3], 1).tolist()
+    assert len(set(found)) == 4
+    assert replies.fresh([3, 5], 1).tolist() == [found[0], found[2]]
+    assert replies.fresh([3, 3, 3], 1).tolist() == [found[0], found[1], found[3]]
 
 
 def test_bm25_finds_what_shares_rare_words_with_the_context() -> None:
