@@ -118,7 +118,7 @@ def loaded(
 
 def models_of(config: RankersConfig) -> Mapping[str, str]:
     """The rankers that are files or folders, and rules of a user's own, by what names them."""
-    models = {f"model {name}": _without_prefix(name) for name in config.model_names}
+    models = {f"model {name}": stored_name(name) for name in config.model_names}
     return models | {f"rule {name}": name for name in config.rule_names if ".py:" in name}
 
 
@@ -146,7 +146,8 @@ def label_of(name: str) -> str:
     return parts[-1].replace(".", "_") if parts else "model"
 
 
-def _without_prefix(name: str) -> str:
+def stored_name(name: str) -> str:
+    """What a ranker's name stands for on a disk or in storage, without what says how it ranks; nothing of a server."""
     for prefix in (RESPONSE_ONLY, *_PREFIXES):
         name = name.removeprefix(prefix)
     return weights_of(name)
@@ -156,7 +157,7 @@ def _absolute(name: str) -> str:
     """The name for workers, which may stand in other folders."""
     if is_chat_address(inner := name.removeprefix(RESPONSE_ONLY)):
         return f"{name.removesuffix(inner)}{absolute_address(inner)}"
-    path = _without_prefix(name)
+    path = stored_name(name)
     prefix = name.removesuffix(path)
     file, _, part = path.rpartition(":") if ".py:" in path else (path, "", "")
     if path in rankers or is_uri(path) or not ("/" in file or Path(file).exists()):

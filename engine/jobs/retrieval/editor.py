@@ -21,6 +21,7 @@ from engine.jobs.command import command_line
 from engine.jobs.device import threads
 from engine.jobs.job import Reporter, Summary
 from engine.jobs.limit import drawn
+from engine.jobs.retrieval.asked import stored_name
 from engine.jobs.retrieval.config import RankingAttackConfig, lexicon_of
 from engine.jobs.retrieval.editor_config import TrainEditorConfig
 from engine.jobs.retrieval.groups import Contexts, group_seed, lexicon_setting, shared_resources
@@ -204,7 +205,7 @@ class TrainEditor(ChoiceJob[TrainEditorConfig, EditWorld]):
         )
 
     def models(self, config: TrainEditorConfig) -> Mapping[str, str]:
-        return {"model": config.model.removeprefix("response-only:"), "start": config.start}
+        return {"model": stored_name(config.model), "start": config.start}
 
     def next_commands(self, config: TrainEditorConfig, path: Path) -> tuple[str, ...]:
         """What it does beside other methods, and the same policy trained further."""

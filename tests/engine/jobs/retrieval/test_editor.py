@@ -19,6 +19,7 @@ from engine.jobs.retrieval.editor import TRAIN_EDITOR, training_env
 from engine.jobs.retrieval.editor_config import TrainEditorConfig
 from engine.jobs.retrieval.pool import asked_name, training_names, training_rules
 from engine.jobs.retrieval.prepared import NUM_CONTEXTS, UNREAD
+from engine.jobs.weights import weights_digests
 from engine.metrics.retrieval.editing import EDITING, SUCCESS
 from engine.perturb.replies.resources import RuleResources
 from engine.perturb.replies.settings import ReplySettings
@@ -69,6 +70,14 @@ def asked(corpus: str, **changes: Any) -> TrainEditorConfig:
         "save_every": 2,
     }
     return TrainEditorConfig(**{**settings, **changes})
+
+
+@pytest.mark.parametrize("prefix", ["seq2seq:", "lm:", "response-only:", "response-only:seq2seq:"])
+def test_a_run_knows_the_weights_of_its_ranker_however_that_ranks(prefix: str, tmp_path: Path) -> None:
+    folder = save_matcher(tmp_path / "model")
+    digests = [weights_digests(TRAIN_EDITOR.models(TrainEditorConfig(model=name))) for name in (folder, f"{prefix}{folder}")]
+    assert digests[0]["model"]
+    assert digests[1] == digests[0]
 
 
 @pytest.fixture(scope="module")
