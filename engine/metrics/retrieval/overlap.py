@@ -14,7 +14,7 @@ C, R+ and R- are the sets of words of the context, a right and a wrong reply.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, pairwise
 from typing import NamedTuple
 
@@ -69,36 +69,44 @@ def overlap_of(group: CandidateGroup) -> Overlap | None:
     return Overlap(shared / min(len(context), len(reply)), beta)
 
 
-def histogram(values: Sequence[float], metric: Sequence[float], edges: Sequence[float]) -> list[Bin]:
+def histogram(
+    values: Sequence[float], metric: Sequence[float], edges: Sequence[float], clusters: Sequence[int] | None = None
+) -> list[Bin]:
     """A metric over bins of overlap, as figure 1 draws it.
 
     Args:
         values: alpha or beta of each group (G,).
         metric: of the same groups (G,); groups of values outside of the edges are in no bin.
         edges: ascending.
+        clusters: what each group is drawn with, such as its dialogue (G,); each group is its own when not given.
     """
     overlap, figures = np.asarray(values, dtype=np.float64), np.asarray(metric, dtype=np.float64)
     assert overlap.shape == figures.shape, f"one of each is wanted, got {overlap.shape} and {figures.shape}"
+    drawn_with = np.arange(len(overlap)) if clusters is None else np.asarray(clusters)
     last = len(edges) - 2
     found = []
     for number, (low, high) in enumerate(pairwise(edges)):
         below = overlap <= high if number == last else overlap < high
-        found.append(Bin(low, high, mean(figures[(overlap >= low) & below])))
+        held = (overlap >= low) & below
+        found.append(Bin(low, high, mean(figures[held], drawn_with[held])))
     return found
 
 
-def figure_1(groups: Iterable[CandidateGroup], metrics: GroupMetrics, name: str = "r@1") -> tuple[list[Bin], list[Bin]]:
+def figure_1(
+    groups: Iterable[CandidateGroup], metrics: GroupMetrics, name: str = "r@1", clusters: Mapping[str, int] | None = None
+) -> tuple[list[Bin], list[Bin]]:
     """Figure 1: a metric by alpha, and by beta.
 
     Args:
         groups: that were ranked; those without overlap are left out.
         metrics: of them, by their keys.
         name: of the metric.
+        clusters: by a group's key what it is drawn with, such as its dialogue; each group is its own when not given.
     """
     value_of = dict(zip(metrics.keys.tolist(), metrics.values[name].tolist(), strict=True))
-    found = [(overlap, value_of[group.key]) for group in groups if group.key in value_of and (overlap := overlap_of(group))]
-    values = [value for _, value in found]
+    found = {group.key: overlap for group in groups if group.key in value_of and (overlap := overlap_of(group))}
+    values, drawn_with = [value_of[key] for key in found], None if clusters is None else [clusters[key] for key in found]
     return (
-        histogram([overlap.alpha for overlap, _ in found], values, ALPHA_EDGES),
-        histogram([overlap.beta for overlap, _ in found], values, BETA_EDGES),
+        histogram([overlap.alpha for overlap in found.values()], values, ALPHA_EDGES, drawn_with),
+        histogram([overlap.beta for overlap in found.values()], values, BETA_EDGES, drawn_with),
     )

@@ -52,10 +52,11 @@ def _by_rule(evaluation: ShownRanking, rankers: Sequence[str]) -> Figure:
 def _by_overlap(evaluation: ShownRanking, rankers: Sequence[str]) -> list[Figure]:
     """Figure 1: first places on clean candidates by alpha, and by beta."""
     groups = _groups(evaluation.ranked)
+    dialogues = {str(number): dialogue for number, dialogue in evaluation.ranked.clusters.items()}
     found: list[dict[str, list[Bin]]] = [{}, {}]
     for ranker in rankers:
         metrics = evaluation.ranked.measured(ranker, CLEAN)
-        bins = figure_1(groups, replace(metrics, keys=metrics.keys.astype(str)), evaluation.first)
+        bins = figure_1(groups, replace(metrics, keys=metrics.keys.astype(str)), evaluation.first, dialogues)
         for series, of_ranker in zip(found, bins, strict=True):
             series[visible(ranker)] = of_ranker
     told = {

@@ -47,3 +47,15 @@ def test_figure_1_joins_overlap_and_metrics_by_key() -> None:
     by_alpha, by_beta = figure_1(groups, metrics)
     assert [(each.estimate.value, each.estimate.n) for each in (by_alpha[0], by_alpha[-1])] == [(0.0, 1), (1.0, 1)]
     assert [(each.estimate.value, each.estimate.n) for each in (by_beta[0], by_beta[-1])] == [(1.0, 1), (0.0, 1)]
+
+
+def test_contexts_of_a_dialogue_are_drawn_together_in_figure_1() -> None:
+    groups = [group("a b", "+a b", "x", key=f"{number:02}") for number in range(40)]
+    keys = [each.key for each in groups for _ in range(2)]
+    metrics = group_metrics(keys, [1, 0] * 40, [True, False] * 20 + [False, True] * 20)
+    alone, together = (
+        figure_1(groups, metrics, clusters=of)[0][-1].estimate for of in (None, {key: int(key) // 4 for key in keys})
+    )
+    assert alone.value == together.value == 0.5
+    assert (alone.n, together.n) == (40, 10)
+    assert together.high - together.low > 1.5 * (alone.high - alone.low)
