@@ -325,9 +325,13 @@ class RerankingObjective(Objective[IndexedBatch]):
         chosen = np.sort(rng.permutation(len(examples))[: self.num_watched])
         was_training, device = self.network.training, self.network.output.weight.device
         self.network.eval()
+        fewest = self.settings.num_others + 1
+        starts = list(range(0, len(chosen), max(_ROWS, fewest)))
+        # Fewer rows have not as many offsets as those of other blocks: a last block of so few joins the one before.
+        if len(starts) > 1 and len(chosen) - starts[-1] < fewest:
+            starts.pop()
         blocks = [
-            self.spoken(examples, examples.batch(chosen[start : start + _ROWS]).to(device), rng, greedy=True)
-            for start in range(0, len(chosen), _ROWS)
+            self.spoken(examples, examples.batch(block).to(device), rng, greedy=True) for block in np.split(chosen, starts[1:])
         ]
         self.network.train(was_training)
         sampled = _gathered([block.sampled for block in blocks])

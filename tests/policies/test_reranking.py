@@ -322,6 +322,19 @@ def test_a_split_is_measured_alike_every_time_and_the_mixture_is_what_is_learned
     assert objective(responder, RerankingSettings(weight=0)).validation(made.train) == first.fitness.nll
 
 
+@pytest.mark.parametrize("num_others", [1, 2])
+@pytest.mark.parametrize("size", [129, 130])
+def test_the_last_rows_of_a_split_are_heard_by_as_many_others(size: int, num_others: int) -> None:
+    responder = Seq2SeqResponder(seq2seq())
+    contexts = [turns(number // 12 + 1, number % 12 + 1) for number in range(size)]
+    split = ExamplesByContext(responder, contexts, [turn(number % 9 + 1) for number in range(size)])
+    made = RerankingObjective(responder, split, replace(RELEASED, num_others=num_others))
+    heard = made.measure(split)
+    for said in (heard.sampled, heard.greedy):
+        assert len(said.replies) == len(said.others) == size
+        assert (said.others != said.own).all(), "by no context is a reply heard that is its own"
+
+
 def test_half_precision_leaves_replies_and_rewards_alone() -> None:
     responder = Seq2SeqResponder(seq2seq())
     made = objective(responder, RELEASED)
