@@ -6,7 +6,8 @@ are being said in some rows of a game, sees both tables, and draws from the chat
 - Random Inputs: every word by a random one. Paper: from which words is not said. Ours: any of `spare_words`, each as likely.
 - Random with Kept Entities: the same, but the words of entities stay.
 - Confusing Entity: every entity by another one of its category in the listener's table that is not in the common friend. Where
-  there is none the entity stays, and is counted. Ours: each different one is as likely, however many friends have it.
+  there is none the entity stays, and is counted. Ours: each different one is as likely, however many friends have it; one that
+  is called as an entity of another category in the common friend is none.
 
 How words and entities are drawn is `engine/perturb/entities.py`, which does the same to recorded dialogues. Others of ours tell
 what these come to: nothing is heard (`Unheard`), entities give way to ones that nobody has (`StrangeHearing`), and every other
@@ -236,8 +237,13 @@ class PerturbedHearing:
 
 
 def confusing(entity: Entity, scenario: FriendsScenario, listener: int) -> list[Entity]:
-    """What may come in the place of an entity: others of its category in the listener's table, not in the common friend."""
-    return [each for each in scenario.alternatives[listener].get(entity.type, ()) if each != entity]
+    """What may come in the place of an entity: others of its category in the listener's table, not in the common friend.
+
+    Categories share names (dancing is studied, and is a hobby), and words do not say which of both is meant.
+    """
+    names = {each.value for each in scenario.entities[listener][scenario.shared[listener]]}
+    others = scenario.alternatives[listener].get(entity.type, ())
+    return [each for each in others if each != entity and each.value not in names]
 
 
 def _laid(said: Sequence[Sequence[Token]], scenarios: Sequence[FriendsScenario], events: Sequence[ChatEvent]) -> _Laid:

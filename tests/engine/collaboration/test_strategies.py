@@ -27,7 +27,7 @@ from envs.friends.linker import EntityLinker
 from envs.friends.play import play_friends
 from envs.friends.scenario import FriendsScenario, ScenarioOptions, random_friends
 from envs.friends.schema import Entity
-from tests.envs.friends.made_up import SCENARIO, SCHEMA, Told, Wanderer
+from tests.envs.friends.made_up import NAME, SCENARIO, SCHEMA, TOWN, Told, Wanderer
 
 WORDS = [f"w{number}" for number in range(30)]
 LINKER = EntityLinker(SCHEMA, [(Entity("upper nib", "town"), ("unib",))])
@@ -76,6 +76,16 @@ def test_a_confusing_entity_is_of_the_category_and_the_listeners_table_and_not_i
             assert mention.words == tuple(mention.entity.value.split())
         assert (event.tokens[0], event.tokens[2], event.tokens[4]) == ("any", "in", "?")
     assert confusing(CHESS, SCENARIO, listener) == [Entity("knitting", "hobby")]
+
+
+def test_a_name_of_the_common_friend_confuses_nobody_in_another_category_either() -> None:
+    tables = (("Ada", "Rosa"), ("Ben", "Nib")), (("Cleo", "Nib"), ("Ada", "Rosa"), ("Rosa", "Upper Nib"))
+    scenario = FriendsScenario("s2", (NAME, TOWN), tables)
+    game = FriendsGame(50)
+    game.enter(range(50), [scenario] * 50, range(50))
+    heard = ConfusedHearing(KNOWLEDGE)(game, list(range(50)), [ChatEvent(0, ("any", "ben", "?"))] * 50)
+    assert LINKER.link(("rosa",), scenario.mentionable[1]) == (Mention(Entity("rosa", "name"), ("rosa",)),)
+    assert {event.words for event in heard} == {("any", "cleo", "?")}, "the common friend lives in Rosa"
 
 
 def test_every_entity_that_may_confuse_is_drawn() -> None:
