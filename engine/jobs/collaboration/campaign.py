@@ -162,6 +162,6 @@ class FriendsCampaign(HardeningCampaign[HardenFriendsConfig]):
 
 
 def _harms(run: RunFolder) -> list[float]:
-    """The harm of each chat of a liar."""
-    (event,) = [event for event in run.events({MEASURED: {HARM: list}}) if event["kind"] == MEASURED]
-    return [float(harm) for harm in event[HARM]]
+    """The harm of each chat of a liar; one that was killed after it had measured has measured again when it went on."""
+    told = [event for event in run.events({MEASURED: {HARM: list}}) if event["kind"] == MEASURED]
+    return [float(harm) for harm in told[-1][HARM]]

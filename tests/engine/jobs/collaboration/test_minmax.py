@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from engine.jobs.collaboration.campaign import FriendsCampaign, HardenFriendsConfig, hardening_fit
-from engine.jobs.collaboration.liar import RATE
+from engine.jobs.collaboration.liar import MEASURED, RATE
 from engine.jobs.collaboration.minmax import MINMAX_FRIENDS, demo
 from engine.jobs.hardening import OUTCOME, ROUNDS
 from engine.jobs.job import Silent
 from engine.jobs.rounds import rounds_of
 from engine.metrics.collaboration.hardening import CAMPAIGN, ROUND_METRICS, harmed
 from engine.metrics.rounds import best_round
+from engine.metrics.statistics import mean
 from engine.report.collaboration.hardened import HardenedFriends
 from engine.report.collect import collect_run
 from engine.store.run_folder import RunFolder
@@ -63,6 +64,17 @@ def test_stages_name_each_other_and_controls_train_as_long_as_the_result(
     assert list(FriendsCampaign(replace(CONFIG, control=False), Path("x")).last(0)) == ["start-liar"]
     with pytest.raises(OutOfRangeError, match="keep"):
         HardenFriendsConfig(hardening=replace(hardening_fit(), keep="best"))
+
+
+def test_a_liar_that_was_killed_after_it_had_measured_counts_once(tmp_path: Path) -> None:
+    campaign = FriendsCampaign(replace(CONFIG, control=False), tmp_path)
+    for stage, sessions in (("start-liar", 2), ("result-liar", 1)):
+        harms = [1.0, 0.5] if sessions == 2 else [0.5, 0.5]
+        with RunFolder.open(tmp_path / stage, CONFIG, job="train-liar") as run:
+            for _ in range(sessions):
+                run.event(MEASURED, harm=harms)
+            run.write_summary(dict.fromkeys(ROUND_METRICS, mean(harms)))
+    assert campaign.outcome(1)["gain"].value == pytest.approx(0.25)
 
 
 @pytest.mark.ray
