@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,7 +48,9 @@ COMMON_SHARE = 0.95
 GAMED = "gamed"
 """Kind of the event of an epoch whose replies look worse by `MOST_GROWTH`, by figure."""
 MOST_GROWTH = 2.0
-"""Of the perplexity of replies and their shares of rare words and `<unk>`, against the model that the training began with."""
+"""Of the perplexity and length of replies and their shares of rare words and `<unk>`, against the model that it began with."""
+LEAST_SHARE = 0.005
+"""Smaller shares of rare words and `<unk>` before count as this: growth from none is seen, and one such word is none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,6 +128,19 @@ def figures(watched: Watched, vocabulary: PairVocabulary, judge: ReplyFigures) -
     }
 
 
+def looks_gamed(before: Mapping[str, Any], found: Mapping[str, float]) -> dict[str, float]:
+    """Those figures of replies that have grown by more than `MOST_GROWTH`, by name.
+
+    Args:
+        before: of the model that the training began with; what it has not, or None, is not compared.
+        found: of the model as it is.
+    """
+    least = {"reply_ppl": 0.0, "reply_words": 0.0, "rare_words": LEAST_SHARE, "unknown_words": LEAST_SHARE}
+    known = [name for name in least if name in found and before.get(name) is not None]
+    limits = {name: MOST_GROWTH * max(before[name], least[name]) for name in known}
+    return {name: found[name] for name, limit in limits.items() if found[name] > limit > 0}
+
+
 def niu2018() -> TrainRerankingConfig:
     """The paper's reward: of a whole reply, behind one context drawn from the training split, without a baseline."""
     return TrainRerankingConfig()
@@ -195,11 +210,7 @@ class TrainReranking(ContinuedJob[TrainRerankingConfig, Rewarding]):
             if not told:
                 return found
             before = told[0]
-            looks = [
-                name for name in ("reply_ppl", "rare_words", "unknown_words") if name in found and before.get(name) is not None
-            ]
-            worse = {name: found[name] for name in looks if found[name] > MOST_GROWTH * before[name] > 0}
-            if worse:
+            if worse := looks_gamed(before, found):
                 run.event(GAMED, number=len(told), **worse)
                 how = ", ".join(f"{name} {value:.3g} (before {before[name]:.3g})" for name, value in worse.items())
                 reporter.say(f"the reward may be gamed: {how}; lower reranking.weight or fit.learning_rate, or end earlier")

@@ -13,7 +13,7 @@ from engine.jobs.job import Silent
 from engine.jobs.perturb.adversarial import TRAIN_ADVERSARIAL, TrainAdversarialConfig
 from engine.jobs.perturb.lessons import RANDOM_SOURCE
 from engine.jobs.perturb.models import provenance
-from engine.jobs.perturb.reranking import GAMED, TRAIN_RERANKING, ReplyFigures, TrainRerankingConfig
+from engine.jobs.perturb.reranking import GAMED, TRAIN_RERANKING, ReplyFigures, TrainRerankingConfig, looks_gamed
 from engine.metrics.training import BEFORE, RERANKING
 from engine.report.collect import report_from_run
 from engine.report.runs import Run
@@ -117,6 +117,17 @@ def test_what_looks_gamed_is_told(tmp_path: Path, model: str, monkeypatch: pytes
     run(asked(model), tmp_path / "run", notes)
     assert any("the reward may be gamed: reply_ppl" in line for line in notes.said)
     assert {event["number"] for event in RunFolder.load(tmp_path / "run").events() if event["kind"] == GAMED} == {1, 2}
+
+
+def test_what_grows_from_nothing_and_what_grows_long_look_gamed_too() -> None:
+    before: dict[str, float | None] = {"reply_ppl": 10.0, "reply_words": 9.0, "rare_words": 0.0, "unknown_words": 0.02}
+    same = {"reply_ppl": 19.0, "reply_words": 17.0, "rare_words": 0.004, "unknown_words": 0.04}
+    assert looks_gamed(before, same) == {}
+    for name, value in {"reply_ppl": 21.0, "reply_words": 29.0, "rare_words": 0.3, "unknown_words": 0.05}.items():
+        assert looks_gamed(before, {**same, name: value}) == {name: value}
+    # Replies without a word have no shares.
+    assert looks_gamed({**before, "rare_words": None}, {**same, "rare_words": 0.5}) == {}
+    assert looks_gamed(before, {}) == {}
 
 
 def test_a_model_that_says_nothing_is_trained_and_shown(tmp_path: Path, vocabulary: PairVocabulary) -> None:
