@@ -7,7 +7,7 @@ that conditions are compared on the same scenarios. A shard is some chats of one
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -52,6 +52,7 @@ from engine.store.run_folder import RunFolder
 from envs.data.root import data_root
 from envs.friends.corpora import EMBEDDED_FRIENDS
 from envs.friends.scenario import check_schema
+from envs.storage.copies import CHECKPOINT
 from policies.chat.addresses import is_chat_address, short_address
 from policies.chat.answers import ANSWERS, ANSWERS_FOLDER
 
@@ -115,7 +116,7 @@ class EvaluateCollaboration(Job[CollaborationConfig, PlayedChats, PlayedChats]):
         config, rows = found.config, run.read_rows().to_pylist()
         done = finished(rows)
         attributes = dict(pair for row in done for pair in zip(row["types"], row["attributes"], strict=True))
-        pairs = {pair: name for pair, name in _pair_names(run.config).items() if pair in config.pairs}
+        pairs = {pair: name for pair, name in pair_names(run.config, config.trained_runs).items() if pair in config.pairs}
         return Summary(
             f"{pairs[MODEL]} looking for friends",
             f"{config.scenarios:,} scenarios of {config.corpus}, {len(config.conditions)} conditions, a bot remembers what it "
@@ -207,11 +208,16 @@ def located(config: CollaborationConfig) -> CollaborationConfig:
     return replace(found, corpus=corpus, data_root=data_root(config.data_root))
 
 
-def _pair_names(config: Mapping[str, object]) -> dict[str, str]:
-    """What pairs are called, runs and files by the ends of their paths."""
+def pair_names(config: Mapping[str, object], trained: Sequence[str]) -> dict[str, str]:
+    """What pairs are called, runs and files by the ends of their paths.
+
+    Args:
+        config: as it was asked for.
+        trained: the runs of `CollaborationConfig.trained_runs`, by which their pairs are numbered.
+    """
     model, partner = (_short(str(config[name])) for name in ("model", "partner"))
     itself = model if not partner or partner == model else f"{model} with {partner}"
-    runs = [run.strip().rstrip("/").rpartition("/")[2] for run in str(config["trained"]).split(",")]
+    runs = [_short(run.removesuffix(f"/{CHECKPOINT}")) for run in trained]
     return {
         MODEL: itself,
         **{f"{TRAINED}{i}": run for i, run in enumerate(runs, 1)},

@@ -14,7 +14,7 @@ from engine.collaboration.strategies import UNHEARD
 from engine.jobs.collaboration import agents, worker
 from engine.jobs.collaboration.agents import OwnFriendsAgent, make_friends_agent
 from engine.jobs.collaboration.config import BLIND, MIXED, SCRIPTED, SELECTORS, CollaborationConfig
-from engine.jobs.collaboration.evaluate import EVALUATE_COLLABORATION, demo, located
+from engine.jobs.collaboration.evaluate import EVALUATE_COLLABORATION, demo, located, pair_names
 from engine.jobs.collaboration.worker import AskedChat, ChatWorker, PlayedChats
 from engine.jobs.job import USAGE, Silent
 from engine.metrics.collaboration.chats import (
@@ -305,6 +305,12 @@ def test_a_first_selection_is_nothing_where_there_is_none(own: str, tmp_path: Pa
     result = run(replace(SMALL, model=f"{own}:Mute"), tmp_path / "run", Silent())
     assert result.metrics[of(FIRST, MODEL, NORMAL)].n == 0
     assert result.metrics[of(COMPLETION, MODEL, NORMAL)].value == 0
+
+
+def test_trained_pairs_are_called_as_they_are_numbered() -> None:
+    config = CollaborationConfig(model="runs/m", trained="runs/a,runs/a,,/runs/b/checkpoint", controls=False)
+    named = pair_names(vars(config), config.trained_runs)
+    assert {pair: named[pair] for pair in config.pairs} == {MODEL: "m", "trained-1": "a", "trained-2": "b"}
 
 
 def test_trained_models_stand_beside_the_model_that_they_began_with(dynonet: Path, tmp_path: Path) -> None:
