@@ -10,6 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from envs.core.visible import well_formed
+
 SCHEMA_VERSION = 1
 OK, ERROR = "ok", "error"
 
@@ -43,4 +45,4 @@ def ok_row(item_key: str, seed: int) -> dict[str, Any]:
 
 def error_row(item_key: str, seed: int, reason: str) -> dict[str, Any]:
     """The row of an item that failed; every column of its kind is null."""
-    return {"item_key": item_key, "status": ERROR, "error": reason, "seed": seed, "schema_version": SCHEMA_VERSION}
+    return {"item_key": item_key, "status": ERROR, "error": well_formed(reason), "seed": seed, "schema_version": SCHEMA_VERSION}

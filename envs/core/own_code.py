@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any
 
 from envs.core.errors import ConfigError, ModelError, ParleyError
+from envs.core.visible import well_formed
 
 START_LIMIT_S = 600.0
 """Seconds that importing a file of a user's own may take, or making what it names."""
@@ -45,7 +46,7 @@ def own_code(spec: str) -> Iterator[None]:
         raise ConfigError(
             "the Python file raised an error",
             where=":".join(map(str, [path, *lines[-1:]])),
-            got=f"{type(error).__name__}: {error}",
+            got=well_formed(f"{type(error).__name__}: {error}"),
             fix="mend it; --debug shows the traceback",
         ) from error
 

@@ -21,3 +21,11 @@ def visible(text: str, keep: str = "") -> str:
         f"\\u{ord(each):04x}" if unicodedata.category(each) in _HIDDEN_CATEGORIES and each not in keep else each
         for each in text
     )
+
+
+def well_formed(text: str) -> str:
+    """The text with U+FFFD for each lone half of a surrogate pair, which no file holds; halves that meet become one character.
+
+    Cut answers of servers have some, and what a user's own code says may.
+    """
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

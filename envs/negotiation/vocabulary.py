@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from envs.core.errors import DataError
+from envs.core.visible import well_formed
 from envs.data.words import WordList
 from envs.negotiation.domain import DEAL_OR_NO_DEAL, Domain, domain_of
 
@@ -104,6 +105,6 @@ class Vocabulary(WordList):
 def split_text(text: str, vocabulary: Vocabulary) -> list[str]:
     """A text in words as the corpora write them: lower case, punctuation apart unless the vocabulary has it joined."""
     words: list[str] = []
-    for piece in text.lower().split():
+    for piece in well_formed(text).lower().split():
         words += [piece] if piece in vocabulary.index else _PIECES.findall(piece)
     return [word for word in words if word != EOS]

@@ -19,6 +19,7 @@ from envs.core.errors import ConfigError
 from envs.core.own_code import own_code
 from envs.core.play import agent_errors
 from envs.core.ranges import Configuration, NonNegativeFloat, PositiveInt
+from envs.core.visible import well_formed
 
 ROLES = ("system", "user", "assistant")
 """Who can have written a message."""
@@ -89,6 +90,10 @@ class Answer:
     num_tokens: int | None = None
     known: bool = False
     failed_attempts: int = 0
+
+    def __post_init__(self) -> None:
+        # Rows and events hold no half of a surrogate pair, as one that is cut may end in.
+        object.__setattr__(self, "text", well_formed(self.text))
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envs.core.visible import visible
+from envs.core.visible import visible, well_formed
 
 
 @given(st.text())
@@ -29,3 +29,16 @@ def test_visible_text_keeps_everything_that_can_be_seen(text: str) -> None:
 )
 def test_controls_of_both_sets_and_overrides_of_direction_are_spelled(text: str, shown: str) -> None:
     assert visible(text, keep="\n") == shown
+
+
+@given(st.text(st.characters(exclude_categories=())))
+def test_well_formed_text_can_be_written_whatever_it_was(text: str) -> None:
+    written = well_formed(text)
+    assert written.encode().decode() == written == well_formed(written)
+
+
+@pytest.mark.parametrize(
+    ("text", "written"), [("\ud83d ok", "\ufffd ok"), ("ok\ude00\ud83d", "ok\ufffd\ufffd"), ("\ud83d\ude00", "\U0001f600")]
+)
+def test_half_a_pair_is_replaced_and_a_whole_one_is_joined(text: str, written: str) -> None:
+    assert well_formed(text) == written

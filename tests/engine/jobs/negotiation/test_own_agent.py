@@ -26,6 +26,8 @@ class Session:
     def speak(self, rows): return Utterances.of([self.view.vocabulary.encode(["<selection>"]) for _ in rows])
     def choose(self, rows): return np.full(len(rows), {choice})
 """
+SESSION_OF_TEXT = "class Mine(Session):\n    def __init__(self): pass\n    def join(self, view): return self\n"
+"""A class that is its own session; what it says stands behind it."""
 GOOD = {
     "a class": "class Mine:\n    def join(self, view): return Session(view)",
     "a class that takes the vocabulary": """class Mine:
@@ -106,6 +108,24 @@ def test_a_mistake_names_the_file_and_the_line(tmp_path: Path, text: str) -> Non
 def test_a_move_of_another_kind_fails_its_dialogues(tmp_path: Path, text: str, told: str) -> None:
     result = SELFPLAY.run(match(saved(tmp_path, text)), tmp_path / "run", Silent())
     assert told in result.failure
+
+
+HALF = {
+    "an agent says it": (f"{SESSION_OF_TEXT}    def speak(self, rows): return ['the hats \\ud83d'] * len(rows)", ""),
+    "a chat model answers it": ("class Mine:\n    def reply(self, messages): return 'the hats \\ud83d'", ""),
+    "an error tells of it": (f"{SESSION_OF_TEXT}    def speak(self, rows): raise ValueError('\\ud83d')", "ValueError: \ufffd"),
+}
+"""Agents who bring half a surrogate pair, which no file holds, along; and what their dialogues fail with."""
+
+
+@pytest.mark.parametrize("where", HALF)
+def test_half_a_character_ends_no_run(tmp_path: Path, where: str) -> None:
+    text, told = HALF[where]
+    result = SELFPLAY.run(match(saved(tmp_path, text)), tmp_path / "run", Silent())
+    assert told in result.failure
+    if not told:
+        said = {turn["words"] for row in rows(tmp_path / "run") for turn in row["turns"] if turn["side"] == 0}
+        assert "the hats \ufffd" in said
 
 
 def test_a_selection_out_of_range_is_kept_as_that(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
