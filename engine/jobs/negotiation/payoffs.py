@@ -21,6 +21,7 @@ from engine.jobs.negotiation.dealt import RANDOM, game_of, match_scenarios
 from engine.jobs.negotiation.language import PUBLISHED
 from engine.jobs.negotiation.match import MatchConfig, MatchWorker, Roster, dialogue_seed
 from engine.jobs.negotiation.rows import DIALOGUES
+from engine.jobs.repeated import TRAINING
 from engine.jobs.sharded import Sharded, ShardedConfig, spread
 from engine.negotiation.settings import ReinforceConfig
 from engine.runtime.record import Counts, Rows
@@ -209,21 +210,25 @@ def members(config: PopulationConfig) -> tuple[tuple[str, ...], tuple[str, ...]]
     targets, adversaries = list(_of_campaign(config.campaign)) if config.campaign else [[], []]
     targets += split_names(config.targets)
     adversaries += split_names(config.adversaries) or ([] if config.campaign else split_names(config.targets))
-    for role, found in (("target", targets), ("adversary", adversaries)):
+    for role, option, found in (("a target", "targets", targets), ("an adversary", "adversaries", adversaries)):
         if not found:
-            fix = f"name a campaign, or agents with --{'targets' if role == 'target' else 'adversaries'}"
-            raise ConfigError(f"a population needs a {role} at least", where=config.campaign or None, fix=fix)
+            fix = f"name a campaign, or agents with --{option}"
+            raise ConfigError(f"a population needs {role} at least", where=config.campaign or None, fix=fix)
     return tuple(dict.fromkeys(targets)), tuple(dict.fromkeys(adversaries))
 
 
 def _of_campaign(name: str) -> tuple[list[str], list[str]]:
-    """What a campaign starts from and what it has trained, in the order of its stages."""
+    """What a campaign starts from and what it has trained, in the order of its stages; of several seeds one after the other."""
     path = fetched_run(name)
     run = RunFolder.load(path)
     if run.job != _CAMPAIGN:
         fix = "name agents with --targets and --adversaries"
         raise RunError("this is no campaign of adversarial training", where=name, got=f"a run of {run.job}", fix=fix)
     found = {"train-target": [run.config["target"]], "train-adversary": list(filter(None, [run.config["adversary"]]))}
-    for summary in sorted([*path.glob(f"*/{SUMMARY}"), *path.glob(f"*/*/{SUMMARY}")]):
-        found.get(RunFolder.load(summary.parent).job, []).append(display_path(summary.parent))
+    # Those of several seeds lie in folders of their own.
+    seeds = run.config.get("seeds", 1)
+    campaigns = [path] if seeds == 1 else [path / f"{TRAINING}-{number}" for number in range(1, seeds + 1)]
+    for campaign in campaigns:
+        for summary in sorted([*campaign.glob(f"*/{SUMMARY}"), *campaign.glob(f"*/*/{SUMMARY}")]):
+            found.get(RunFolder.load(summary.parent).job, []).append(display_path(summary.parent))
     return found["train-target"], found["train-adversary"]

@@ -95,6 +95,20 @@ def test_members_of_a_campaign_are_its_start_and_what_it_trained(tmp_path: Path)
     assert more == ((*found[0], "scripted"), (*found[1], "human"))
 
 
+def test_members_of_a_campaign_of_several_seeds_are_those_of_all(tmp_path: Path) -> None:
+    path, settings = tmp_path / "minmax", MinMaxConfig(target="runs/t", adversaries="fresh", seeds=2)
+    with RunFolder.open(path, settings, job=MINMAX.name) as folder:
+        folder.event("started")
+    hardened, fresh = [], []
+    for number in (1, 2):
+        of_one = path / f"training-{number}"
+        with RunFolder.open(of_one, MinMaxConfig(target="runs/t", adversaries="fresh"), job=MINMAX.name) as folder:
+            folder.write_summary({})
+        fresh.append(stage(of_one / "00-exploitability" / "adversary", TRAIN_ADVERSARY, TrainReinforceConfig(target="runs/t")))
+        hardened.append(stage(of_one / "01-target", TRAIN_TARGET, TrainTargetConfig(target="runs/t")))
+    assert members(PopulationConfig(campaign=str(path))) == (("runs/t", *hardened), tuple(fresh))
+
+
 def test_what_is_no_campaign_and_a_population_of_nobody_are_errors(tmp_path: Path) -> None:
     run(matrix(), tmp_path / "run", Silent())
     with pytest.raises(RunError, match="no campaign"):
