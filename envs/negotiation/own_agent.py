@@ -75,15 +75,15 @@ class _OwnSession:
 
     def speak(self, rows: np.ndarray) -> Utterances:
         with self._agent.asked("speak"):
-            said: Any = self._session.speak(rows)
+            said: Any = self._session.speak(rows.copy())
             if isinstance(said, list | tuple) and len(said) == len(rows) and all(isinstance(text, str) for text in said):
                 return Utterances.of([self._view.encode(text) for text in said])
             self._require_utterances(said, len(rows))
-        return Utterances(said.tokens, said.lengths)
+            return Utterances.of([words[:length] for words, length in zip(said.tokens, said.lengths.tolist(), strict=True)])
 
     def choose(self, rows: np.ndarray) -> np.ndarray:
         with self._agent.asked("choose"):
-            chosen = np.asarray(self._session.choose(rows))
+            chosen = np.asarray(self._session.choose(rows.copy()))
             if chosen.shape != rows.shape or not np.issubdtype(chosen.dtype, np.integer):
                 fix = "return an array of whole numbers, each an index into view.selections(row)"
                 what = "choose gives a whole number for each row"
@@ -91,7 +91,7 @@ class _OwnSession:
         return chosen
 
     def _require_utterances(self, said: Any, count: int) -> None:
-        if not isinstance(said, Utterances) or len(said.lengths) != count:
+        if not isinstance(said, Utterances) or not _is_whole(said, count):
             fix = "return a list of texts, or Utterances.of([word ids of each row])"
             raise ConfigError("speak gives utterances, one for each row", where=self._agent.name, got=_shown(said), fix=fix)
         spoken = said.tokens[np.arange(said.tokens.shape[1]) < said.lengths[:, None]]
@@ -99,6 +99,16 @@ class _OwnSession:
         if not known:
             fix = f"give ids from 0 to {len(self._view.vocabulary) - 1}, or texts"
             raise ConfigError("speak gives ids of its vocabulary", where=self._agent.name, got=_shown(spoken), fix=fix)
+
+
+def _is_whole(said: Utterances, count: int) -> bool:
+    """Whether there are tokens (count, L), and of each row from 0 to L that count."""
+    tokens, lengths = said.tokens, said.lengths
+    if not (isinstance(tokens, np.ndarray) and isinstance(lengths, np.ndarray) and np.issubdtype(lengths.dtype, np.integer)):
+        return False
+    if tokens.ndim != 2 or len(tokens) != count or lengths.shape != (count,):
+        return False
+    return bool(((lengths >= 0) & (lengths <= tokens.shape[1])).all())
 
 
 def _seconds(agent: Any, spec: str) -> float:

@@ -26,7 +26,12 @@ class Session:
     def speak(self, rows): return Utterances.of([self.view.vocabulary.encode(["<selection>"]) for _ in rows])
     def choose(self, rows): return np.full(len(rows), {choice})
 """
-SESSION_OF_TEXT = "class Mine(Session):\n    def __init__(self): pass\n    def join(self, view): return self\n"
+SESSION_OF_TEXT = """class Mine(Session):
+    def __init__(self): pass
+    def join(self, view):
+        self.view = view
+        return self
+"""
 """A class that is its own session; what it says stands behind it."""
 GOOD = {
     "a class": "class Mine:\n    def join(self, view): return Session(view)",
@@ -108,6 +113,35 @@ def test_a_mistake_names_the_file_and_the_line(tmp_path: Path, text: str) -> Non
 def test_a_move_of_another_kind_fails_its_dialogues(tmp_path: Path, text: str, told: str) -> None:
     result = SELFPLAY.run(match(saved(tmp_path, text)), tmp_path / "run", Silent())
     assert told in result.failure
+
+
+CROOKED = {
+    "more words than there are": "np.full((n, 2), 5), np.full(n, 3)",
+    "fewer words than none": "np.full((n, 2), 5), np.full(n, -1)",
+    "a part of a word": "np.full((n, 2), 5), np.full(n, 2.0)",
+    "one utterance too many": "np.full((n + 1, 2), 5), np.full(n, 2)",
+    "one row": "np.full(n, 5), np.full(n, 1)",
+}
+"""Utterances whose parts do not fit, of n rows."""
+
+
+@pytest.mark.parametrize("what", CROOKED)
+def test_utterances_that_do_not_fit_cost_the_dialogue_and_no_other(tmp_path: Path, what: str) -> None:
+    speak = f"""{SESSION_OF_TEXT}    def speak(self, rows):
+        n = len(rows)
+        return Utterances({{what}}) if 1 in self.view.contexts[rows, 0] else Utterances.of([[2]] * n)"""
+    SELFPLAY.run(match(saved(tmp_path, speak.format(what="np.full((n, 1), 2), np.full(n, 1)"))), tmp_path / "whole", Silent())
+    hit = {row["item_key"] for row in rows(tmp_path / "whole") if row["counts"][0] == 1}
+    assert 0 < len(hit) < 6
+    SELFPLAY.run(match(saved(tmp_path, speak.format(what=CROOKED[what]))), tmp_path / "run", Silent())
+    lost = [row for row in rows(tmp_path / "run") if row["status"] == "error"]
+    assert {row["item_key"] for row in lost} == hit
+    assert all("speak gives utterances" in row["error"] and "mine.py:Mine" in row["error"] for row in lost)
+
+
+def test_what_an_agent_does_to_its_rows_changes_no_dialogue(tmp_path: Path) -> None:
+    speak = f"{SESSION_OF_TEXT}    def speak(self, rows):\n        rows[:] = 0\n        return ['<selection>'] * len(rows)"
+    assert SELFPLAY.run(match(saved(tmp_path, speak)), tmp_path / "run", Silent()).failure == ""
 
 
 HALF = {
