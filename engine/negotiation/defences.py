@@ -17,7 +17,6 @@ Shapes: n dialogues, T tokens.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar, cast
 
 import numpy as np
@@ -30,7 +29,7 @@ from envs.negotiation.agents import is_chat_model
 from envs.negotiation.demands import Demand, last_demand
 from envs.negotiation.domain import DEAL_OR_NO_DEAL
 from envs.negotiation.game import Agent, SideView
-from envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION_ID, UNK, UNK_ID, Vocabulary
+from envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION, SELECTION_ID, UNK, UNK_ID, Vocabulary
 from envs.storage.copies import fetched_model
 from policies.chat import bargaining
 from policies.chat.model import Message, ScoringChatModel
@@ -255,10 +254,15 @@ class EndedView(SideView):
 
     def __init__(self, view: SideView, rows: np.ndarray) -> None:
         super().__init__(view._game, view.side)
+        self._view, self._ended = view, frozenset(rows.tolist())
         self.tokens, self.num_tokens, self.uniforms = view.tokens.copy(), view.num_tokens.copy(), view.uniforms
         at = self.num_tokens[rows]
         self.tokens[rows, at], self.tokens[rows, at + 1] = self.vocabulary.you_id, SELECTION_ID
         self.num_tokens[rows] += 2
+
+    def turns(self, row: int) -> list[tuple[bool, str]]:
+        """One dialogue as text, as `SideView.turns`, with the end."""
+        return [*self._view.turns(row), *[(True, SELECTION)] * (row in self._ended)]
 
 
 class DefendedAgent:
@@ -387,13 +391,9 @@ class DefendedSession:
         return {
             row: demand
             for (row, demand), mine, value in zip(demands.items(), gained.tolist(), values, strict=True)
-            if mine < _worth(demand.share, value)
+            if mine < np.array(demand.share) @ value
         }
 
     def _counts(self, row: int) -> tuple[int, int, int]:
         first, second, third = self._view.contexts[row, 0::2].tolist()
         return first, second, third
-
-
-def _worth(share: Sequence[int], values: np.ndarray) -> int:
-    return int(np.array(share) @ values)

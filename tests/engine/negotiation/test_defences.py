@@ -95,6 +95,34 @@ def test_a_stopped_sentence_is_one_unknown_word_to_the_target() -> None:
     assert (view.uniforms[0, left : left + 9] == real.uniforms[0, real.num_tokens[0] : real.num_tokens[0] + 9]).all()
 
 
+class Asked(Says):
+    """One that also keeps what it read each time that it was asked what it chooses."""
+
+    def __init__(self, *sentences: str, share: tuple[int, int, int]) -> None:
+        super().__init__(*sentences, share=share)
+        self.read: list[list[tuple[bool, str]]] = []
+
+    def join(self, view: SideView) -> Asked:
+        # What is asked what it would choose takes a part of its own.
+        part = Asked(*self.sentences, share=(0, 0, 0))
+        part.choice, part.read = self.choice, self.read
+        part.view = view
+        return part
+
+    def choose(self, rows: np.ndarray) -> np.ndarray:
+        self.read.append(self.view.turns(0))
+        return super().choose(rows)
+
+
+@pytest.mark.parametrize(("ears", "heard"), [(Dislikes("hats"), "<unk>"), (None, "you get the hats")])
+def test_what_it_would_choose_is_asked_by_what_it_hears_and_behind_its_end(ears: PerplexityFilter | None, heard: str) -> None:
+    target = Asked("i want the book", "<selection>", "<selection>", share=(0, 0, 0))
+    talk(Says("hi", "you get the hats", "<selection>"), DefendedAgent(target, ears, own_demand=True))
+    begun = [(False, "hi"), (True, "i want the book"), (False, heard)]
+    assert target.read[0] == [*begun, (True, "<selection>")], "as if it had ended the talk"
+    assert target.read[-1][: len(begun)] == begun
+
+
 def test_a_filter_that_stops_nothing_changes_nothing_and_one_that_stops_all_leaves_the_ends() -> None:
     def played(limit: float) -> tuple[NegotiationGame, list[list[int]]]:
         game = NegotiationGame([SCENARIO] * 12, range(12), VOCABULARY, Rules(max_turns=6, max_words=8, max_tokens=64))
