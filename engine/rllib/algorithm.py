@@ -165,8 +165,8 @@ class DialogueReinforce(SharedOutAlgorithm):
         self.draw = OpponentDraw(self.roster, config.master_seed)
         self._corpus = load_corpus(config.corpus, config.data_root)
         self._orders: dict[int, np.ndarray] = {}
-        self._next = 0
-        """The update whose dialogues are played next; those of one that is under way are there."""
+        self._next: int | None = None
+        """The update whose dialogues are played next, those of one under way being there; None for that of the iteration."""
         self._begun: Begun | None = None
         self._ahead: dict[str, Any] = {}
         self.lost: dict[int, tuple[str, str]] = {}
@@ -209,9 +209,8 @@ class DialogueReinforce(SharedOutAlgorithm):
         started = time.monotonic()
         settings, role = self.config.reinforce, self.roster.role
         size = settings.dialogues_per_update
-        self._next = self.training_iteration
-        played = self._played()
-        self._next += 1
+        played = self._played(self.training_iteration)
+        self._next = self.training_iteration + 1
         opponents, kept, self.lost = played["opponent"], len(played["index"]), played["lost"]
         sampled = time.monotonic()
         rewards = self.rewards(played)
@@ -301,18 +300,19 @@ class DialogueReinforce(SharedOutAlgorithm):
 
     def ahead(self) -> dict[str, np.ndarray]:
         """The next update's dialogues where they overlap: they must not be played again with newer weights."""
-        if not self.config.reinforce.overlap or self._next >= self.config.reinforce.updates:
+        number = self.training_iteration if self._next is None else self._next
+        if not self.config.reinforce.overlap or number >= self.config.reinforce.updates:
             return {}
-        self._ahead = self._played()
+        self._ahead = self._played(number)
         return {name: self._ahead[name] for name in COLUMNS}
 
     def restore_ahead(self, columns: Mapping[str, np.ndarray]) -> None:
         """See `ExactAlgorithm`."""
-        self._ahead, self._begun = dict(columns), None
+        self._ahead, self._begun, self._next = dict(columns), None, None
 
-    def _played(self) -> dict[str, Any]:
-        """The next update's dialogues as `_play` returns them, played now or before."""
-        items = self._items(self._next)
+    def _played(self, number: int) -> dict[str, Any]:
+        """An update's dialogues as `_play` returns them, played now or before."""
+        items = self._items(number)
         played, self._ahead = self._ahead, {}
         begun, self._begun = self._begun, None
         if not played:

@@ -151,3 +151,19 @@ def test_dialogues_that_overlap_are_spoken_with_weights_one_update_older(build: 
     assert equal_weights(trained(here, 2), trained(resumed, 2))
     assert equal_weights(state.learned_weights(here), trained(there, 2))
     np.testing.assert_array_equal(resumed.played[0]["tokens"], here.played[3]["tokens"])
+
+
+@pytest.mark.ray
+def test_what_was_played_ahead_is_kept_by_a_state_that_is_saved_or_evaluated_at_once(build: Build, tmp_path: Path) -> None:
+    here, resumed = build(OVERLAPPING), build(OVERLAPPING)
+    trained(here, 2)
+    checkpoint = here.save_to_path(str(tmp_path / "checkpoint"))
+    resumed.restore_from_path(checkpoint)
+    again = resumed.get_state()
+    np.testing.assert_array_equal(again["ahead"]["tokens"], here.get_state()["ahead"]["tokens"])
+    resumed.evaluate()
+    assert equal_weights(trained(here, 2), trained(resumed, 2))
+    np.testing.assert_array_equal(resumed.played[-1]["tokens"], here.played[-1]["tokens"])
+    # Back to where it has been before.
+    resumed.set_state(again)
+    np.testing.assert_array_equal(resumed.get_state()["ahead"]["index"], again["ahead"]["index"])
