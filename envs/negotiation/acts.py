@@ -27,7 +27,8 @@ class DialogueActs(
     Actions, `Discrete(n)`: each of the first proposes the deal that is k-th best for oneself, in firm words where it was one's
     last proposal already. Those behind them are, in Deal or No Deal (n = 40, 36 allocations): accept, ask, walk away, end the
     talk; in the job interview (n = 111, 108 deals): accept, break off, end the talk. What was agreed, or stands on the table
-    when the talk ends, is chosen by itself.
+    when the talk ends, is chosen by itself. Should the partner end it before one's first act, that act, whatever it is, only
+    collects the reward.
 
     Observations, a `Dict` in the form of RLlib's masked modules: `action_mask` (n,) int8, 1 where an action is legal now; and
     `observations`, float32 in 0..1: own values, the two sides' last proposals and what is on the table or agreed, how far the
@@ -67,8 +68,7 @@ class DialogueActs(
         self.acts.begin(seen["context"])
         self._num_read = 0
         self._hear(seen)
-        if seen["phase"] == SELECT:  # the partner would not talk at all
-            *_, info = self._settle()
+        self._is_over = bool(seen["phase"] == SELECT)  # the partner would not talk at all
         return self._observed(), info
 
     def step(self, action: np.int64) -> tuple[dict[str, np.ndarray], float, bool, bool, dict[str, Any]]:
@@ -79,6 +79,9 @@ class DialogueActs(
         """
         if not self.action_masks()[action]:
             raise ScenarioError("the mask forbids this act", got=self.name(int(action)), fix='see observation["action_mask"]')
+        if self._is_over:
+            self._is_over = False
+            return self._observed(), *self._settle()
         words = self.acts.say(int(action), self.chattiness, self.np_random)
         rules = self.negotiation.rules
         utterance = np.full(rules.max_words, PAD_ID, dtype=np.int64)

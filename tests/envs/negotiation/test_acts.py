@@ -13,6 +13,7 @@ from envs.core.errors import ConfigError, DataError, ScenarioError
 from envs.negotiation.acts import DialogueActs
 from envs.negotiation.domain import Domain, domain_of, domains
 from envs.negotiation.env import NegotiationEnv
+from envs.negotiation.game import Rules
 from envs.negotiation.interview import acts as interview
 from envs.negotiation.scenario import Scenario
 from envs.negotiation.scripted.acts import NUM_ALLOCATIONS, OTHER_ACTS, DivisionActs
@@ -47,6 +48,22 @@ def played(env: DialogueActs, seed: int, choose: Any) -> tuple[list[dict[str, np
 def at_random(seed: int) -> Any:
     draws = np.random.default_rng(seed)
     return lambda seen: np.int64(draws.choice(np.flatnonzero(seen["action_mask"])))
+
+
+@pytest.mark.parametrize("rules", [Rules(), Rules(complementary=True)])
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_partner_that_will_not_talk_leaves_one_act_that_collects_the_reward(side: int, rules: Rules) -> None:
+    silent = Reader(lines=(), vocabulary=domain_of("dealornodeal").vocabulary())
+    env = DialogueActs(gymnasium.make(envs.IDS[0], partner=silent, side=side, rules=rules))
+    begun = []
+    for seed in range(8):
+        _, info = env.reset(seed=seed)
+        assert info == {}, "nothing is over before the first act"
+        _, reward, over, _, info = env.step(np.int64(END))
+        assert over
+        assert reward == info["points"][side]
+        begun.append(info["transcript"][0][0])
+    assert set(begun) == {0, 1}, "either has begun"
 
 
 @pytest.mark.parametrize("game", list(domains))
