@@ -108,8 +108,9 @@ class DialogueEnvRunner(ExactRunner):
                 self._agents[name] = self.module[name].agent(name)
             else:
                 met, words = self._met(name), self.module[roster.role].net.vocabulary
+                temperature = self.config.reinforce.temperature
                 agent = (
-                    make_agent(met.agent, words, device=device, seat=roster.chat, answers=roster.answers)
+                    make_agent(met.agent, words, temperature, device, seat=roster.chat, answers=roster.answers)
                     if met.agent
                     else self.module[name].agent(name)
                 )

@@ -231,3 +231,19 @@ def test_both_sides_take_turns_and_each_stands_still_while_the_other_learns(worl
         model.load_state_dict(learned)
         names[role] = f"{role} of turn {number}"
         world.save(model, names[role])
+
+
+def test_a_chat_model_that_is_met_answers_at_the_temperature_of_the_rule(world: World, built: Built, tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    (tmp_path / "mine.py").write_text(
+        f"""class Mine:
+    def answer(self, chats, *, decoding, seeds=()):
+        open({str(told)!r}, "a").write(f"{{decoding.temperature}}\\n")
+        return ["<selection>"] * len(chats)
+"""
+    )
+    met = Opponent(name=TARGET, agent=f"{tmp_path}/mine.py:Mine", reward="advantage", complementary=True)
+    start = str(world.folder / ADVERSARY)
+    roster = TrainingRoster(role="adversary", learner=start, reference=start, opponents=(met,))
+    built(world.settings(replace(SMALL, temperature=0.8), roster=roster)).train()
+    assert set(told.read_text().split()) == {"0.8"}
