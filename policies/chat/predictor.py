@@ -23,6 +23,7 @@ from envs.core.errors import DataError
 from policies.fitting.batches import Tensors
 from policies.fitting.loss import OutputLoss
 from policies.fitting.predictor import Loss, Predictor
+from policies.hugging_face_tokens import ends_of
 
 _ROWS = 8
 """Lessons read together; bounds the memory for logits."""
@@ -187,8 +188,7 @@ def greedy_replies(
     """
     from transformers import GenerationConfig
 
-    own = model.generation_config.eos_token_id
-    ends = own if isinstance(own, list) else [tokenizer.eos_token_id if own is None else own]
+    ends = list(ends_of(tokenizer, model))
     config = GenerationConfig(
         do_sample=False, max_new_tokens=max_tokens, eos_token_id=ends, pad_token_id=ends[0], repetition_penalty=1.0
     )

@@ -19,18 +19,19 @@ CONTRAST = "contrast"
 
 
 def as_read(tokenizer: Any, model: Any, lessons: Sequence[HardeningLesson]) -> ContrastedLessons:
-    """Lessons as a model reads them.
+    """Lessons as a model reads them; replies end as they end in a search, with what the chat template writes behind them.
 
     Raises:
         DataError: one has no tokens, or more than the model reads.
     """
     from policies.chat.contrasts import contrasted
     from policies.chat.predictor import ChatLesson
-    from policies.hugging_face import longest_input
+    from policies.hugging_face_tokens import ends_of, longest_input, reply_end
 
     asked = [ChatLesson(each.prompt, each.reply, each.ended) for each in lessons]
     contrasts = [each.contrast for each in lessons]
-    return contrasted(tokenizer, asked, contrasts, tokenizer.eos_token_id, longest_input(tokenizer, model))
+    end_id = reply_end(tokenizer, ends_of(tokenizer, model))
+    return contrasted(tokenizer, asked, contrasts, end_id, longest_input(tokenizer, model))
 
 
 def answered_by(

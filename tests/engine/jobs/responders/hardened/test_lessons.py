@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from engine.jobs.responders.found import FoundTrigger, split_triggers
+from engine.jobs.responders.hardened_figures import as_read
 from engine.jobs.responders.lessons import CLEAN, TRIGGER, HardeningLesson, prompts_of, training_lessons
 from envs.core.errors import ConfigError, DataError
 from policies.chat.contrasts import ContrastObjective, contrasted, gaps
@@ -18,6 +19,7 @@ from policies.chat.lora_settings import LoraSettings
 from policies.chat.predictor import ChatLesson, ChatLessons, ChatPredictor, greedy_replies
 from policies.fitting.evaluation import evaluate
 from policies.fitting.loss import OutputLoss
+from policies.hugging_face_victims import HuggingFaceCausal
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 pytest.importorskip("peft", reason="the extra lora is not installed")
@@ -112,6 +114,29 @@ def test_replies_do_not_depend_on_what_is_answered_beside_them(folder: Path) -> 
     assert ended[0][1]
     assert ended[0][0].split()[:1] == ([] if first == last else [first])
     assert last not in ended[0][0].split()
+
+
+def test_replies_that_are_learned_end_as_they_end_in_a_search(folder: Path) -> None:
+    tokenizer, model = read_gpt2(folder)
+    tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }} then {% endfor %}"
+    end = tokenizer.convert_tokens_to_ids("then")
+    # As of Gemma and Phi: the template ends turns with another token than the tokenizer ends texts with.
+    model.generation_config.eos_token_id = [end, tokenizer.eos_token_id]
+    victim = HuggingFaceCausal(model, tokenizer, 2)
+    lesson = HardeningLesson(TRIGGER, "a", "the cat then", "who eats", True, "the cat")
+    read = as_read(tokenizer, model, [lesson]).learned.batch(np.array([0]))
+    assert read.targets_BT[read.real_BT].tolist() == victim.target("who eats").tolist()
+    assert read.targets_BT[read.real_BT].tolist()[-1] == end
+
+
+def test_the_tokenizers_own_end_ends_replies_where_the_model_names_another(folder: Path) -> None:
+    tokenizer, model = read_gpt2(folder)
+    prompts = [f"{TRIGGERS_FOUND[0]}{EOS}"]
+    ((reply, _),) = greedy_replies(model, tokenizer, prompts, 4)
+    tokenizer.eos_token, model.generation_config.eos_token_id = reply.split()[-1], tokenizer.pad_token_id
+    ((cut, ended),) = greedy_replies(model, tokenizer, prompts, 4)
+    assert ended
+    assert tokenizer.eos_token not in cut.split()
 
 
 def test_slots_and_requests_of_a_search_are_filled_as_it_filled_them(folder: Path) -> None:
