@@ -8,7 +8,8 @@
 It takes no gradient, and its inputs read like texts. k1 = `beams` and k2 = `candidates` are 15, the temperature is 1, and all
 words that an input may hold take part. Its losses are those of inputs that are shorter than N: what is searched ends there.
 # Released code: k1 first words, not scored, and the best input of any length is kept. Ours: those of N words alone, as in all
-methods. With candidates left (`max_candidates`, `max_sweeps`) it grows inputs anew from other draws.
+methods. With candidates left for it (`max_candidates`, `max_sweeps`) it grows inputs anew from other draws. Where
+`max_candidates` are too few to let one input become whole, k1 and k2 are smaller, the larger of them first.
 Behind several prompts, and of several models (`parley search universal`), words are drawn from the geometric mean of what all
 say next. Released code: from the first model alone.
 
@@ -19,12 +20,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Self, cast
 
 import torch
 from torch import Tensor
 
 from engine.triggers.batch import SearchState, Task
+from engine.triggers.goal import Goal
 from engine.triggers.method import WordMethod
 from engine.triggers.scorer import ContinuingScorer, Incumbent
 from engine.triggers.settings import BEAMS_BEAST, CANDIDATES_BEAST
@@ -46,6 +48,26 @@ class Beast(WordMethod[BeastState]):
     sizes = {"candidates": CANDIDATES_BEAST, "beams": BEAMS_BEAST}
     access = Access.LOGITS
     continues = True
+    _num_drawn: int
+    _num_kept: int
+
+    def fewest_candidates(self, length: int) -> int:
+        """A word at a time."""
+        return length
+
+    def bind(self, goal: Goal) -> Self:
+        """The same method, with sizes by which inputs become whole.
+
+        Raises:
+            ConfigError: a restart may try fewer candidates than an input has words.
+        """
+        bound, length = super().bind(goal), goal.victim.input_length
+        bound.require_length(length)
+        drawn, kept, most = min(bound.candidates, goal.num_searchable), bound.beams, bound.settings.max_candidates
+        while most and _cost(length, drawn, kept) > most:
+            drawn, kept = (drawn - 1, kept) if drawn > kept else (drawn, kept - 1)
+        bound._num_drawn, bound._num_kept = drawn, kept
+        return bound
 
     def begin(self, task: Task, incumbent: Incumbent) -> BeastState:
         return BeastState(task=task, best=incumbent)
@@ -60,12 +82,10 @@ class Beast(WordMethod[BeastState]):
             if self._is_whole(beam_Bt):
                 self.keep(state, next(reached))
                 state.beam = []
-            ahead = self._num_drawn * max(1, len(state.beam))
+            # An input is begun only where it can become whole.
+            whole_cost = _cost(self.victim.input_length, self._num_drawn, self._num_kept)
+            ahead = self._num_drawn * len(state.beam) or whole_cost
             self.visited(state, tried=tried, moved=state.best is not before, ahead=ahead)
-
-    @property
-    def _num_drawn(self) -> int:
-        return min(self.candidates, self.goal.num_searchable)
 
     def _is_whole(self, words_Bt: Tensor) -> bool:
         return words_Bt.shape[1] == self.victim.input_length
@@ -81,4 +101,13 @@ class Beast(WordMethod[BeastState]):
         drawn_BG = (logits_BV.double() + noise_BV).topk(self._num_drawn).indices
         tried_Rt = torch.cat([inputs_Bt.repeat_interleave(drawn_BG.shape[1], 0), drawn_BG.flatten()[:, None]], dim=1)
         loss_R = self.scorer.losses([task.target] * len(tried_Rt), tried_Rt)
-        return len(tried_Rt), tried_Rt[loss_R.argsort(stable=True)[: self.beams]]
+        return len(tried_Rt), tried_Rt[loss_R.argsort(stable=True)[: self._num_kept]]
+
+
+def _cost(length: int, drawn: int, kept: int) -> int:
+    """Candidates that are tried until an input of so many words is whole."""
+    tried, beam = 0, 1
+    for _ in range(length):
+        tried += beam * drawn
+        beam = min(kept, beam * drawn)
+    return tried

@@ -97,6 +97,25 @@ class Method(ABC):
         assert self.settings.beams is not None, "the method's sizes name no beams"
         return self.settings.beams
 
+    def fewest_candidates(self, length: int) -> int:
+        """How many a restart has to try until it has searched at all.
+
+        Args:
+            length: words of an input.
+        """
+        return 1
+
+    def require_length(self, length: int) -> None:
+        """Checks that a restart may try enough candidates for inputs of so many words.
+
+        Raises:
+            ConfigError: it may not.
+        """
+        if 0 < self.settings.max_candidates < (fewest := self.fewest_candidates(length)):
+            what = f"{type(self).__name__} needs {fewest} candidates for an input of {length} words"
+            fix = f"allow {fewest} at least (--budget of search methods), or search fewer words"
+            raise ConfigError(what, where="search.max_candidates", got=str(self.settings.max_candidates), fix=fix)
+
     def bind(self, goal: Goal) -> Self:
         """The same method, ready to search for a goal."""
         bound = copy.copy(self)

@@ -75,6 +75,8 @@ def require_searchable(config: TriggerConfig) -> None:
     if method.continues and not config.is_hugging_face:
         what, fix = f"{config.method} lets the model write inputs, which Parley's own networks do not", "--model hf:FOLDER"
         raise ConfigError(what, where="--model", got=config.model, fix=fix)
+    if config.is_hugging_face:
+        method.require_length(config.hugging_face.length)
     if not method.searches_words and (config.lm or wanted.limits_input):
         what = "a continuous input has no words that a language model could judge"
         got = f"--hit {config.hit}, --lm {config.lm!r}"

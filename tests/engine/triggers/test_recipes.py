@@ -126,14 +126,38 @@ def test_beast_draws_what_the_victim_says_next_and_keeps_the_best() -> None:
     assert again.beam == state.beam
 
 
-@pytest.mark.parametrize("budget", [5, 20, 33])
-def test_beast_stays_within_its_budget_and_grows_anew_with_what_is_left(budget: int) -> None:
-    method = bound(Beast, scorer(LIKELIHOOD), SearchSettings(candidates=3, beams=2, max_candidates=budget))
+@pytest.mark.parametrize(
+    ("budget", "tried", "whole"), [(4, 4, 1), (5, 4, 1), (13, 8, 1), (20, 14, 1), (21, 21, 1), (33, 21, 1), (42, 42, 2)]
+)
+def test_beast_stays_within_its_budget_and_begins_no_input_that_cannot_become_whole(
+    budget: int, tried: int, whole: int
+) -> None:
+    plain = scorer(LIKELIHOOD)
+    method = bound(Beast, plain, SearchSettings(candidates=3, beams=2, max_candidates=budget))
     (state,) = method.start([TASK])
+    inputs = []
     while not state.finished:
+        state.best = replace(state.best, loss=torch.inf)
         method.step([state])
-    # An input grows by 3 candidates, then three times by 2 x 3.
-    assert (state.candidates, state.visits) == {5: (3, 1), 20: (15, 3), 33: (30, 6)}[budget]
+        if not state.beam:
+            inputs.append(state.best)
+    # An input grows by 3 candidates, then three times by 2 x 3, or by fewer where the budget holds no more.
+    assert (state.candidates, state.visits) == (tried, whole * LENGTH)
+    assert len(inputs) == whole
+    for each in inputs:
+        assert each.loss == pytest.approx(float(plain.losses([TARGET], each.words[None])))
+
+
+def test_beast_with_the_budget_of_a_table_returns_an_input_that_it_wrote() -> None:
+    outcomes = TriggerSearch(tiny_victim(), Beast(candidates=7, beams=7, max_candidates=100), hit="o-greedy").run([TASK])
+    (outcome,) = outcomes
+    assert outcome.visits >= LENGTH
+    assert outcome.loss < outcome.loss_by_sweep[0], "what it begins at is no input of its own"
+
+
+def test_beast_refuses_a_budget_of_fewer_candidates_than_an_input_has_words() -> None:
+    with pytest.raises(ConfigError, match=f"needs {LENGTH} candidates for an input of {LENGTH} words"):
+        TriggerSearch(tiny_victim(), Beast(max_candidates=LENGTH - 1))
 
 
 def test_beast_is_refused_where_the_victim_does_not_say_how_inputs_go_on() -> None:
