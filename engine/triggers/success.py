@@ -150,15 +150,20 @@ class Success:
         if self._by == "pattern":
             return re.search(self.settings.pattern, reply) is not None
         if self._by == "no-refusal":
-            said = reply.lower().replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
+            said = _plain(reply)
             return bool(said.strip()) and not any(sign in said for sign in self._refusals)
         assert self._scores is not None, "no classifier was loaded"
         return self._scores([reply])[0] >= self.settings.min_score
 
 
+def _plain(text: str) -> str:
+    """A text in which signs are looked for: in lower case, with apostrophes of one kind."""
+    return text.lower().replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
+
+
 def _refusals(path: Path) -> tuple[str, ...]:
     try:
-        lines = read_file(path).decode().lower().splitlines()
+        lines = _plain(read_file(path).decode("utf-8-sig")).splitlines()
     except UnicodeDecodeError as error:
         fix = "save it as UTF-8"
         raise DataError("the file of refusals is not UTF-8 text", where=path, got=error.reason, fix=fix) from None

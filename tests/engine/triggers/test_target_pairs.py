@@ -106,9 +106,10 @@ def test_a_reply_is_judged(settings: dict[str, str], end: bool, reply: str, ende
 
 def test_signs_of_refusal_are_the_users_own(tmp_path: Path) -> None:
     path = tmp_path / "signs.txt"
-    path.write_text("Nope\n\n")
+    path.write_text("Nope\n\nI can\N{RIGHT SINGLE QUOTATION MARK}t\n", encoding="utf-8-sig")
     judge = Success(SuccessSettings(by="no-refusal", refusals=str(path)), end=False)
-    assert [judge.verdict(reply, True, "").success for reply in ("nope, friend", "I'm sorry")] == [False, True]
+    replies = ("nope, friend", "I'm sorry", "I can't", "I can\N{RIGHT SINGLE QUOTATION MARK}t.")
+    assert [judge.verdict(reply, True, "").success for reply in replies] == [False, True, False, False]
     path.write_text("\n")
     with pytest.raises(DataError, match="empty"):
         Success(SuccessSettings(by="no-refusal", refusals=str(path)), end=False)
