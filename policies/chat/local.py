@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 import inspect
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, TypeVar
@@ -64,12 +64,18 @@ class LocalChatModel:
 
     def answer(self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()) -> list[Answer]:
         """Answers, see `ChatModel`."""
+        return [answer for _, answer in self.arriving(chats, decoding=decoding, seeds=seeds)]
+
+    def arriving(
+        self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()
+    ) -> Iterator[tuple[int, Answer]]:
+        """Answers as they come, in order, see `ArrivingChatModel`; none before all chats were found to fit."""
         if decoding.temperature > 0 and len(seeds) != len(chats):
             raise ConfigError("one seed a chat is needed to draw answers", where=self.name, got=f"{len(seeds)} seeds")
         asked = [(self.prompts.ids(chat), seed) for chat, seed in zip(chats, seeds or [0] * len(chats), strict=True)]
-        answers = self._in_pieces(lambda piece: self._answered(piece, decoding), asked)
-        self.usage.count(answers)
-        return answers
+        for place, answer in enumerate(self._in_pieces(lambda piece: self._answered(piece, decoding), asked)):
+            self.usage.count([answer])
+            yield place, answer
 
     def score(self, chats: Sequence[Chat], replies: Sequence[str]) -> list[ReplyScore]:
         """How likely each reply is as the answer to its chat, see `ScoringChatModel`."""
@@ -148,7 +154,7 @@ class LocalChatModel:
                 found.append(ReplyScore(min(float(nats), 0.0), len(reply)))
             return found
 
-        return self._in_pieces(scored, replies)
+        return list(self._in_pieces(scored, replies))
 
     def _logits_of_the_last(self, num: int) -> dict[str, int]:
         """Asks for the logits of the last positions alone, which are the most memory, of a model that can be asked so."""
@@ -157,23 +163,25 @@ class LocalChatModel:
     def _tensor(self, rows: list[list[int]]) -> Tensor:
         return torch.tensor(rows, device=self.model.get_input_embeddings().weight.device)
 
-    def _in_pieces(self, call: Callable[[Sequence[ItemT]], list[FoundT]], items: Sequence[ItemT]) -> list[FoundT]:
+    def _in_pieces(self, call: Callable[[Sequence[ItemT]], list[FoundT]], items: Sequence[ItemT]) -> Iterator[FoundT]:
         """As many at once as are found to fit; half as many from then on where memory runs out."""
-        found: list[FoundT] = []
-        while len(found) < len(items):
-            piece = items[len(found) : len(found) + self._at_once]
+        done = 0
+        while done < len(items):
+            piece = items[done : done + self._at_once]
             try:
-                found += call(piece)
-                continue
+                found = call(piece)
             except torch.OutOfMemoryError as error:
                 if len(piece) == 1:
                     got, fix = str(error).splitlines()[0], "take a smaller model or dtype, another device, or a device_map"
                     raise ConfigError("a single chat does not fit into the memory", where=self.name, got=got, fix=fix) from None
+            else:
+                yield from found
+                done += len(piece)
+                continue
             # Not within the handler: while the error lives its frames hold the tensors that are to be given back.
             self._at_once = len(piece) // 2
             torch.cuda.empty_cache()
             logger.warning("out of memory: from here on %d chats at a time", self._at_once)
-        return found
 
 
 def _chosen(logits_BV: Tensor, temperature: float, generators: Sequence[torch.Generator]) -> list[int]:

@@ -9,7 +9,7 @@ the place of `Answer`s) or a method `reply(messages)` that returns a text; or it
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from envs.core.errors import ConfigError, ModelError
@@ -51,20 +51,20 @@ class OwnChatModel:
             ModelError: it did not give one text to each chat, or took too long.
             ConfigError: its code raised.
         """
-        if hasattr(self._part, "answer"):
-            with self._calls.call("answer", len(chats)):
-                said = list(self._part.answer(chats, decoding=decoding, seeds=seeds))
-        else:
-            said = [self._replied(chat) for chat in chats]
-        if len(said) != len(chats):
-            got, fix = f"{len(said)} of {len(chats)}", "return a list with one answer for each chat"
-            raise ModelError("the model does not answer every chat", where=self.name, got=got, fix=fix)
-        answers = [Answer(text) if isinstance(text, str) else text for text in said]
-        if wrong := [answer for answer in answers if not isinstance(answer, Answer)]:
-            fix = "return texts, or policies.chat.model.Answer"
-            raise ModelError("the model's answer is no text", where=self.name, got=repr(wrong[0])[:80], fix=fix)
-        self.usage.count(answers)
-        return answers
+        return [answer for _, answer in self.arriving(chats, decoding=decoding, seeds=seeds)]
+
+    def arriving(
+        self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()
+    ) -> Iterator[tuple[int, Answer]]:
+        """Answers as they come, in order, see `ArrivingChatModel`: one by one where one text is given at a time."""
+        said = self._answered(chats, decoding, seeds) if hasattr(self._part, "answer") else map(self._replied, chats)
+        for place, text in enumerate(said):
+            answer = Answer(text) if isinstance(text, str) else text
+            if not isinstance(answer, Answer):
+                fix = "return texts, or policies.chat.model.Answer"
+                raise ModelError("the model's answer is no text", where=self.name, got=repr(answer)[:80], fix=fix)
+            self.usage.count([answer])
+            yield place, answer
 
     def score(self, chats: Sequence[Chat], replies: Sequence[str]) -> list[ReplyScore]:
         """How likely each reply is, see `ScoringChatModel`; of a model that has `score`."""
@@ -74,6 +74,14 @@ class OwnChatModel:
             fix = "return one policies.chat.model.ReplyScore for each reply"
             raise ModelError("the model does not score every reply", where=self.name, got=repr(found)[:80], fix=fix)
         return found
+
+    def _answered(self, chats: Sequence[Chat], decoding: ChatDecoding, seeds: Sequence[int]) -> list[Any]:
+        with self._calls.call("answer", len(chats)):
+            said = list(self._part.answer(chats, decoding=decoding, seeds=seeds))
+        if len(said) != len(chats):
+            got, fix = f"{len(said)} of {len(chats)}", "return a list with one answer for each chat"
+            raise ModelError("the model does not answer every chat", where=self.name, got=got, fix=fix)
+        return said
 
     def _replied(self, chat: Chat) -> Any:
         with self._calls.call("reply"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from importlib.util import find_spec
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 from envs.core.errors import CheckpointError, ConfigError, ModelError
+from policies.chat.answers import ANSWERS, kept_answers
 from policies.chat.loading import load_chat_model
 from policies.chat.local import LocalChatModel
 from policies.chat.model import Access, Answer, Chat, ChatDecoding, Message, ReplyScore, require_access
@@ -117,6 +119,33 @@ def test_memory_that_runs_out_halves_the_batch_for_good() -> None:
 
 
 @pytest.mark.usefixtures("own_cache")
+def test_answers_before_a_break_are_kept(tmp_path: Path) -> None:
+    model = tiny()
+    read, num = model.model.forward, count(1)
+
+    def broken(*given: Any, **asked: Any) -> Any:
+        if next(num) > 8:
+            raise KeyboardInterrupt
+        return read(*given, **asked)
+
+    model.model.forward = broken
+    with pytest.raises(KeyboardInterrupt):
+        kept_answers(model, tmp_path).answer(CHATS, decoding=GREEDY)
+    known = len((tmp_path / ANSWERS).read_text().splitlines())
+    assert 0 < known < len(CHATS)
+    again = tiny()
+    answers = kept_answers(again, tmp_path).answer(CHATS, decoding=GREEDY)
+    assert [answer.text for answer in answers] == [answer.text for answer in tiny().answer(CHATS, decoding=GREEDY)]
+    assert again.usage.known == known
+
+
+def test_answers_of_a_function_of_ones_own_are_kept_before_it_breaks(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("def reply(messages):\n    return str(1 // ('what' not in str(messages)))\n")
+    with pytest.raises(ConfigError, match="raised an error"):
+        load_chat_model(f"{tmp_path}/own.py:reply", answers=tmp_path).answer(CHATS, decoding=GREEDY)
+    assert len((tmp_path / ANSWERS).read_text().splitlines()) == 2
+
+
 def test_a_saved_model_is_found_by_its_address(tmp_path: Path) -> None:
     model = load_chat_model(f"hf:{saved(tmp_path)}")
     assert model.access is Access.GRADIENTS
