@@ -28,9 +28,11 @@ def weights_of(name: str) -> str:
 
 
 def absolute_address(name: str) -> str:
-    """The address of a chat model for workers, which may stand in other folders."""
+    """The address of a chat model for workers, which may stand in other folders; the name of an installed one is none."""
+    from policies.chat.own import chat_models
+
     weights = weights_of(name)
-    if not weights or is_uri(weights):
+    if not weights or is_uri(weights) or name in chat_models:
         return name
     return f"{name.removesuffix(weights)}{Path(weights).expanduser().absolute()}"
 

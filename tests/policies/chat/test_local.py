@@ -13,10 +13,12 @@ import pytest
 import torch
 
 from envs.core.errors import CheckpointError, ConfigError, ModelError
+from policies.chat.addresses import absolute_address
 from policies.chat.answers import ANSWERS, kept_answers
 from policies.chat.loading import load_chat_model
 from policies.chat.local import LocalChatModel
 from policies.chat.model import Access, Answer, Chat, ChatDecoding, Message, ReplyScore, require_access
+from policies.chat.own import chat_models
 from policies.chat.settings import ChatModelSettings
 from policies.hugging_face import read_model
 from policies.responders import load_responder
@@ -144,6 +146,13 @@ def test_answers_of_a_function_of_ones_own_are_kept_before_it_breaks(tmp_path: P
     with pytest.raises(ConfigError, match="raised an error"):
         load_chat_model(f"{tmp_path}/own.py:reply", answers=tmp_path).answer(CHATS, decoding=GREEDY)
     assert len((tmp_path / ANSWERS).read_text().splitlines()) == 2
+
+
+def test_a_model_of_an_installed_package_keeps_its_name_for_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chat_models, "_targets", {"beggar": lambda messages: "please"})
+    assert absolute_address("beggar") == "beggar"
+    assert load_chat_model(absolute_address("beggar")).answer(CHATS[:1], decoding=GREEDY)[0].text == "please"
+    assert absolute_address("runs/beggar") == str(Path("runs/beggar").absolute())
 
 
 def test_a_saved_model_is_found_by_its_address(tmp_path: Path) -> None:
