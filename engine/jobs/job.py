@@ -22,6 +22,7 @@ from engine.jobs.tables import TABLE_FILE, write_tables
 from engine.jobs.weights import weights_digests
 from engine.metrics.statistics import Estimate, Metric
 from engine.metrics.tables import TextTable
+from engine.store.event_log import is_summarised
 from engine.store.head import changed_weights, require_same
 from engine.store.layout import CONFIG, SUMMARY
 from engine.store.mirror import refresh
@@ -236,6 +237,8 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
             asking = getattr(config, "chat", DEFAULT)
             description = f"{description} {usage.told(asking)}"
             extra[USAGE] = usage.as_json(asking)
+        # Until it is written again: a run without it is not finished.
+        (run.path / TABLE_FILE).unlink(missing_ok=True)
         about = {"title": summary.title, "description": description, "command": self.command(config, run.path)}
         run.write_summary(summary.metrics, {**about, **extra})
         if TABLE_FILE in self.files:
@@ -264,6 +267,9 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
             return False
         try:
             run.summary()
+            if not is_summarised(run.events()):
+                # Its last session was cut short: the rows may be others than the summary tells of.
+                return False
             num_done = sum(part["status"].to_pylist().count(OK) for part in run.read_parts())
             return num_done == self.num_rows(config, path)
         except RunError:

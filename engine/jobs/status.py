@@ -16,7 +16,7 @@ from typing import Any
 from engine.jobs.catalogue import find
 from engine.jobs.job import Steps
 from engine.runtime.record import WORK
-from engine.store.event_log import SESSIONS
+from engine.store.event_log import is_summarised, last_session
 from engine.store.layout import CONFIG
 from engine.store.run_folder import RunFolder
 from envs.core.errors import RunError
@@ -29,7 +29,6 @@ RUNNING, FINISHED, FAILED, INTERRUPTED = "running", "finished", "failed items", 
 DAMAGED = "damaged summary"
 """It has a summary that cannot be read; to resume it writes that again."""
 ITEMS = "items"
-_SUMMARY = "summary"
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,7 @@ def run_status(path: Path, now: datetime | None = None) -> RunStatus:
     numbered = {} if declared is None else {declared.kind: {"number": int}}
     events = run.events({WORK: {"items": int, "workers": int}, **numbered})
     outcomes = run.outcomes(events)
-    session = _last_session(events)
+    session = last_session(events)
     shared = [event for event in events if event["kind"] == WORK]
     if shared:
         pace = _items(session, outcomes.done, shared[-1]["items"])
@@ -116,7 +115,7 @@ def run_status(path: Path, now: datetime | None = None) -> RunStatus:
     return RunStatus(
         run=path,
         job=run.job,
-        state=_state(run, writer, session, outcomes.failed),
+        state=_state(run, writer, events, outcomes.failed),
         writer=writer,
         pace=pace,
         left_s=left_s,
@@ -148,23 +147,15 @@ def statuses(folder: Path, now: datetime | None = None) -> list[RunStatus]:
     return [run_status(folder, now), *below]
 
 
-def _state(run: RunFolder, writer: str | None, session: list[dict[str, Any]], num_failed: int) -> str:
+def _state(run: RunFolder, writer: str | None, events: list[dict[str, Any]], num_failed: int) -> str:
     if writer is not None:
         return RUNNING
     try:
-        summary = run.summary()
+        if run.summary() is None or not is_summarised(events):
+            return INTERRUPTED
     except RunError:
         return DAMAGED
-    # Where no line of the log is left, the summary itself says that there is one.
-    if summary is None or (session and not any(event["kind"] == _SUMMARY for event in session)):
-        return INTERRUPTED
     return FAILED if num_failed else FINISHED
-
-
-def _last_session(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The events since the run was last started or resumed."""
-    begins = [number for number, event in enumerate(events) if event["kind"] in SESSIONS]
-    return events[begins[-1] :] if begins else []
 
 
 def _items(session: list[dict[str, Any]], done: int, total: int) -> Pace:

@@ -19,6 +19,7 @@ from engine.report.chapters import CHAPTERS
 from engine.report.content import Chapter, Report, RunLine, Stages
 from engine.report.page import verdicts, write_report
 from engine.report.runs import Run, find_runs, short_paths
+from engine.store.event_log import is_summarised
 from engine.store.head import read_json, whole
 from engine.store.layout import ENVIRONMENT
 from engine.store.mirror import replicate
@@ -168,7 +169,7 @@ def _state(run: Run) -> str:
     if outcomes.failed and not outcomes.done:
         ((reason, times),) = outcomes.errors.most_common(1)
         return f"{_ALL_FAILED}, {times:,} of {outcomes.failed:,} with: {reason}"
-    if run.summary:
+    if run.summary and is_summarised(run.folder.events()):
         return ""
     status = run_status(run.folder.path)
     resume = "" if status.writer else f"; go on with: {shlex.join(['parley', 'resume', display_path(status.run)])}"

@@ -22,6 +22,8 @@ logger = logging.getLogger(__name__)
 Needs = Mapping[str, Mapping[str, type]]
 SESSIONS = ("started", "resumed")
 """Kinds of the events by which a run begins, and by which it goes on."""
+SUMMARISED = "summary"
+"""Kind of the event that says that a session has written the summary of its run."""
 _OWN = {"shard": {"name": str, "done": int, "failed": int}}
 
 
@@ -67,6 +69,21 @@ def seconds_of(events: Sequence[Mapping[str, Any]]) -> float:
     """Seconds on the wall that a run took: of each session those from its start to its last event."""
     told = [(event["kind"], datetime.fromisoformat(event["time"])) for event in events]
     return sum((after - before).total_seconds() for (_, before), (kind, after) in pairwise(told) if kind not in SESSIONS)
+
+
+def last_session(events: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The events since a run was last started or resumed."""
+    begins = [number for number, event in enumerate(events) if event["kind"] in SESSIONS]
+    return list(events[begins[-1] :]) if begins else []
+
+
+def is_summarised(events: Sequence[dict[str, Any]]) -> bool:
+    """Whether the summary of a run that has one is of its last session; one that was cut short leaves that of another.
+
+    Where no line of the log is left, the summary itself says that there is one.
+    """
+    session = last_session(events)
+    return not session or any(event["kind"] == SUMMARISED for event in session)
 
 
 def _event(line: str, needs: Needs) -> dict[str, Any] | None:

@@ -28,7 +28,7 @@ import pyarrow as pa
 from engine.metrics.statistics import Estimate
 from engine.store.documents import ASIDE, write_document
 from engine.store.environment import describe_environment
-from engine.store.event_log import Needs, append_event, end_last_line, read_events
+from engine.store.event_log import SUMMARISED, Needs, append_event, end_last_line, read_events
 from engine.store.head import OTHER_NAME, make_head, read_head, refuse_strangers, require_same
 from engine.store.layout import CONFIG, ENVIRONMENT, EVENTS, ROWS, SUMMARY, UNFINISHED
 from engine.store.lease import keeper_of
@@ -330,7 +330,7 @@ class RunFolder:
         document = make_summary(self.path, metrics, extra or {})
         with self._saving("the summary"):
             write_document(self.path / SUMMARY, document)
-        self.event("summary")
+        self.event(SUMMARISED)
         return document
 
     def summary(self) -> dict[str, Any] | None:

@@ -9,23 +9,29 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from engine.jobs import status as module
+from engine.jobs.job import Job, Reporter, Silent, Summary
+from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
 from engine.jobs.negotiation.reinforce import TrainReinforceConfig
 from engine.jobs.negotiation.rows import DIALOGUES
 from engine.jobs.status import FAILED, FINISHED, INTERRUPTED, RUNNING, Pace, run_status, statuses
-from engine.metrics.statistics import rate
+from engine.jobs.tables import TABLE_FILE
+from engine.metrics.statistics import count, rate
+from engine.metrics.tables import TextTable
 from engine.negotiation.settings import ReinforceConfig
+from engine.report.collect import collect_run
 from engine.runtime.record import WORK, record_shards
 from engine.runtime.sharding import Shard, make_shards
 from engine.store import event_log
+from engine.store.layout import SUMMARY
 from engine.store.lock import RunLock, holder_of
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import error_row
@@ -261,3 +267,73 @@ def test_looking_changes_nothing(tmp_path: Path) -> None:
     before = contents()
     module.statuses(tmp_path)
     assert contents() == before
+
+
+FLAKY = """
+from pathlib import Path
+import numpy as np
+class Flaky:
+    def join(self, view):
+        return self
+    def speak(self, rows):
+        if Path("away").exists():
+            raise OSError("the server is away")
+        return ["<selection>" for _ in rows]
+    def choose(self, rows):
+        return np.zeros(len(rows), dtype=int)
+"""
+
+
+def test_a_run_that_was_killed_before_its_new_summary_is_not_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("flaky.py").write_text(FLAKY)
+    config = MatchConfig(adversary="flaky.py:Flaky", target="scripted", dialogues=2, max_turns=2)
+    Path("away").touch()
+    assert SELFPLAY.run(config, Path("run"), Silent()).failure
+    Path("away").unlink()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(SELFPLAY), "measure", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            SELFPLAY.run(config, Path("run"), Silent())
+    # All rows are there, and the summary is that of rows of which none worked.
+    assert (run_status(Path("run")).state, collect_run(Path("run")).state.split(":")[0]) == (INTERRUPTED, INTERRUPTED)
+    assert SELFPLAY.run(config, Path("run"), Silent()).metrics["agreement"].n == 2
+    assert (run_status(Path("run")).state, collect_run(Path("run")).state) == (FINISHED, "")
+
+
+def interrupted(*_: Any) -> Any:
+    raise KeyboardInterrupt
+
+
+class Tabled(Job[SmallConfig, None, Summary]):
+    """A job of a number and a table of it."""
+
+    words = ("tabled",)
+    run_name = "tabled"
+    config = SmallConfig
+    presets: ClassVar[Mapping[str, Any]] = {"small": SmallConfig}
+    files = (TABLE_FILE, SUMMARY)
+    value = 1.0
+
+    def prepare(self, config: SmallConfig, path: Path, reporter: Reporter) -> None:
+        """Nothing is needed."""
+
+    def work(self, run: RunFolder, prepared: None, reporter: Reporter) -> Summary:
+        return Summary("a number", "", {"number": count(self.value, 1)})
+
+    def tables(self, run: RunFolder) -> Mapping[str, TextTable]:
+        return {"": TextTable(("number",), ((f"{run.metrics()['number'].value:g}",),), "")}
+
+
+def test_a_run_that_was_killed_before_its_new_table_is_not_finished(tmp_path: Path) -> None:
+    job = Tabled()
+    job.run(SmallConfig(), tmp_path, Silent())
+    with RunFolder.open(tmp_path, SmallConfig(), job=job.name):
+        # Killed while it went on.
+        job.value = 2.0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Tabled, "tables", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            job.run(SmallConfig(), tmp_path, Silent())
+    job.run(SmallConfig(), tmp_path, Silent())
+    assert "| 2 " in (tmp_path / TABLE_FILE).read_text()
