@@ -25,6 +25,7 @@ from engine.runtime.record import WORK, Counts, Work, record_shards
 from engine.runtime.session import RaySession, connect
 from engine.runtime.sharding import ItemT, make_shards
 from engine.store.run_folder import RunFolder
+from engine.store.schemas import OK
 from envs.core.errors import ConfigError
 from envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt, PositiveInt
 
@@ -158,9 +159,13 @@ def work_off(
     size = _size(run, work, len(items), config, reporter)
     reporter.stage(title, len(items), work.unit)
     before: Counts = Counter()
+    done_before = 0
     for part in run.read_parts():
-        before.update(work.digest(part.to_pylist()))
-    done_before = run.num_done
+        rows = part.to_pylist()
+        # A shard with a failed item is done again, whole.
+        if all(row["status"] == OK for row in rows):
+            before.update(work.digest(rows))
+            done_before += len(rows)
     session: Counts = Counter()
     began = time.monotonic()
 

@@ -19,7 +19,7 @@ from engine.runtime.record import WORK
 from engine.runtime.session import RaySession
 from engine.runtime.sharding import Shard
 from engine.store.run_folder import RunFolder
-from engine.store.schemas import OK, SCHEMA_VERSION
+from engine.store.schemas import OK, SCHEMA_VERSION, error_row
 from tests.engine.jobs.made_up import Notes, rows
 from tests.engine.runtime.workers import NUMBERS, seed_of
 
@@ -115,6 +115,18 @@ class Worker:
         return [{**base, "item_key": key, "number": float(item)} for key, item in zip(shard.keys, shard.items, strict=True)]
 
 
+class Failing(Worker):
+    """The last item of a shard fails while a file is there."""
+
+    def __init__(self, done: list[str], broken: Path) -> None:
+        super().__init__(done)
+        self._broken = broken
+
+    def run(self, shard: Shard[int]) -> list[dict[str, Any]]:
+        rows = super().run(shard)
+        return [*rows[:-1], error_row(shard.keys[-1], 7, "it broke")] if self._broken.exists() else rows
+
+
 @dataclass(frozen=True)
 class Numbers(Sharded[int]):
     """Work of this file: numbers that are their own rows."""
@@ -168,3 +180,32 @@ def test_a_resumed_run_keeps_its_shards_whatever_the_settings_say(tmp_path: Path
     assert [event["shard_size"] for event in events if event["kind"] == WORK] == [4, 4]
     (ended,) = [event for event in events if event["kind"] == "numbered"]
     assert (ended["numbers"], ended["workers"]) == (12, 1)
+
+
+@dataclass(frozen=True)
+class Fragile(Numbers):
+    """Numbers of which some fail."""
+
+    broken: Path
+
+    def worker(self) -> Failing:
+        return Failing(self.done, self.broken)
+
+
+def test_what_is_done_again_is_counted_once(tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    work, asked = Fragile([], broken), {"job": "test", "schema": NUMBERS}
+    broken.touch()
+    with RunFolder.open(tmp_path / "run", ShardedConfig(), **asked) as run:
+        work_off(run, work, ITEMS, ShardedConfig(), Silent(), "numbers")
+        assert run.num_done == 15
+    broken.unlink()
+    told: list[tuple[float, str]] = []
+
+    class Heard(Silent):
+        def advance(self, done: float, note: str = "") -> None:
+            told.append((done, note))
+
+    with RunFolder.open(tmp_path / "run", ShardedConfig(), **asked) as run:
+        work_off(run, work, ITEMS, ShardedConfig(), Heard(), "numbers")
+    assert (told[0], told[-1]) == ((0, "0 of all, 0 now"), (20, "20 of all, 20 now"))
