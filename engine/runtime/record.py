@@ -27,7 +27,7 @@ from engine.runtime.sharding import ItemT, Shard
 from engine.runtime.worker import ShardFailure, ShardWorker, TurnResult, TurnWorker, UnderWay
 from engine.store.parts import Part, put_part, require_writable, to_table
 from engine.store.run_folder import RunFolder
-from engine.store.schemas import error_row
+from engine.store.schemas import OK, error_row
 from engine.store.unfinished import delete_unfinished, put_unfinished, read_unfinished, remove_unfinished, write_unfinished
 
 logger = logging.getLogger(__name__)
@@ -108,13 +108,15 @@ class Recorder(Generic[ItemT]):
         self._put |= {shard.name: -inf if shard.kept is None else 0.0 for shard in joining}
         turn: TurnResult[Rows] = self._worker.turn(joining, seconds)
         ended = {name: self._receipt(self._held.pop(name), rows) for name, rows in turn.ended.items()}
+        failed = {name for name, rows in turn.ended.items() if any(row["status"] != OK for row in rows)}
         if self._rows_uri:
             for name, stands in turn.under_way.items():
                 if stands.kept is not None and time.monotonic() - self._put[name] > PUT_S:
                     put_unfinished(self._rows_uri, name, stands.kept)
                     self._put[name] = time.monotonic()
             for name in ended:
-                if self._put.pop(name) > -inf:
+                # Of an item that failed at its end alone a resumed run goes on from there.
+                if self._put.pop(name) > -inf and name not in failed:
                     delete_unfinished(self._rows_uri, name)
         return TurnResult(ended, turn.under_way)
 
@@ -191,9 +193,11 @@ def record_shards(
         else:
             part, size = result.saved
             run.note_part(shard.name, part, size)
-        # Of an item that failed at its end alone a resumed run goes on from there.
+        # As in `Recorder.turn`; of a shard that raised nobody knows what did it, and it is begun anew.
         if room and (has_failed or not part.num_failed):
             remove_unfinished(run.path, shard.name)
+            if has_failed and run.rows_uri:
+                delete_unfinished(run.rows_uri, shard.name)
         metered = {name: number for name, number in result.digest.items() if name in COUNTERS}
         meters.add(shards=1, items=part.num_items, errors=part.num_failed, **metered)
         counts.update(result.digest)

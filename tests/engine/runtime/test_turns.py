@@ -15,7 +15,16 @@ from engine.store.unfinished import put_unfinished, read_unfinished, write_unfin
 from envs.core.errors import RefusedModelError
 from envs.storage.files import entries
 from envs.storage.places import local_copy
-from tests.engine.runtime.workers import NUMBERS, By, DiesInATurn, InTurns, IsRefusedInATurn, RaisesInATurn, shards_of
+from tests.engine.runtime.workers import (
+    NUMBERS,
+    By,
+    DiesInATurn,
+    FailsAtItsEnd,
+    InTurns,
+    IsRefusedInATurn,
+    RaisesInATurn,
+    shards_of,
+)
 from tests.engine.store.rows import SmallConfig
 
 EITHER = pytest.mark.parametrize("num_workers", [0, pytest.param(2, marks=pytest.mark.ray)])
@@ -127,3 +136,17 @@ def test_of_a_run_at_a_uri_workers_put_what_is_kept_and_delete_it(num_workers: i
         assert numbers(run) == {f"{number:02d}": max(1, number) for number in range(6)}
     assert steps(log)["00004"] == 1
     assert not entries(f"{uri}/unfinished")
+
+
+@pytest.mark.parametrize("at_a_uri", [False, True])
+def test_an_item_that_fails_at_its_end_goes_on_from_there_and_a_shard_that_raises_begins_anew(
+    at_a_uri: bool, log: Path, tmp_path: Path
+) -> None:
+    place = local_copy(f"file://{tmp_path}/store/run") if at_a_uri else tmp_path / "run"
+    with start(place) as run:
+        record_shards(run, By(FailsAtItsEnd, str(log), "00003"), shards_of(4, 1), num_workers=0, room=ROOM)
+    with start(place) as run:
+        assert read_unfinished(run.path).keys() == {"00003"}
+        record_shards(run, By(RaisesInATurn, str(log), "00003"), shards_of(4, 1), num_workers=0, room=ROOM)
+    with start(place) as run:
+        assert not read_unfinished(run.path)

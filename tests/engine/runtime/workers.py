@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from engine.runtime.sharding import Shard, make_shards
 from engine.runtime.worker import TurnResult, UnderWay
-from engine.store.schemas import OK, SCHEMA_VERSION, with_base
+from engine.store.schemas import OK, SCHEMA_VERSION, error_row, with_base
 from envs.core.errors import CheckpointError, RefusedModelError
 from envs.core.seeds import derive_seed, stream
 
@@ -201,6 +201,18 @@ class InTurns:
     def rows(self, name: str) -> list[dict[str, Any]]:
         base = {"status": OK, "schema_version": SCHEMA_VERSION, "number": float(self.steps[name])}
         return [{**base, "item_key": key, "seed": seed_of(key)} for key in self.held[name].keys]
+
+
+class FailsAtItsEnd(InTurns):
+    """The named shard makes its steps, and its rows say "error"."""
+
+    def __init__(self, folder: str, shard: str) -> None:
+        super().__init__(folder)
+        self.shard = shard
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        rows = super().rows(name)
+        return [error_row(row["item_key"], row["seed"], "it broke") for row in rows] if name == self.shard else rows
 
 
 class DiesInATurn(InTurns):
