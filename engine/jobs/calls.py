@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
 
 from engine.jobs.catalogue import ENTRIES
 from engine.jobs.job import Reporter, Result, Silent
-from envs.core.config import assign
+from envs.core.config import to_dict, with_values
 from envs.core.errors import ConfigError
 from envs.core.registry import nearest
 from envs.storage.copies import local_copy
@@ -22,13 +22,13 @@ def run_verb(verb: str, preset: str = "", *, run: str | Path = "", reporter: Rep
         preset: its name; the verb's default when empty.
         run: folder or URI; runs/NAME when empty, as on the command line.
         reporter: hears how far the job is; nobody when None.
-        settings: of the configuration; "fit__max_epochs=1" is `--set fit.max_epochs=1`.
+        settings: of the configuration; "fit__max_epochs=1" is `--set fit.max_epochs=1`. A section may be given whole.
 
     Returns:
         What the job leaves behind: metrics by name, the run folder, what may come next.
 
     Raises:
-        ConfigError: no such verb, preset or setting.
+        ConfigError: no such verb, preset or setting, or a value that is not allowed.
         ParleyError: as the job says.
     """
     verbs = {" ".join(entry.words): entry for entry in ENTRIES}
@@ -40,14 +40,10 @@ def run_verb(verb: str, preset: str = "", *, run: str | Path = "", reporter: Rep
         what = f"{verb} has no preset {preset!r}{nearest(preset, job.presets)}"
         raise ConfigError(what, fix=f"one of {', '.join(job.presets)}")
     config = job.presets[preset]() if preset else next(iter(job.presets.values()))()
-    plain = {name: value for name, value in settings.items() if "__" not in name}
-    try:
-        config = replace(config, **plain)
-    except TypeError:
-        known = list(vars(config))
-        wrong = next(name for name in plain if name not in known)
-        raise ConfigError(f"{verb} has no setting {wrong!r}{nearest(wrong, known)}", fix=f"parley settings {verb}") from None
-    for name, value in settings.items():
-        if "__" in name:
-            config = assign(config, [f"{name.replace('__', '.')}={value}"], f"run_verb({verb!r})")
+    known = list(vars(config))
+    if wrong := [name for name in settings if "__" not in name and name not in known]:
+        what = f"{verb} has no setting {wrong[0]!r}{nearest(wrong[0], known)}"
+        raise ConfigError(what, fix=f"parley settings {verb}")
+    values = {name.replace("__", "."): to_dict(value) if is_dataclass(value) else value for name, value in settings.items()}
+    config = with_values(config, values, f"run_verb({verb!r})")
     return job.run(config, local_copy(str(run) or f"runs/{job.run_name}"), reporter or Silent())
