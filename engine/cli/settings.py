@@ -9,21 +9,24 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from rich.console import Console
+from tyro import conf
 
-from engine.cli.flags import field_docs, parse_job
+from engine.cli.flags import field_docs, parse, parse_job
 from engine.cli.mistakes import meant
 from engine.cli.tables import make_console, show_lines, show_table
 from engine.cli.verbs import JOBS, Verb, find_verb
 from engine.jobs.catalogue import find
 from engine.jobs.command import flat
-from envs.core.config import to_dict
+from envs.core.config import assign, overlay, to_dict
 from envs.core.errors import ConfigError
+from envs.storage.copies import fetched_file
 
 OTHERS = {"perturb": "engine.cli.perturb:PerturbConfig", "play ranking": "engine.jobs.retrieval.config:PlayRankingConfig"}
 """Verbs with settings that run no job."""
+HELP = {"-h", "--help"}
 _TYPES = {int: "whole number", float: "number", str: "text", bool: "true, false", Path: "path"}
 
 
@@ -50,17 +53,26 @@ class Setting:
         return f"{self.meaning} [{self.kind}{default}]"
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SettingsArguments:
+    """What may follow a verb with settings that runs no job."""
+
+    config: Annotated[str, conf.arg(metavar="FILE.yaml", help_behavior_hint="")] = ""
+    """Settings laid over the defaults; a file or its URI."""
+    set: Annotated[conf.UseAppendAction[tuple[str, ...]], conf.arg(metavar="KEY=VALUE", help_behavior_hint="(repeatable)")] = ()
+    """One setting."""
+    json: Annotated[conf.FlagCreatePairsOff[bool], conf.arg(help_behavior_hint="")] = False
+    """Print the settings as one JSON object on standard output."""
+
+
 def run_settings(verb: Verb, arguments: Sequence[str]) -> int:
     """Prints the settings that a command line would use; returns the exit status."""
     wanted = find_verb(arguments)
-    if (typed := " ".join(arguments)) in OTHERS:
-        module, _, name = OTHERS[typed].partition(":")
-        kind = getattr(importlib.import_module(module), name)
-        _show(typed, kind, flat(to_dict(kind())))
-        return 0
+    if wanted is not None and wanted.name in OTHERS and not set(arguments) & HELP:
+        return _settings_of_no_job(wanted, arguments[len(wanted.words) :])
     if wanted not in JOBS:
         names = [*(job.name for job in JOBS), *OTHERS]
-        asked = [argument for argument in arguments if argument not in ("-h", "--help")]
+        asked = [argument for argument in arguments if argument not in HELP]
         if asked != list(arguments) or not asked:
             sys.stdout.write(_help(verb))
             return 0
@@ -82,6 +94,20 @@ def run_settings(verb: Verb, arguments: Sequence[str]) -> int:
     if differences:
         show_table(console, f"presets, where they differ from {next(iter(job.presets))}", ("preset", "settings"), differences)
     show_lines(console, "this command", [job.command(command.config, command.run)])
+    return 0
+
+
+def _settings_of_no_job(verb: Verb, arguments: Sequence[str]) -> int:
+    """The settings of a verb that runs no job; returns the exit status."""
+    asked = parse(SettingsArguments, verb, arguments)
+    module, _, name = OTHERS[verb.name].partition(":")
+    kind = getattr(importlib.import_module(module), name)
+    config = overlay(kind(), fetched_file(asked.config), asked.config) if asked.config else kind()
+    values = to_dict(assign(config, asked.set))
+    if asked.json:
+        sys.stdout.write(f"{json.dumps(values)}\n")
+    else:
+        _show(verb.name, kind, flat(values))
     return 0
 
 

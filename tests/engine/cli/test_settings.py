@@ -59,6 +59,19 @@ def test_the_settings_of_perturbations_are_listed_too(parley: Parley) -> None:
     assert "perturb.swap_every" in outcome.err
 
 
+@pytest.mark.parametrize(
+    ("verb", "setting", "value"), [("perturb", "perturb.swap_every", 7), ("play ranking", "candidates.turns", 30)]
+)
+def test_settings_of_verbs_that_run_no_job_follow_a_file_and_what_is_set(
+    parley: Parley, verb: str, setting: str, value: int
+) -> None:
+    section, name = setting.split(".")
+    Path("more.yaml").write_text(f"{section}:\n  {name}: {value + 1}\n")
+    found = [parley(f"settings {verb} --json {more}") for more in ("--config more.yaml", f"--set {setting}={value}")]
+    assert [json.loads(each.out)[section][name] for each in found] == [value + 1, value]
+    assert parley(f"settings {verb} --json --set {setting}_=1").status == 2
+
+
 def test_without_a_verb_it_helps(parley: Parley) -> None:
     assert parley("settings").out == parley("settings --help").out
     assert "parley settings selfplay" in parley("settings").out
