@@ -93,12 +93,11 @@ class _FedRecurrence(torch.autograd.Function):
                 break
             for layer in range(layers - 1, -1, -1):
                 above = above + hidden_grads[layer]
-                own = gates_grad[layer, t - 1]
-                places = (part[layer, t - 1] for part in (gates, cells, squashed))
-                retreat(*places, above, cell_grads[layer], own)
+                at, own = (layer, t - 1), gates_grad[layer, t - 1]
+                retreat(gates[at], cells[at], squashed[at], above, cell_grads[layer], own)
                 read_grad = (own.to(dtype) @ weights[layer]).to(gates.dtype)
                 hidden_grads[layer] = read_grad[:, width:]
-                above = read_grad[:, :width] if kept_LTBH is None else read_grad[:, :width] * kept_LTBH[layer, t - 1]
+                above = read_grad[:, :width] if kept_LTBH is None else read_grad[:, :width] * kept_LTBH[at]
             torch.ops.aten.tanh_backward.grad_input(above, fed[t - 1], grad_input=fed_grads[t - 1])
             asked_grad = (fed_grads[t - 1].to(dtype) @ feed).to(gates.dtype)
         products = torch.bmm(shares.permute(1, 2, 0), context_grads.transpose(0, 1))
