@@ -89,7 +89,8 @@ def measure(options: Options) -> dict[str, Any]:
     """Clocks steps of each model both ways."""
     num = (2 if options.quick else 10) * BATCH
     vocabulary = PairVocabulary((*SPECIALS, *(f"w{rank}" for rank in range(WORDS - len(SPECIALS)))))
-    split, found, apart = made_up(num), {}, []
+    split, apart = made_up(num), []
+    found: dict[str, float] = {}
     clocks = {(name, way): Clock() for name in MODELS for way in ("plain", "ours")}
     for name, sizes in MODELS.items():
         model = build_seq2seq(vocabulary, sizes)
