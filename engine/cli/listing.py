@@ -30,8 +30,8 @@ from envs.negotiation.corpora.catalogue import corpora
 from envs.negotiation.domain import domains
 from envs.pairs.corpora import pair_corpora
 from envs.registration import IDS
+from policies.chat.addresses import chat_models
 from policies.chat.loading import CHAT_MODEL_KINDS
-from policies.chat.own import chat_models
 from policies.decoders import RULES
 from policies.discriminator.settings import KINDS
 from policies.judges.judge import JUDGE_KINDS, judges

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from envs.core.registry import Registry
 from envs.storage.places import CHAT_MODELS, HUGGING_FACE, is_uri
 
+chat_models = Registry("chat model", "parley.chat_models")
+"""Chat models that installed packages bring; each as a user's own (`own.py`)."""
 CHAT = CHAT_MODELS
 """What the address of a chat model begins with, if it is none of a user's own."""
 _, GGUF, OPENAI = CHAT
@@ -29,8 +32,6 @@ def weights_of(name: str) -> str:
 
 def absolute_address(name: str) -> str:
     """The address of a chat model for workers, which may stand in other folders; the name of an installed one is none."""
-    from policies.chat.own import chat_models
-
     weights = weights_of(name)
     if not weights or is_uri(weights) or name in chat_models:
         return name

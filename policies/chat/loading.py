@@ -8,10 +8,10 @@ from typing import Any
 from envs.core.errors import ConfigError
 from envs.storage.copies import fetched_model
 from envs.storage.places import HUGGING_FACE, is_uri
-from policies.chat.addresses import CHAT, GGUF, OPENAI
+from policies.chat.addresses import CHAT, GGUF, OPENAI, chat_models
 from policies.chat.answers import kept_answers
 from policies.chat.model import ChatModel
-from policies.chat.own import chat_models, load_own
+from policies.chat.own import load_own
 from policies.chat.settings import DEFAULT, ChatModelSettings
 
 CHAT_MODEL_KINDS = {

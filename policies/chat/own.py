@@ -14,13 +14,10 @@ from typing import Any
 
 from envs.core.errors import ConfigError, ModelError
 from envs.core.own_code import TimedCalls, own_start
-from envs.core.registry import Registry
+from policies.chat.addresses import chat_models
 from policies.chat.model import Access, Answer, Chat, ChatDecoding, ReplyScore
 from policies.chat.settings import DEFAULT
 from policies.chat.usage import ChatUsage
-
-chat_models = Registry("chat model", "parley.chat_models")
-"""Chat models that installed packages bring; each as a user's own."""
 
 
 class OwnChatModel:

@@ -13,12 +13,11 @@ import pytest
 import torch
 
 from envs.core.errors import CheckpointError, ConfigError, ModelError
-from policies.chat.addresses import absolute_address
+from policies.chat.addresses import absolute_address, chat_models
 from policies.chat.answers import ANSWERS, kept_answers
 from policies.chat.loading import load_chat_model
 from policies.chat.local import LocalChatModel
 from policies.chat.model import Access, Answer, Chat, ChatDecoding, Message, ReplyScore, require_access
-from policies.chat.own import chat_models
 from policies.chat.settings import ChatModelSettings
 from policies.hugging_face import read_model
 from policies.responders import load_responder
