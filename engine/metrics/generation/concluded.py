@@ -15,6 +15,7 @@ from engine.metrics.generation.trained import (
     METHODS,
     SAMPLED,
     Metrics,
+    is_of_curve,
     row_title,
     signed,
 )
@@ -51,7 +52,13 @@ def conclusions(metrics: Metrics, judge: str, unreliable: Collection[str] = ()) 
 
 
 def placements(metrics: Metrics) -> list[str]:
-    """Where the replies of each training lie beside those of the start at several temperatures, in sentences."""
+    """Where the replies of each training lie beside those of the start at several temperatures, in sentences.
+
+    Nothing where these are no curve, because fewer than two rows of the start were measured.
+    """
+    measured = {name.rpartition(".")[0] for name in metrics if name.endswith(f".{DISTINCT_2}")}
+    if sum(map(is_of_curve, measured)) < 2:
+        return []
     rows = [row for method in METHODS for row in (method, method + SAMPLED) if f"{row}.{DISTINCT_2}" in metrics]
     placed = {row: metrics.get(f"{row}.{ABOVE}", NOTHING) for row in rows}
     found = [f"{row_title(row)} {_place(above)}." for row, above in placed.items() if above.n]

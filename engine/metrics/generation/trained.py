@@ -161,6 +161,11 @@ def row_title(row: str) -> str:
     return known[row.removesuffix(SAMPLED)] + ", sampled" * row.endswith(SAMPLED)
 
 
+def is_of_curve(row: str) -> bool:
+    """Whether the curve of quality by diversity is drawn through a row."""
+    return row in ("greedy", "sample") or row.startswith(AT)
+
+
 def describe(name: str) -> Metric:
     """What a metric means."""
     row, _, kind = name.rpartition(".")
@@ -203,7 +208,7 @@ def table_metrics(rows: Mapping[str, Sequence[AnsweredRow]], judges: Sequence[st
         recorded: figures of people's replies.
     """
     found: dict[str, Estimate] = {}
-    curve = {row: systems for row, systems in rows.items() if row in ("greedy", "sample") or row.startswith(AT)}
+    curve = {row: systems for row, systems in rows.items() if is_of_curve(row)}
     for row, systems in rows.items():
         for kind in JUDGED:
             for judge in judges:

@@ -124,6 +124,13 @@ def test_rows_stand_in_the_table_and_in_sentences_by_where_they_lie() -> None:
     assert not any("start" in sentence for sentence in conclusions(metrics, "svm"))
 
 
+@pytest.mark.parametrize("measured", [(), ("greedy",)])
+def test_rows_are_placed_beside_a_curve_alone(measured: tuple[str, ...]) -> None:
+    rows = {name: [AnsweredRow({}, figures(*CURVE[name]))] for name in measured}
+    rows |= {"regs-mc": [AnsweredRow({}, figures(0.05, 2.0))], "forced": [AnsweredRow({}, figures(0.4, 4.0))]}
+    assert not placements(table_metrics(rows, ["svm"], figures(0.6, 4.0)))
+
+
 def test_trainings_that_are_left_out_leave_the_others_beside_their_own_starts_and_controls() -> None:
     def row(share: float, number: int) -> AnsweredRow:
         told = {("adversuc", "svm"): {str(n): share for n in range(9)}}
