@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from engine.metrics.statistics import Estimate, Metric, count, mean, rate
-from envs.pairs.vocabulary import UNK
+from envs.pairs.vocabulary import EOT, EOU, UNK
 
 NEAR = "nearer to the recorded"
 REPLIES = {
@@ -44,11 +44,16 @@ def reply_metrics(
     shares = {
         "commonest_share": max(times.values(), default=0),
         "unknown_share": sum(UNK in words for words in replies),
-        "empty_share": sum(not words for words in replies),
+        "empty_share": sum(not has_word(words) for words in replies),
     }
     if limit is not None:
         shares["limit_share"] = sum(len(words) >= limit for words in replies)
     return found | {name: rate(hits, num) for name, hits in shares.items()}
+
+
+def has_word(reply: Sequence[str]) -> bool:
+    """Whether a reply holds more than marks between utterances and turns."""
+    return any(word not in (EOU, EOT) for word in reply)
 
 
 def distinct(replies: Sequence[Sequence[str]], length: int) -> Estimate:

@@ -22,7 +22,7 @@ from engine.jobs.checkpoints import absolute_name, located
 from engine.jobs.job import Job, Reporter, Silent, Summary
 from engine.jobs.limit import drawn
 from engine.jobs.sharded import RESUME_SAFE, Sharded, ShardedConfig, spread, work_off
-from engine.metrics.replies import REPLIES, reply_metrics
+from engine.metrics.replies import REPLIES, has_word, reply_metrics
 from engine.runtime.record import Counts, Rows
 from engine.runtime.sharding import Shard
 from engine.store.documents import write_whole
@@ -293,9 +293,9 @@ def _fitted_to(name: str) -> str:
 
 
 def tabbed_line(context: Turns, reply: str) -> str:
-    """`turn TAB ... TAB source TAB reply`; empty where the reply has no word: `<eot>` ends turns, and is none."""
+    """`turn TAB ... TAB source TAB reply`; empty where the reply has no word: marks are none, and `<eot>` ends turns."""
     words = [word for word in reply.split() if word != EOT]
-    return "\t".join([*(format_turns((turn,)) for turn in context), " ".join(words)]) if words else ""
+    return "\t".join([*(format_turns((turn,)) for turn in context), " ".join(words)]) if has_word(words) else ""
 
 
 def _write(path: Path, rows: Iterable[Mapping[str, Any]], column: str) -> None:

@@ -145,3 +145,9 @@ def test_a_mark_between_turns_is_no_word_of_a_reply() -> None:
     line = tabbed_line(context, "<eot> and <eot> you ?")
     assert parse_replied(line) == [RepliedPair((("who", "?"), ("me",)), ("and", "you", "?"))]
     assert tabbed_line(context, "<eot>") == tabbed_line(context, "") == ""
+
+
+@pytest.mark.parametrize("marks", [["<eou>"], ["<eou>", "<eou>"], ["<eot>"], ["<eot>", "<eou>"]])
+def test_a_reply_of_marks_alone_is_no_line_and_counted(marks: list[str]) -> None:
+    assert tabbed_line(((("hi",),),), " ".join(marks)) == "", "nobody could read it"
+    assert reply_metrics([marks, ["i", "<eou>"]], [["yes"]] * 2)["empty_share"].value == 1 / 2
