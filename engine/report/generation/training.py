@@ -118,7 +118,11 @@ class TrainedGenerators(Chapter[ShownGenerators]):
     def verdict(self, found: ShownGenerators) -> Verdict | None:
         """On the first table; without one on the first training, after it and before."""
         if found.metrics:
-            names = {name.rpartition(".")[0]: name for name in found.metrics if LESS not in name and f".{ADVERSUC}-" in name}
+            names: dict[str, str] = {}
+            for name in found.metrics:
+                if LESS not in name and f".{ADVERSUC}-" in name:
+                    # By the first judge, as the sentence and the table.
+                    names.setdefault(name.rpartition(".")[0], name)
             # Trainings beside their controls first, for there is not room for all rows.
             rows = [row for row in (*TRAINED, *DECODED) if row in names]
             chosen = {visible(row_title(row)): found.metrics[names[row]] for row in rows}

@@ -53,6 +53,12 @@ def test_the_verdict_is_what_the_table_comes_to(shown: ShownGenerators) -> None:
     assert list(verdict.marks) == ["REGS, Monte Carlo", "teacher forcing alone", "the start, greedy", "the start, sampled"]
 
 
+def test_the_marks_of_the_verdict_are_by_the_judge_of_its_sentence(shown: ShownGenerators) -> None:
+    others = {name.replace("-svm", "-knn"): Estimate(0.9, 0.8, 1.0, 100) for name in METRICS if name.endswith("-svm")}
+    verdict = CHAPTER.verdict(replace(shown, metrics=METRICS | others))
+    assert verdict == CHAPTER.verdict(shown), "the first one"
+
+
 def test_the_verdict_on_a_training_tells_machine_vs_random_beside_adversuc() -> None:
     told = {"test_adversuc": (0.3, 0.2), "test_random": (0.6, 0.8)}
     metrics = {
