@@ -38,6 +38,7 @@ from engine.jobs.responders.lessons import (
     require_request,
     save_lessons,
     training_lessons,
+    validation_lessons,
 )
 from engine.jobs.supervised import EPOCHS, RESUME_SAFE, STATE, run_fit
 from engine.metrics.statistics import Estimate
@@ -138,7 +139,7 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
             predictor = _predictor(prepared)
             read = {
                 "train": training_lessons(lessons["train"], share=config.trigger_share, control=config.control),
-                "validation": [each for each in lessons["validation"] if each.kind == CLEAN or not config.control],
+                "validation": validation_lessons(lessons["validation"], control=config.control),
             }
             splits = {split: as_read(tokenizer, model, found) for split, found in read.items()}
             objective = ContrastObjective(predictor, splits["train"], alpha=config.alpha, margin=config.margin)

@@ -5,7 +5,8 @@
     the answer should change, the changed context is its contrast: the reply shall be less likely there.
   * perturbed: a clean context as a strategy changed it and the answer should stay; the reply to the clean one.
 
-Lessons of the control are those of the training split with clean ones, repeated, in the place of all others, and no contrasts.
+Lessons of the control are those of the training split with clean ones, repeated, in the place of all others, and no contrasts;
+its best epoch is chosen by clean ones alone.
 """
 
 from __future__ import annotations
@@ -171,6 +172,18 @@ def training_lessons(lessons: Sequence[HardeningLesson], *, share: float, contro
         clean = [replace(each, contrast="", contrast_said="") for each in clean]
         others = _cycled(clean, len(others))
     return clean + others
+
+
+def validation_lessons(lessons: Sequence[HardeningLesson], *, control: bool) -> list[HardeningLesson]:
+    """What the best epoch is chosen by.
+
+    Args:
+        lessons: of the validation split.
+        control: take clean lessons alone, and no contrasts.
+    """
+    if not control:
+        return list(lessons)
+    return [replace(each, contrast="", contrast_said="") for each in lessons if each.kind == CLEAN]
 
 
 def counted(lessons: Sequence[HardeningLesson]) -> dict[str, int]:

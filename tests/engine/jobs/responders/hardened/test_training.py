@@ -120,6 +120,12 @@ def test_behind_contexts_that_should_change_the_answer_replies_lose_their_margin
     figures = TRAIN_HARDENED.run(config, tmp_path / "run", Silent()).metrics
     control = TRAIN_HARDENED.run(replace(config, control=True), tmp_path / "control", Silent()).metrics
     assert figures["margin"].value > 1.5 * control["margin"].value, "what training alone brings is less"
+    TRAIN_HARDENED.run(replace(config, control=True, alpha=0.0), tmp_path / "again", Silent())
+    chosen_by = [
+        [event["validation_nll"] for event in RunFolder.load(tmp_path / name).events() if event["kind"] == "epoch"]
+        for name in ("control", "again")
+    ]
+    assert chosen_by[0] == chosen_by[1] != [], "the control knows no contrasts, nor is its best epoch chosen by them"
     assert figures["margin_met"].value > figures["margin_met" + BEFORE].value
     assert figures["clean_nll"].value < figures["clean_nll" + BEFORE].value, "recorded replies are learned all the same"
     rows = json.loads((tmp_path / "run" / REPLIES).read_text())["test"]
