@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 import pyarrow as pa
 
 from engine.jobs.negotiation import reinforce
-from engine.jobs.negotiation.agents import split_names, words_of
+from engine.jobs.negotiation.agents import split_names, start_of, words_of
 from engine.jobs.negotiation.dealt import RANDOM, game_of, match_scenarios
 from engine.jobs.negotiation.language import PUBLISHED
 from engine.jobs.negotiation.match import MatchConfig, MatchWorker, Roster, dialogue_seed
@@ -64,7 +64,7 @@ class PopulationConfig(ShardedConfig):
     num_fresh: NonNegativeInt = 0
     """Fresh adversaries that are trained against the mixture and then play it, each from a seed of its own; 0 for none."""
     speaker: str = ""
-    """Where they start, and what the KL guard compares with; the campaign's, or the newest target's checkpoint when empty."""
+    """Where they start, and what the KL guard compares with; when empty as in the campaign, or the oldest target's own."""
     corpus: str = PUBLISHED
     """Corpus that the targets were fitted to, where adversaries are trained."""
     dialogues: NumItems = 500
@@ -200,6 +200,24 @@ class PopulationWorker:
         return self._agents[name]
 
 
+def fresh_start(config: PopulationConfig, targets: Sequence[str]) -> tuple[str, str]:
+    """Where fresh adversaries start, and what says so: adversaries of a campaign start alike, whenever they are trained.
+
+    Args:
+        config: who plays.
+        targets: oldest first.
+
+    Raises:
+        CheckpointError: none is named, and the oldest target has no weights to start from.
+        RunError: the campaign is none.
+    """
+    if config.speaker or not config.campaign:
+        start = start_of(config.speaker, targets[0], "--speaker")
+        return start, "--speaker" if config.speaker else "--targets"
+    campaign = _campaign(fetched_run(config.campaign), config.campaign).config
+    return campaign["speaker"] or campaign["target"], "the campaign"
+
+
 def members(config: PopulationConfig) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The targets and the adversaries that a configuration names, oldest first, each once.
 
@@ -220,10 +238,7 @@ def members(config: PopulationConfig) -> tuple[tuple[str, ...], tuple[str, ...]]
 def _of_campaign(name: str) -> tuple[list[str], list[str]]:
     """What a campaign starts from and what it has trained, in the order of its stages; of several seeds one after the other."""
     path = fetched_run(name)
-    run = RunFolder.load(path)
-    if run.job != _CAMPAIGN:
-        fix = "name agents with --targets and --adversaries"
-        raise RunError("this is no campaign of adversarial training", where=name, got=f"a run of {run.job}", fix=fix)
+    run = _campaign(path, name)
     found = {"train-target": [run.config["target"]], "train-adversary": list(filter(None, [run.config["adversary"]]))}
     # Those of several seeds lie in folders of their own.
     seeds = run.config.get("seeds", 1)
@@ -232,3 +247,11 @@ def _of_campaign(name: str) -> tuple[list[str], list[str]]:
         for summary in sorted([*campaign.glob(f"*/{SUMMARY}"), *campaign.glob(f"*/*/{SUMMARY}")]):
             found.get(RunFolder.load(summary.parent).job, []).append(display_path(summary.parent))
     return found["train-target"], found["train-adversary"]
+
+
+def _campaign(path: Path, name: str) -> RunFolder:
+    run = RunFolder.load(path)
+    if run.job != _CAMPAIGN:
+        fix = "name agents with --targets and --adversaries"
+        raise RunError("this is no campaign of adversarial training", where=name, got=f"a run of {run.job}", fix=fix)
+    return run

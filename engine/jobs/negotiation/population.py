@@ -15,9 +15,9 @@ import numpy as np
 
 from engine.jobs.job import Job, Reporter, Summary
 from engine.jobs.negotiation import reinforce
-from engine.jobs.negotiation.agents import require_negotiator, split_names, start_of, words_of
+from engine.jobs.negotiation.agents import require_negotiator, split_names, words_of
 from engine.jobs.negotiation.language import require_words
-from engine.jobs.negotiation.payoffs import PAYOFFS, Population, PopulationConfig, members
+from engine.jobs.negotiation.payoffs import PAYOFFS, Population, PopulationConfig, fresh_start, members
 from engine.jobs.sharded import RESUME_SAFE, work_off
 from engine.jobs.tables import TABLE_FILE
 from engine.metrics.negotiation.population import (
@@ -103,8 +103,8 @@ class EvaluatePopulation(Job[PopulationConfig, Population, FoundPopulation]):
         if HUMAN in names:
             raise ConfigError("a person does not play whole matrices", got=HUMAN, fix="parley play lets you negotiate")
         if config.num_fresh:
-            start = start_of(config.speaker, targets[0], "--speaker")
-            require_negotiator(start, "--speaker" if config.speaker else "--targets")
+            start, named_by = fresh_start(config, targets)
+            require_negotiator(start, named_by)
             if config.reinforce.supervised_weight > 0:
                 otherwise = "or set reinforce.supervised_weight=0"
                 require_words(config.corpus, config.data_root, words_of([start]), otherwise)
@@ -131,13 +131,13 @@ class EvaluatePopulation(Job[PopulationConfig, Population, FoundPopulation]):
         config, targets = population.config, population.targets
         if not config.num_fresh:
             return {}
-        shares_T = played.mixtures()[config.meta].targets
+        shares_T, (start, _) = played.mixtures()[config.meta].targets, fresh_start(config, targets)
         names = []
         for number in range(1, config.num_fresh + 1):
             settings = reinforce.TrainReinforceConfig(
                 target=",".join(targets),
                 opponents=by_weights(shares_T.tolist(), OpponentConfig()),
-                learner=config.speaker or targets[0],
+                learner=start,
                 corpus=config.corpus,
                 data_root=config.data_root,
                 seed=derive_seed(config.seed, FRESH, number),

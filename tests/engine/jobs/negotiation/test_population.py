@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,26 @@ def test_members_of_a_campaign_are_its_start_and_what_it_trained(tmp_path: Path)
     assert found == (("runs/t", *hardened), ("runs/a", fresh))
     more = members(PopulationConfig(campaign=str(path), targets="scripted", adversaries="runs/a,human"))
     assert more == ((*found[0], "scripted"), (*found[1], "human"))
+
+
+def test_fresh_adversaries_of_a_campaign_start_where_its_own_do(
+    tmp_path: Path, target: Path, speaker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def train(config: TrainReinforceConfig, path: Path, reporter: Any) -> None:
+        asked.append(config.learner)
+        save_negotiator(path / "checkpoint", seed=len(asked))
+
+    monkeypatch.setattr(TRAIN_ADVERSARY, "run", train)
+    for name, own in (("named", str(speaker)), ("start", "")):
+        campaigns = MinMaxConfig(target=str(target), adversary="scripted", speaker=own)
+        with RunFolder.open(tmp_path / name, campaigns, job=MINMAX.name) as folder:
+            folder.event("started")
+        fresh = matrix(campaign=str(tmp_path / name), targets="", num_fresh=1, reinforce=ReinforceConfig(supervised_weight=0))
+        run(fresh, tmp_path / f"{name}-matrix", Silent())
+    run(replace(fresh, speaker=str(speaker)), tmp_path / "other", Silent())
+    assert asked == [str(speaker), str(target), str(speaker)]
 
 
 def test_members_of_a_campaign_of_several_seeds_are_those_of_all(tmp_path: Path) -> None:
