@@ -15,9 +15,9 @@ from engine.negotiation.reinforce import DivergenceError, entropy, kl_to_referen
 from engine.negotiation.settings import ReinforceConfig
 from engine.rllib.exact import SeededLearner, summed
 from engine.rllib.module import SELECTION_WEIGHT
-from envs.negotiation.dealornodeal.rules import DISAGREE_ID, DISCONNECT_ID
 from envs.storage.copies import fetched_model
 from policies.negotiator.checkpoints import load_model
+from policies.negotiator.model import num_weighing
 
 RELEASED_MOMENTUM = 0.1
 
@@ -87,9 +87,8 @@ class DialogueLearner(SeededLearner):
         own = batch["own"][~supervised].bool()
         words, returns = batch["tokens"][~supervised][own], batch["returns"][~supervised][own]
         num_played = int((~supervised).sum())
-        of_dialogues, of_words, of_corpus, of_choices = self._shares(
-            num_played, len(words), int(supervised.sum()), _weighing(batch["outputs"][supervised])
-        )
+        weighing = num_weighing(batch["outputs"][supervised], len(self.module[module_id].unwrapped().net.domain.tokens))
+        of_dialogues, of_words, of_corpus, of_choices = self._shares(num_played, len(words), int(supervised.sum()), weighing)
         log_probs_MV = fwd_out["log_probs"]
         log_probs_M = log_probs_MV.gather(1, words.unsqueeze(1)).squeeze(1)
         loss = of_dialogues * policy_gradient_loss(log_probs_M, returns, max(1, num_played))
@@ -115,8 +114,3 @@ class DialogueLearner(SeededLearner):
             return [1.0] * len(counts)
         here = torch.tensor(counts, dtype=torch.float64, device=self._device)
         return (here / summed(here).clamp_min(1)).tolist()
-
-
-def _weighing(outputs_B6: Tensor) -> int:
-    """How many heads weigh in `selection_loss`, which divides by 1 where none does."""
-    return max(1, int(((outputs_B6 != DISAGREE_ID) & (outputs_B6 != DISCONNECT_ID)).sum()))

@@ -164,6 +164,12 @@ def selection_loss(choice_B6K: Tensor, outputs_B6: Tensor) -> Tensor:
     return total / weights[targets].sum().clamp_min(1)
 
 
+def num_weighing(outputs_B6: Tensor, num_tokens: int) -> int:
+    """How many heads weigh in `selection_loss`, of a game with so many item tokens."""
+    unrewarded = torch.tensor([num_tokens + token for token in UNREWARDED], device=outputs_B6.device)
+    return int((~torch.isin(outputs_B6, unrewarded)).sum())
+
+
 def supervised_loss(
     choice_B6K: Tensor, nll_BT: Tensor, outputs_B6: Tensor, selection_weight: float
 ) -> tuple[Tensor, Tensor, Tensor]:

@@ -12,9 +12,10 @@ from torch import Tensor, nn
 
 from envs.core.errors import ConfigError
 from envs.negotiation.dealornodeal.rules import DISAGREE_ID, DISCONNECT_ID, NO_AGREEMENT_ID
+from envs.negotiation.domain import domain_of, domains
 from envs.negotiation.vocabulary import PAD_ID, SPECIALS, Vocabulary
 from policies.negotiator.batches import NegotiationBatch, by_length, make_batch, shuffled
-from policies.negotiator.model import Negotiator, selection_loss, supervised_loss, word_nll
+from policies.negotiator.model import Negotiator, num_weighing, selection_loss, supervised_loss, word_nll
 from policies.negotiator.settings import NegotiatorSizes
 from policies.places import TokenPlaces
 from tests.policies.negotiator.made_up import TINY, VOCABULARY, dialogues, negotiator, row
@@ -187,6 +188,25 @@ def choices(seed: int = 0) -> tuple[Tensor, Tensor]:
     logits = torch.randn(4, 6, 18, generator=torch.Generator().manual_seed(seed))
     outputs = torch.tensor([[1, 5, 10, 0, 6, 12], *([token] * 6 for token in (NO_AGREEMENT_ID, DISAGREE_ID, DISCONNECT_ID))])
     return logits, outputs
+
+
+@pytest.mark.parametrize("game", list(domains))
+@pytest.mark.parametrize("part", [slice(0, 1), slice(0, 2), slice(1, 3), slice(0, 0)])
+def test_heads_that_weigh_are_the_shares_of_parts_in_the_selection_loss(game: str, part: slice) -> None:
+    """Several learners have a part of an update's corpus dialogues each; one may have refusals alone, or none."""
+    domain = domain_of(game)
+    tokens, heads = len(domain.tokens), domain.num_heads
+    deal = domain.selections(domain.random_scenario(np.random.default_rng(0)).counts).table[0].tolist()
+    outputs = torch.tensor([deal, [domain.disagree_id] * heads, [tokens - 1] * heads, [tokens - 2] * heads])
+    logits = torch.randn(4, heads, tokens, generator=torch.Generator().manual_seed(1))
+    here = torch.zeros(4, dtype=torch.bool)
+    here[part] = True
+    counts = [num_weighing(outputs[rows], tokens) for rows in (here, ~here)]
+    shared = sum(
+        count / sum(counts) * float(selection_loss(logits[rows], outputs[rows]))
+        for count, rows in zip(counts, (here, ~here), strict=True)
+    )
+    assert shared == pytest.approx(float(selection_loss(logits, outputs)), rel=1e-5)
 
 
 def test_disagreement_and_disconnection_weigh_nothing_in_the_selection_loss() -> None:
