@@ -44,7 +44,7 @@ _PAIR = (pa.field("target", pa.string()), pa.field("adversary", pa.string()), pa
 PAYOFFS = pa.schema([*DIALOGUES, *_PAIR])
 """A dialogue of a payoff matrix: of which pair, and its number, which says its scenario and its draws in all pairs."""
 _MOST_SIDE_BY_SIDE = 250
-_CAMPAIGN = "minmax"
+_CAMPAIGN, _CONTROL = "minmax", "control-"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,7 +236,10 @@ def members(config: PopulationConfig) -> tuple[tuple[str, ...], tuple[str, ...]]
 
 
 def _of_campaign(name: str) -> tuple[list[str], list[str]]:
-    """What a campaign starts from and what it has trained, in the order of its stages; of several seeds one after the other."""
+    """What a campaign starts from and what it has trained, in the order of its stages; of several seeds one after the other.
+
+    The control and its adversaries stand before the rounds, whose last target is the newest: it is the start otherwise trained.
+    """
     path = fetched_run(name)
     run = _campaign(path, name)
     found = {"train-target": [run.config["target"]], "train-adversary": list(filter(None, [run.config["adversary"]]))}
@@ -244,7 +247,8 @@ def _of_campaign(name: str) -> tuple[list[str], list[str]]:
     seeds = run.config.get("seeds", 1)
     campaigns = [path] if seeds == 1 else [path / f"{TRAINING}-{number}" for number in range(1, seeds + 1)]
     for campaign in campaigns:
-        for summary in sorted([*campaign.glob(f"*/{SUMMARY}"), *campaign.glob(f"*/*/{SUMMARY}")]):
+        made = sorted([*campaign.glob(f"*/{SUMMARY}"), *campaign.glob(f"*/*/{SUMMARY}")])
+        for summary in sorted(made, key=lambda one: not one.relative_to(campaign).parts[0].startswith(_CONTROL)):
             found.get(RunFolder.load(summary.parent).job, []).append(display_path(summary.parent))
     return found["train-target"], found["train-adversary"]
 

@@ -96,6 +96,19 @@ def test_members_of_a_campaign_are_its_start_and_what_it_trained(tmp_path: Path)
     assert more == ((*found[0], "scripted"), (*found[1], "human"))
 
 
+def test_the_newest_target_of_a_campaign_with_a_control_is_that_of_its_last_round(tmp_path: Path) -> None:
+    path = tmp_path / "minmax"
+    with RunFolder.open(path, MinMaxConfig(target="runs/t", control=True), job=MINMAX.name) as folder:
+        folder.event("started")
+    rounds, control = (
+        [stage(path / name, TRAIN_TARGET, TrainTargetConfig(target="runs/t")) for name in names]
+        for names in (("01-target", "02-target"), ("control-target",))
+    )
+    attacks = ("control-exploitability", "00-exploitability", "final-exploitability")
+    fresh = [stage(path / name / "adversary", TRAIN_ADVERSARY, TrainReinforceConfig(target="runs/t")) for name in attacks]
+    assert members(PopulationConfig(campaign=str(path))) == (("runs/t", *control, *rounds), tuple(fresh))
+
+
 def test_fresh_adversaries_of_a_campaign_start_where_its_own_do(
     tmp_path: Path, target: Path, speaker: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
