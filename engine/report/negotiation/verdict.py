@@ -28,7 +28,10 @@ ATTACKERS = {
 
 
 def verdict_on(found: Negotiation) -> Verdict | None:
-    """The sentences of a page: on its attacks or, without any, its plain matches; then on each campaign and each population."""
+    """The sentences of a page: on its attacks or, without any, its plain matches; then on each campaign and each population.
+
+    Where there are several of these, each is told by its name.
+    """
     attacks = [match for match in found.matches if match.is_attack]
     plain = [match for match in found.matches if match.job == PLAIN and math.isfinite(match.advantage.value)]
     sentences = [_attacked(attacks)] if attacks else [_played(plain)] if plain and not found.campaigns else []
@@ -37,14 +40,16 @@ def verdict_on(found: Negotiation) -> Verdict | None:
         # There is not room for all of a table of several targets and defences.
         shown = [*plain[:1], *sorted(attacks, key=lambda match: -match.advantage.value)]
     marks = {match.name: match.advantage for match in shown}
-    for campaign in found.campaigns:
-        sentence, measured = _hardened(campaign)
-        sentences.append(sentence)
-        marks |= measured
+    hardened = [(campaign.name, *_hardened(campaign)) for campaign in found.campaigns]
+    told_by_name = sum(bool(sentence) for _, sentence, _ in hardened) > 1
+    for name, sentence, measured in hardened:
+        sentences.append(f"{name}: {sentence[:1].lower()}{sentence[1:]}" if sentence and told_by_name else sentence)
+        marks |= {f"{name}: {label}" if told_by_name else label: estimate for label, estimate in measured.items()}
     sentences += [one.sentence for one in found.tactics]
     for matrix in found.populations:
         sentences.append(matrix.sentence)
-        marks |= matrix.marks
+        several = len(found.populations) > 1
+        marks |= {f"{matrix.name}: {label}" if several else label: estimate for label, estimate in matrix.marks.items()}
     sentences += _without_effect(found.matches)
     sentences = [sentence for sentence in sentences if sentence]
     return Verdict(sentence=" ".join(sentences), metric=_AHEAD, marks=first_marks(marks)) if sentences else None

@@ -109,6 +109,18 @@ def test_training_alone_stands_beside_hardening(control: float, told: str) -> No
     assert said.marks["fresh adversary, after plain play alone"].value == control
 
 
+def test_each_of_several_campaigns_is_told_by_its_name() -> None:
+    campaigns = [
+        Hardening(name=name, metrics=campaign(drop).metrics, rounds=[]) for name, drop in (("one", 1.0), ("two", -0.5))
+    ]
+    found = verdict(campaigns=(*campaigns, Hardening(name="begun", metrics={}, rounds=[])))
+    assert found.sentence.startswith("one: hardening helped, by 1.00 points: ")
+    assert " two: hardening made it worse, by 0.50 points: " in found.sentence
+    assert "begun" not in found.sentence
+    drops = {name: estimate.value for name, estimate in found.marks.items() if "takes off" in name}
+    assert drops == {"one: points that hardening takes off": 1.0, "two: points that hardening takes off": -0.5}
+
+
 def test_a_campaign_that_goes_on_says_how_far_it_is() -> None:
     rounds = [Round(number, {"exploitability": Estimate(3.0 - number, 2.0, 4.0, 100)}) for number in (0, 1)]
     found = verdict(campaigns=(Hardening(name="x", metrics={}, rounds=rounds),))
