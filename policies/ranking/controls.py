@@ -65,6 +65,7 @@ class ResponseOnly(LimitedRanker):
 
     def __init__(self, ranker: Ranker) -> None:
         self.ranker = ranker
+        self.gives_probabilities = bool(getattr(ranker, "gives_probabilities", False))
 
     def score_all(self, pairs: Sequence[Pair]) -> list[np.ndarray]:
         """What the ranker says of candidates behind one turn without a word."""

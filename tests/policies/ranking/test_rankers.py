@@ -17,7 +17,7 @@ from envs.core.errors import CheckpointError, ConfigError, RankerError
 from envs.pairs.turns import Utterance
 from policies.fitting.evaluation import example_nll
 from policies.matching.checkpoints import format_of
-from policies.ranker import Pair, Ranker, scores_of
+from policies.ranker import Pair, Ranker, compared_scores, scores_of
 from policies.rankers import load_ranker, rankers
 from policies.seq2seq.checkpoints import save_model
 from policies.vhred.checkpoints import FORMAT
@@ -283,3 +283,23 @@ def test_a_wrapped_ranker_that_dies_says_which_it_was() -> None:
 
     with pytest.raises(RankerError, match=r"raised an error(.|\n)*where: Refuses(.|\n)*no such device"):
         scores_of(ResponseOnly(Refuses()), [(((),), [("a",)])])
+
+
+class Share:
+    """What a reply has of ten words."""
+
+    def score(self, context: Context, candidates: Sequence[Utterance]) -> list[float]:
+        return [len(reply) / 10 for reply in candidates]
+
+
+class LikelyShare(Share):
+    gives_probabilities = True
+
+
+@pytest.mark.parametrize("kind", [Share, LikelyShare])
+def test_a_ranker_without_its_context_is_compared_on_its_own_scale(kind: type[Share]) -> None:
+    from policies.ranking.controls import ResponseOnly
+
+    asked: list[Pair] = [(TRAINING[0], [("a",), ("a", "b", "c")])]
+    ((alone,), (whole,)) = (compared_scores(ranker, asked) for ranker in (ResponseOnly(kind()), kind()))
+    assert alone.tolist() == whole.tolist()
