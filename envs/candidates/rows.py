@@ -5,7 +5,8 @@ Text comes in words with blanks between, as these corpora are published; Chinese
 file is written so. What is read otherwise than it stands is reported line by line (`CandidateText.mended`):
 
 - an empty turn is left out;
-- a negative with the words of a positive of its group is left out: its two labels contradict each other;
+- a negative with the words of a positive of its group is left out: its two labels contradict each other; so is the group,
+  if fewer than two replies are left, as in training files of one right and one wrong reply;
 - Chinese without blanks in a file that otherwise comes in words is read as it stands, each run of characters as one word.
 """
 

@@ -144,7 +144,8 @@ class CandidateText(ReadText):
             path: of the file.
             line: where the context stands.
             context: words of each turn, oldest first; a turn without one is left out.
-            replies: a wrong one with the words of a right one is left out, for its two labels contradict each other.
+            replies: a wrong one with the words of a right one is left out, for its two labels contradict each other; the
+                context too, where this leaves fewer than two.
         """
         said = " / ".join(" ".join(turn) for turn in context)
         self._limit([("turn", line, turn) for turn in context] + [("reply", each.line, each.words) for each in replies], path)
@@ -154,15 +155,19 @@ class CandidateText(ReadText):
         if not all(context):
             self.mended_line("a turn without a word is left out", path, line, said)
         rights = {tuple(reply.words) for reply in replies if reply.label}
-        split, candidates = self.splits[name], []
+        split, candidates, contradicting = self.splits[name], list[Candidate](), 0
         for reply in replies:
             words = " ".join(reply.words)
             if not words:
                 self.broken_line("a reply has no word", path, reply.line, said)
             elif not reply.label and tuple(reply.words) in rights:
                 self.mended_line("a wrong reply with the words of a right one is left out", path, reply.line, words)
+                contradicting += 1
             else:
                 candidates.append(Candidate(split.add(reply.words), reply.label, reply.kind))
+        if len(candidates) < 2 <= len(candidates) + contradicting:
+            self.mended_line("a context that has one reply left is left out", path, line, said)
+            return
         if len(candidates) < 2:
             self.broken_line("a context has two replies or more to choose from, and this one has fewer", path, line, said)
             return

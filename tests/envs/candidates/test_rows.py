@@ -109,7 +109,7 @@ def test_a_row_of_another_form_is_named_with_file_and_line(line: str, what: str,
         (["1\tonly\tone row"], ["1: a broken line: a context has two replies or more to choose from, and this one has fewer"]),
         (["1\ta\tb", "0\ta\t \u200b"], ["2: a broken line: a reply has no word", "1: a broken line: a context has two"]),
         (["1\t \t\tb", "0\t \t\tc"], ["1: a broken line: no turn of the context has a word"]),
-        (["1\ta\tb", "0\ta\tB"], ["1: a broken line: a context has two replies or more"]),
+        (["1\ta\tb", "0\ta\tB", "0\ta\t \u200b"], ["3: a broken line: a reply has no word"]),
         (["1\ta\tb", f"0\ta\t{'c ' * (MAX_WORDS + 1)}"], [f"2: a broken line: a reply has {MAX_WORDS + 1:,} words"]),
         ([f"1\t{'c ' * (MAX_WORDS + 1)}\tb", f"0\t{'c ' * (MAX_WORDS + 1)}\td"], ["1: a broken line: a turn has 10,001 words"]),
     ],
@@ -133,6 +133,16 @@ def test_what_contradicts_itself_or_is_empty_is_left_out_and_told(tmp_path: Path
     assert places(text.mended) == [
         "1: a turn without a word is left out",
         "2: a wrong reply with the words of a right one is left out",
+    ]
+
+
+def test_a_context_whose_only_wrong_reply_is_its_right_one_is_left_out_and_told(tmp_path: Path) -> None:
+    text = read(tmp_path, "1\thello there\tThanks", "0\thello there\tthanks", "1\thow are you\tfine", "0\thow are you\tred")
+    (group,) = groups(text.require_whole())
+    assert listed(group) == (["how are you"], {"fine": True, "red": False})
+    assert places(text.mended) == [
+        "2: a wrong reply with the words of a right one is left out",
+        "1: a context that has one reply left is left out",
     ]
 
 
