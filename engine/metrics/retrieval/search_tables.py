@@ -44,8 +44,8 @@ _NOTE_COSTS = (
     "scale. Gradients: beside the queries. Brackets: 95 % intervals, contexts of a dialogue together."
 )
 _NOTE_CONTEXTS = (
-    "Attacked: in these contexts success is counted. Reached before: the ranker has the reply there before any edit. No "
-    "scores: a method or rule ended without scores; only its own figures leave the context out."
+    "Attacked: by one method or rule at least; in these contexts success is counted. Reached before: the ranker has the "
+    "reply there before any edit. No scores: a method or rule ended without scores; only its own figures leave the context out."
 )
 _NOTE_TRANSFER = (
     "Of the successes on one ranker the share that reach the goal on another one, which does not have it before any edit; 0 to "

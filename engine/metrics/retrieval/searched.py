@@ -201,12 +201,16 @@ def _transfers(tried: Sequence[tuple[int, Row]], clusters: Mapping[int, int]) ->
 
 
 def _contexts(found: SearchedRows, model: str) -> dict[str, int]:
-    """How many contexts of a ranker there are of each sort; those without scores are of one more sort."""
-    of_first = next(entries for (of, _), entries in found.searches.items() if of == model)
-    skipped = [each["reason"] for _, each in of_first if each["status"] == "skipped"]
-    reached = skipped.count(REACHED_REASON)
+    """How many contexts of a ranker there are of each sort; one in which some methods end without scores may be of two."""
+    tried, skipped = set[int](), dict[int, str]()
+    for number, each in (entry for (of, _), entries in found.searches.items() if of == model for entry in entries):
+        if each["status"] in ("success", "failure"):
+            tried.add(number)
+        elif each["status"] == "skipped":
+            skipped[number] = each["reason"]
+    reached = [*skipped.values()].count(REACHED_REASON)
     return {
-        TRIED: sum(each["status"] in ("success", "failure") for _, each in of_first),
+        TRIED: len(tried),
         REACHED: reached,
         SKIPPED: len(skipped) - reached,
         NO_SCORES: len(found.errors.get(model, ())),
@@ -231,7 +235,7 @@ _DEFINITIONS: Mapping[str, Metric] = {
     SCORE: Metric("score moved", FOR_ADVERSARY, "how far the score came towards the goal, on the ranker's scale, mean"),
     UNTOUCHED: Metric("untouched", NEITHER, "attacked contexts without a query: no edit is allowed, a rule has none", "count"),
     SLOPES: Metric("gradients", LOWER_FOR_ADVERSARY, "asked for beside the queries, mean over attacked contexts"),
-    TRIED: Metric("attacked", NEITHER, "contexts that were attacked", "count"),
+    TRIED: Metric("attacked", NEITHER, "contexts that were attacked, by one method or rule at least", "count"),
     REACHED: Metric("goal reached before", NEITHER, "contexts in which the goal is reached before any edit", "count"),
     SKIPPED: Metric("nothing to attack", NEITHER, "contexts without a reply to attack", "count"),
     NO_SCORES: Metric("no scores", NEITHER, "contexts in which a method or rule ended without scores", "count"),

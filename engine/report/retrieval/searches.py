@@ -70,7 +70,8 @@ class RankerAttacks(Chapter[Shown]):
         methods = {method: first.reached(of, method, budget) for of, method in attacks if of == model}
         if not methods[BASELINE].n:
             return None
-        others = [method for method in methods if method not in CONTROLS]
+        # One that ended without scores everywhere has no figure.
+        others = [method for method, success in methods.items() if method not in CONTROLS and success.n]
         best = max(others, key=lambda method: _worth(first, model, method), default=BASELINE)
         few = points_in(first.known)[0]
         told = [

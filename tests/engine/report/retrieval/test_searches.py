@@ -16,7 +16,7 @@ from engine.report.content import Piece, Report
 from engine.report.retrieval.examples import ShownCandidate
 from engine.report.retrieval.searches import NUM_SHOWN, RankerAttacks, ShownSearches, read_search, searched_items
 from engine.store.run_folder import RunFolder
-from tests.engine.metrics.retrieval.searched_rows import attacked_context, search
+from tests.engine.metrics.retrieval.searched_rows import attacked_context, left, search
 from tests.engine.report.negotiation.dialogues import page_of
 from tests.engine.report.pages import HOSTILE, assert_harmless, words
 
@@ -50,6 +50,17 @@ def test_the_verdict_says_what_the_best_method_reaches_and_random_edits_beside_i
     assert few is not None
     assert "Few dialogues (8): do not lean on it." in few.sentence
     assert RankerAttacks().verdict([made(metrics={})]) is None
+
+
+def test_the_verdict_passes_over_a_method_that_ended_without_scores() -> None:
+    def context(number: int) -> dict[str, Any]:
+        lost, greedy = left("smn", "gradient", "error", "no slopes"), search("smn", "greedy", 20)
+        return attacked_context(number, lost, greedy, search("smn", "random", None))
+
+    verdict = RankerAttacks().verdict([made(*map(context, range(40)))])
+    assert verdict is not None
+    assert verdict.sentence.startswith("greedy reaches the goal on smn")
+    assert [*verdict.marks] == ["smn, greedy", "smn, random"]
 
 
 def test_the_verdict_on_gaslite_names_its_own_control() -> None:
