@@ -7,10 +7,9 @@ changes or shows something prints one object on standard output.
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -24,10 +23,11 @@ from engine.cli.flags import gathered, parse
 from engine.cli.screen import watching
 from engine.cli.tables import make_console, show_error, show_lines, show_table
 from engine.cli.verbs import Verb
+from engine.jobs.command import command_line
 from engine.jobs.device import require_device, threads
 from engine.jobs.negotiation.person import StandardTerminal, Terminal
 from engine.jobs.retrieval.board import CandidateBoard, Standing
-from engine.jobs.retrieval.config import DEFAULT_CORPUS, PlayRankingConfig, RankersConfig
+from engine.jobs.retrieval.config import DEFAULT_CORPUS, PlayRankingConfig, RankersConfig, RankingConfig
 from engine.perturb.built_in import ANNOUNCEMENT
 from engine.perturb.changes import ChangeKind, aligned, bracketed, spans
 from engine.retrieval.outcomes import AttackOutcome
@@ -125,11 +125,9 @@ def run_play_ranking(verb: Verb, arguments: Sequence[str]) -> int:
             game.play(terminal)
         except KeyboardInterrupt:
             terminal.show("")
-    again = ["parley", "evaluate", "ranking", "--model", asked.model, "--corpus", asked.corpus]
-    again += [word for each in asked.set if not each.startswith("attack.") for word in ("--set", each)]
-    again += ["--lexicon", asked.lexicon] if asked.lexicon else []
-    again += ["--data-root", str(asked.data_root)] if asked.data_root else []
-    show_lines(game.console, "next", [shlex.join(again)])
+    known = {each.name: getattr(config, each.name) for each in fields(config) if each.name != "rules"}
+    again = command_line(("evaluate", "ranking"), {"": RankingConfig}, RankingConfig(**known), run=None)
+    show_lines(game.console, "next", [again])
     return 0
 
 

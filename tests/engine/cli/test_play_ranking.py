@@ -81,7 +81,7 @@ def test_the_screen_says_what_moved(parley: Parley, typed: Typed) -> None:
     assert "3 1 -> 2 0.0801 wrong will fatima find me in the front office ?" not in lines, "what the edit does not pass stays"
     assert "+ please [restart] the printer" in lines, "beside the words before, not beside those of the corpus"
     assert any(line.startswith("restart 0") for line in lines)
-    assert lines[-1] == "parley evaluate ranking --model tfidf --corpus helpdesk"
+    assert lines[-1] == "parley evaluate ranking --model tfidf"
     assert "attack" not in " ".join(lines).partition("quit leave")[2], "whoever quits has left"
 
 
@@ -223,7 +223,7 @@ def test_candidates_rules_and_attacks_take_the_settings_of_an_evaluation(parley:
     assert len(five["replies"]) == 5
     typed("quit")
     told = parley(f"play ranking --key {KEY} --set candidates.size=5 --set attack.keep_tags=false").err
-    assert "parley evaluate ranking --model tfidf --corpus helpdesk --set candidates.size=5" in " ".join(told.split())
+    assert "parley evaluate ranking --model tfidf --set candidates.size=5" in " ".join(told.split())
     assert "attack.keep_tags" not in told
 
 
@@ -251,3 +251,11 @@ def test_settings_are_listed(parley: Parley) -> None:
 def test_rankers_may_be_named_one_flag_each(parley: Parley, typed: Typed) -> None:
     (first, *_) = played(parley, typed, "quit", flags="--model tfidf --model=bm25")
     assert {name for each in first["replies"] for name in each["scores"]} == {"tfidf", "bm25"}
+
+
+def test_the_next_command_ranks_the_same_candidates(parley: Parley, typed: Typed, tmp_path: Path) -> None:
+    settings = tmp_path / "mine.yaml"
+    settings.write_text("candidates:\n  negatives: hard\nattack:\n  beams: 2\n")
+    typed("quit")
+    told = " ".join(parley(f"play ranking --split val --seed 3 --config {settings}").err.split())
+    assert told.endswith("parley evaluate ranking --seed 3 --model tfidf --split val --set 'candidates.negatives=\"hard\"'")
