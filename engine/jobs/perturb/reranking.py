@@ -128,16 +128,20 @@ def figures(watched: Watched, vocabulary: PairVocabulary, judge: ReplyFigures) -
     }
 
 
-def looks_gamed(before: Mapping[str, Any], found: Mapping[str, float]) -> dict[str, float]:
+def looks_gamed(before: Mapping[str, Any], found: Mapping[str, float], recorded: Mapping[str, float]) -> dict[str, float]:
     """Those figures of replies that have grown by more than `MOST_GROWTH`, by name.
+
+    Length and rare words are not told while recorded replies have more: those of the model have come nearer to them then.
 
     Args:
         before: of the model that the training began with; what it has not, or None, is not compared.
         found: of the model as it is.
+        recorded: of the recorded replies to the same contexts.
     """
     least = {"reply_ppl": 0.0, "reply_words": 0.0, "rare_words": LEAST_SHARE, "unknown_words": LEAST_SHARE}
     known = [name for name in least if name in found and before.get(name) is not None]
     limits = {name: MOST_GROWTH * max(before[name], least[name]) for name in known}
+    limits |= {name: max(limits[name], recorded[name]) for name in ("reply_words", "rare_words") if name in limits}
     return {name: found[name] for name, limit in limits.items() if found[name] > limit > 0}
 
 
@@ -210,7 +214,10 @@ class TrainReranking(ContinuedJob[TrainRerankingConfig, Rewarding]):
             if not told:
                 return found
             before = told[0]
-            if worse := looks_gamed(before, found):
+            assert objective.watched is not None, "what was found is of it"
+            answered = [prepared.splits["validation"][place].reply for place in objective.watched.chosen]
+            recorded = {name: each.value for name, each in judge.figures(answered).items()}
+            if worse := looks_gamed(before, found, recorded):
                 run.event(GAMED, number=len(told), **worse)
                 how = ", ".join(f"{name} {value:.3g} (before {before[name]:.3g})" for name, value in worse.items())
                 reporter.say(f"the reward may be gamed: {how}; lower reranking.weight or fit.learning_rate, or end earlier")

@@ -115,19 +115,31 @@ def test_what_looks_gamed_is_told(tmp_path: Path, model: str, monkeypatch: pytes
     monkeypatch.setattr("engine.jobs.perturb.reranking.MOST_GROWTH", 0.1)
     notes = Notes()
     run(asked(model), tmp_path / "run", notes)
-    assert any("the reward may be gamed: reply_ppl" in line for line in notes.said)
+    told = [line for line in notes.said if "the reward may be gamed" in line]
+    assert all("reply_ppl" in line for line in told)
+    assert not any("reply_words" in line for line in told), "it says fewer words than were recorded"
     assert {event["number"] for event in RunFolder.load(tmp_path / "run").events() if event["kind"] == GAMED} == {1, 2}
 
 
 def test_what_grows_from_nothing_and_what_grows_long_look_gamed_too() -> None:
     before: dict[str, float | None] = {"reply_ppl": 10.0, "reply_words": 9.0, "rare_words": 0.0, "unknown_words": 0.02}
     same = {"reply_ppl": 19.0, "reply_words": 17.0, "rare_words": 0.004, "unknown_words": 0.04}
-    assert looks_gamed(before, same) == {}
+    recorded = {"reply_ppl": 90.0, "reply_words": 15.0, "rare_words": 0.05, "unknown_words": 0.0}
+    assert looks_gamed(before, same, recorded) == {}
     for name, value in {"reply_ppl": 21.0, "reply_words": 29.0, "rare_words": 0.3, "unknown_words": 0.05}.items():
-        assert looks_gamed(before, {**same, name: value}) == {name: value}
+        assert looks_gamed(before, {**same, name: value}, recorded) == {name: value}
     # Replies without a word have no shares.
-    assert looks_gamed({**before, "rare_words": None}, {**same, "rare_words": 0.5}) == {}
-    assert looks_gamed(before, {}) == {}
+    assert looks_gamed({**before, "rare_words": None}, {**same, "rare_words": 0.5}, recorded) == {}
+    assert looks_gamed(before, {}, recorded) == {}
+
+
+def test_replies_that_come_nearer_to_recorded_ones_look_right() -> None:
+    before = {"reply_ppl": 10.0, "reply_words": 4.0, "rare_words": 0.001, "unknown_words": 0.0}
+    recorded = {"reply_ppl": 90.0, "reply_words": 15.0, "rare_words": 0.05, "unknown_words": 0.0}
+    learned = {**before, "reply_words": 13.0, "rare_words": 0.03}
+    assert looks_gamed(before, learned, recorded) == {}
+    longer = {**learned, "reply_words": 16.0, "rare_words": 0.06}
+    assert looks_gamed(before, longer, recorded) == {"reply_words": 16.0, "rare_words": 0.06}
 
 
 def test_a_model_that_says_nothing_is_trained_and_shown(tmp_path: Path, vocabulary: PairVocabulary) -> None:
