@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING
 from engine.jobs.checkpoints import require_checkpoint
 from engine.jobs.collaboration.agents import MAKER
 from engine.jobs.collaboration.channels import NONE, Channels, is_chat_liar, label_of, liars_of, misheard, strategy_list
+from engine.jobs.collaboration.config import CollaborationConfig
+from engine.jobs.command import command_line
 from engine.jobs.device import require_device
 from engine.jobs.job import Reporter
 from engine.jobs.supervised import FitJob, Fitting, SupervisedConfig, estimates, require_splits
@@ -190,12 +192,16 @@ class TrainDynoNet(FitJob[TrainDynoNetConfig]):
         return {"start": config.start, **liars_of(strategy_list(config.against or NONE, NONE))}
 
     def next_commands(self, config: TrainDynoNetConfig, path: Path) -> tuple[str, ...]:
-        who = ["--model", display_path(path)]
-        if config.start:
-            who = ["--model", config.start, "--trained", display_path(path)]
-            heard = [name for name in strategy_list(config.against, NONE) if name != NONE]
-            who += ["--strategies", ",".join(heard)] if heard else []
-        return (shlex.join(["parley", "evaluate", "collaboration", *who, *root_words(config.data_root)]),)
+        """The evaluation; of one that went on from a checkpoint beside it, under what it learned against."""
+        evaluate, run = ("evaluate", "collaboration"), display_path(path)
+        if not config.start:
+            return (shlex.join(["parley", *evaluate, "--model", run, *root_words(config.data_root)]),)
+        # An evaluation tells liars apart by their labels.
+        heard = {label_of(name): name for name in strategy_list(config.against, NONE) if name != NONE}
+        same = {name: getattr(config, name) for name in ("corpus", "data_root", "decoding", "lies", "chat", "perturb")}
+        met = ",".join(heard.values()) or CollaborationConfig.strategies
+        asked = CollaborationConfig(model=config.start, trained=run, strategies=met, **same)
+        return (command_line(evaluate, {"": CollaborationConfig}, asked, run=None),)
 
 
 def _channels(config: TrainDynoNetConfig, corpus: FriendsCorpus, answers: Path | None) -> dict[str, Channel | None]:

@@ -235,7 +235,8 @@ class TrainLiar(ChoiceJob[TrainLiarConfig, LiarWorld]):
     def next_commands(self, config: TrainLiarConfig, path: Path) -> tuple[str, ...]:
         """Who believes its lies, in both directions of play, and the model trained further against them."""
         run = display_path(path)
-        same = {name: getattr(config, name) for name in ("model", "corpus", "data_root", "chat")}
+        names = ("model", "corpus", "data_root", "max_events", "tables", "decoding", "chat")
+        same = {name: getattr(config, name) for name in names}
         asked = CollaborationConfig(strategies=f"{LIAR}{run}", controls=False, **same)
         heard = command_line(("evaluate", "collaboration"), {"": CollaborationConfig}, asked, run=None)
         commands = (*super().next_commands(config, path), heard)

@@ -12,7 +12,6 @@ Choices:
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,7 +19,9 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from engine.jobs.command import command_line
 from engine.jobs.job import Reporter
+from engine.jobs.perturb.config import RobustnessConfig
 from engine.jobs.perturb.continued import Continued, ContinuedConfig, ContinuedJob, Further, fine_tuning, open_model
 from engine.jobs.perturb.lessons import NONE, RANDOM_SOURCE
 from engine.jobs.perturb.models import ADVERSARIAL, RERANKED, admitted, provenance, usual_words
@@ -31,7 +32,7 @@ from engine.perturb import catalogue
 from engine.perturb.settings import PerturbSettings
 from engine.store.run_folder import RunFolder
 from envs.core.ranges import NonNegativeFloat, PositiveFloat
-from envs.data.root import data_root, root_words
+from envs.data.root import data_root
 from envs.pairs.compiled import load_pairs
 from envs.pairs.turns import Example
 from envs.storage.places import display_path
@@ -218,13 +219,20 @@ class TrainAdversarial(ContinuedJob[TrainAdversarialConfig, Training]):
         )
 
     def next_commands(self, config: TrainAdversarialConfig, path: Path) -> tuple[str, ...]:
-        command = ["parley", "evaluate", "robustness", "--model", config.model, "--trained", display_path(path)]
-        if config.strategies not in (RANDOM_SOURCE, NONE):
-            command += ["--strategies", config.strategies]
+        """The evaluation under perturbations like those of the training; its controls perturb nothing."""
         base = checkpoint_folder(config.model)
-        if base is not None and provenance(base).get("role") == RERANKED:
-            command += ["--published", "niu2018-rl"]
-        return (shlex.join([*command, *root_words(config.data_root)]),)
+        reranked = base is not None and provenance(base).get("role") == RERANKED
+        met = [name for part in config.strategies.split(",") if (name := part.strip()) not in (RANDOM_SOURCE, NONE)]
+        asked = RobustnessConfig(
+            model=config.model,
+            trained=display_path(path),
+            strategies=",".join(met) or RobustnessConfig.strategies,
+            corpus=config.corpus,
+            data_root=config.data_root,
+            perturb=config.perturb,
+            published="niu2018-rl" if reranked else "none",
+        )
+        return (command_line(("evaluate", "robustness"), {"": RobustnessConfig}, asked, run=None),)
 
 
 def _lessons(run: RunFolder, prepared: Training, split: str, reporter: Reporter) -> LessonSplit:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.jobs.collaboration.channels import Channels, label_of, misheard, strategy_list
+from engine.jobs.collaboration.channels import NONE, Channels, label_of, misheard, strategy_list
 from engine.jobs.collaboration.dynonet import TRAIN_DYNONET, TrainDynoNetConfig, he2017, stanonet
 from engine.jobs.job import Silent
 from engine.metrics.collaboration.training import FRIENDS_TRAINING
@@ -38,6 +38,19 @@ def test_a_run_stores_a_model_and_says_how_well_it_finds_friends(tmp_path: Path)
     assert TRAIN_DYNONET.run(ASKED, tmp_path / "run", Silent()).metrics == result.metrics
 
 
+def test_the_next_command_evaluates_what_was_learned_against() -> None:
+    lies, perturb = LieRules(lies=5), PerturbSettings(lexicon="built-in")
+    asked = TrainDynoNetConfig(start="runs/dynonet", corpus="mine.py:CHATS", lies=lies, perturb=perturb, against=NONE)
+    (control,) = TRAIN_DYNONET.next_commands(asked, Path("runs/longer"))
+    assert "--strategies" not in control
+    against = "none,misspellings,liar:a/liar,liar:b/liar"
+    (command,) = TRAIN_DYNONET.next_commands(replace(asked, against=against), Path("runs/against"))
+    assert "--strategies misspellings,liar:b/liar " in command, "liars of one label are evaluated one by one"
+    for setting in ("--corpus mine.py:CHATS", "--set lies.lies=5", """--set 'perturb.lexicon="built-in"'"""):
+        assert setting in control
+        assert setting in command
+
+
 def test_presets_and_mistakes(tmp_path: Path) -> None:
     assert he2017().corpus == stanonet().corpus == "mutualfriends_scripted"
     assert (he2017().sizes.dynamic, stanonet().sizes.dynamic) == (True, False)
@@ -60,7 +73,7 @@ def test_a_model_goes_on_against_what_it_hears_and_the_control_makes_as_many_ste
         assert [event["number"] for event in RunFolder.load(folder).events() if event["kind"] == "epoch"] == [1]
         assert DYNONET.provenance(folder / "checkpoint")["base"] == str(tmp_path / "run")
     assert result.next_commands == (
-        f"parley evaluate collaboration --model {tmp_path / 'run'} --trained {tmp_path / name} --strategies random-inputs",
+        f"parley evaluate collaboration --model {tmp_path / 'run'} --strategies random-inputs --trained {tmp_path / name}",
     )
     assert DYNONET.provenance(tmp_path / "none")["role"] == "control"
     assert DYNONET.provenance(tmp_path / name)["against"] == ["random-inputs", "none"]

@@ -25,8 +25,10 @@ from envs.core.errors import CheckpointError, ConfigError, RefusedModelError
 from envs.data.words import WordList
 from envs.friends.compiled import load_friends
 from envs.friends.lies import FEATURES, LieRules, LyingHearing
+from envs.friends.scenario import ScenarioOptions
 from policies.chat.seat import ChatSeat
 from policies.choosing_settings import ChoiceLearning, ChoiceSizes
+from policies.dynonet.settings import FriendsDecoding
 from policies.liar import LIAR, Liar, liar_choice, load_liar, new_liar, save_liar
 from tests.engine.jobs.made_up import Notes, assert_equal_weights, interrupt, rows
 from tests.policies.chat.fake_server import Said, serving
@@ -61,6 +63,14 @@ def test_claims_are_chosen_by_the_policy(tmp_path: Path) -> None:
     LIAR.save(other, tmp_path / "other", {"rules": {}})
     with pytest.raises(CheckpointError, match="something else"):
         load_liar(tmp_path / "other")
+
+
+def test_the_next_command_plays_by_the_limits_of_the_training() -> None:
+    asked = TrainLiarConfig(max_events=20, tables=ScenarioOptions(max_items=8), decoding=FriendsDecoding(temperature=0.0))
+    *_, heard = TRAIN_LIAR.next_commands(asked, Path("runs/liar"))
+    assert heard.startswith("parley evaluate collaboration --strategies liar:runs/liar ")
+    for setting in ("--max-events 20", "--set tables.max_items=8", "--set decoding.temperature=0.0"):
+        assert setting in heard
 
 
 def test_figures_of_liars_are_counted_on_the_same_scenarios() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from engine.jobs.perturb.lessons import NONE, RANDOM_SOURCE, LessonSplit, Random
 from engine.jobs.perturb.models import label_of, provenance
 from engine.jobs.responders.seq2seq import TRAIN_SEQ2SEQ, TrainSeq2SeqConfig
 from engine.metrics.training import AGAINST, BEFORE
+from engine.perturb.settings import PerturbSettings
 from engine.perturb.strategy import Expectation, OnUtterances, Strategy
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError
@@ -170,7 +172,20 @@ def test_what_should_not_change_the_answer_teaches_to_keep_it(tmp_path: Path, ba
         ("epoch 1", 4, "batches"),
     ]
     assert all(path.exists() for path in result.files)
-    assert result.next_commands[0].startswith(f"parley evaluate robustness --model {base} --trained {tmp_path / 'run'}")
+    assert result.next_commands[0].startswith("parley evaluate robustness ")
+    assert f"--model {base} --trained {tmp_path / 'run'}" in result.next_commands[0]
+
+
+def test_the_next_command_perturbs_as_the_training_did() -> None:
+    perturb = PerturbSettings(lexicon="built-in", rule="released")
+    asked = TrainAdversarialConfig(strategies="none, antonym,random-source", corpus="mine.tsv", perturb=perturb)
+    (command,) = TRAIN_ADVERSARIAL.next_commands(asked, Path("runs/against"))
+    words = shlex.split(command)
+    assert words[words.index("--strategies") + 1] == "antonym", "an evaluation knows no controls"
+    assert words[words.index("--corpus") + 1] == "mine.tsv"
+    assert {'perturb.lexicon="built-in"', 'perturb.rule="released"'} <= set(words)
+    (control,) = TRAIN_ADVERSARIAL.next_commands(replace(asked, strategies=NONE), Path("runs/longer"))
+    assert "--strategies" not in control
 
 
 @pytest.mark.parametrize("targets", ["greedy", "truth"])
