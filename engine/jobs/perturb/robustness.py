@@ -146,9 +146,10 @@ def describe_for(name: str, expected: Mapping[str, str]) -> Metric:
         name: of the metric.
         expected: what a good model does, by strategy.
     """
-    metric, strategy = describe(name), name.rpartition(".")[2]
-    if name.startswith((CHANGE_RATE, TOUCHED_CHANGE_RATE)) and strategy in expected:
-        return metric._replace(direction=f"{'higher' if expected[strategy] == Expectation.SHOULD_CHANGE else 'lower'}: better")
+    metric, ends = describe(name), [each for each in expected if name.endswith(f".{each}")]
+    if name.startswith((CHANGE_RATE, TOUCHED_CHANGE_RATE)) and ends:
+        wanted = expected[max(ends, key=len)]
+        return metric._replace(direction=f"{'higher' if wanted == Expectation.SHOULD_CHANGE else 'lower'}: better")
     return metric
 
 

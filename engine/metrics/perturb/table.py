@@ -98,7 +98,7 @@ def table_4(metrics: Metrics, published: str | None = None) -> TextTable:
     """
     known = PUBLISHED[published] if published else None
     rows: list[tuple[str, ...]] = []
-    for model in (BASE, BESIDE, *_models(metrics)):
+    for model in (BASE, BESIDE, *trained_models(metrics)):
         for name in strategies(metrics):
             if f"{CHANGE_RATE}.{model}.{name}" not in metrics:
                 continue
@@ -123,16 +123,22 @@ def strategies(metrics: Metrics) -> list[str]:
     return [name.removeprefix(prefix) for name in metrics if name.startswith(prefix)]
 
 
-def _models(metrics: Metrics) -> list[str]:
+def trained_models(metrics: Metrics) -> list[str]:
     """The trained models: each has replied to clean contexts, or to contexts of a strategy."""
-    found = [name.split(".") for name in metrics if name.startswith((f"{ACTIVITY}.", f"{CHANGE_RATE}."))]
-    return list(dict.fromkeys(parts[1] for parts in found if len(parts) == 3 and parts[1] not in (BASE, BESIDE)))
+    situations, found = (CLEAN, *strategies(metrics)), dict[str, None]()
+    for name in metrics:
+        kind, _, rest = name.partition(".")
+        # Names of a user's own strategies may hold dots, too.
+        ends = [each for each in situations if rest.endswith(f".{each}")]
+        if kind in (ACTIVITY, CHANGE_RATE) and ends:
+            found[rest.removesuffix(f".{max(ends, key=len)}")] = None
+    return [model for model in found if model not in (BASE, BESIDE)]
 
 
 def _groups(metrics: Metrics) -> list[str]:
     """The trained models that are not of one strategy alone that is asked about."""
     asked = strategies(metrics)
-    return [model for model in _models(metrics) if model not in asked]
+    return [model for model in trained_models(metrics) if model not in asked]
 
 
 def _clean_rows(metrics: Metrics, known: Figures | None) -> list[tuple[str, ...]]:

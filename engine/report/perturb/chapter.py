@@ -9,6 +9,7 @@ from typing import ClassVar
 from engine.jobs.perturb.audit import PERTURB_AUDIT
 from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS, STRATEGIES, UNSCORED, describe_for
 from engine.metrics.perturb.robustness import BASE, BESIDE, CHANGE_RATE, GAIN, TOUCHED_CHANGE_RATE
+from engine.metrics.perturb.table import trained_models
 from engine.metrics.statistics import Estimate
 from engine.perturb.catalogue import strategies
 from engine.perturb.strategy import Expectation
@@ -131,12 +132,8 @@ def _explained(strategy: str) -> str:
 
 def _trained(evaluation: ShownEvaluation, strategy: str) -> list[str]:
     """The trained models that were asked about a strategy."""
-    models = [name.split(".")[1] for name in evaluation.metrics if name.startswith(f"{TOUCHED_CHANGE_RATE}.")]
-    return [
-        model
-        for model in dict.fromkeys(models)
-        if model not in (BASE, BESIDE) and f"{TOUCHED_CHANGE_RATE}.{model}.{strategy}" in evaluation.metrics
-    ]
+    models = trained_models(evaluation.metrics)
+    return [model for model in models if f"{TOUCHED_CHANGE_RATE}.{model}.{strategy}" in evaluation.metrics]
 
 
 def _other(evaluation: ShownEvaluation, strategy: str) -> str:

@@ -14,7 +14,7 @@ from engine.jobs.perturb import robustness as job
 from engine.jobs.perturb.config import EngineSettings, RobustnessConfig
 from engine.jobs.perturb.examples import perturbation_seed
 from engine.jobs.perturb.models import label_of, plain_words
-from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS
+from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS, describe_for
 from engine.metrics.perturb.activity_tables import COMMANDS, CONFLICTS, ENTITIES, FOLDER, PAST, PRESENT
 from engine.perturb.catalogue import GROUPS, build
 from engine.perturb.resources import Resources
@@ -286,3 +286,9 @@ def test_presets_and_what_comes_next() -> None:
     assert (presets["quick"].limit, presets["demo"].perturb.lexicon) == (200, "built-in")
     told = EVALUATE_ROBUSTNESS.next_commands(RobustnessConfig(model="runs/m"), Path("runs/r"))
     assert told == ("parley report runs/r", "parley train adversarial --model runs/m")
+
+
+def test_directions_are_those_of_strategies_whose_names_hold_dots() -> None:
+    expected = {"typo-0.2": "should-not-change", "2": "should-change"}
+    assert describe_for("change_rate.base.typo-0.2", expected).direction == "lower: better"
+    assert describe_for("change_rate.base.2", expected).direction == "higher: better"

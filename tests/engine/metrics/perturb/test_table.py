@@ -6,7 +6,7 @@ import pytest
 
 from engine.metrics.perturb.published import PUBLISHED
 from engine.metrics.perturb.robustness import robustness_metrics
-from engine.metrics.perturb.table import table_2, table_4
+from engine.metrics.perturb.table import table_2, table_4, trained_models
 from engine.metrics.statistics import Estimate, count, rate
 from engine.perturb import catalogue
 from tests.engine.metrics.perturb.robustness_rows import asked, perturbed, replied
@@ -113,6 +113,14 @@ def test_table_4_tells_the_models_apart() -> None:
     assert first[1:3] == ("0.90\n[0.89, 0.91]", "0.50\n[0.49, 0.51]")
     assert first[4:] == ("60.0 %\n[50.2, 69.1]", "66.7 %\n[56.4, 75.5]", "90.0 %\n[82.6, 94.5]", "100")
     assert published[1:3] == ("1.00", "0.71")
+
+
+def test_names_of_strategies_may_hold_dots() -> None:
+    dotted, end = "typo-0.2", "2"
+    replies = [replied(*each) for each in (("base",), ("base", dotted), ("base", end), (dotted,), (dotted, dotted))]
+    metrics = robustness_metrics([asked("test-000000", [perturbed(dotted), perturbed(end)], replies)], num_resamples=100)
+    assert trained_models(metrics) == [dotted]
+    assert [row[0] for row in table_4(metrics).rows] == [dotted, end, f"{dotted} trained"]
 
 
 def test_table_4_stars_change_rates_that_training_moved() -> None:
