@@ -185,10 +185,11 @@ def rate_difference(a: ArrayLike, b: ArrayLike, clusters: ArrayLike | None = Non
     if not one.n:
         return NOTHING
     off_a, off_b = (_sum_by_cluster(each - each.mean(), np.ones_like(each), clusters)[0] for each in (first, second))
-    # Half a cluster less, as in method 10: few that go together by chance prove nothing.
-    product = float(off_a @ off_b)
-    product = min(product, max(0.0, product - (len(first) / one.n) ** 2 / 2))
     scale = math.sqrt(float(off_a @ off_a) * float(off_b @ off_b))
+    # Half an independent trial less, as in method 10: few that go together by chance prove nothing.
+    worth = _trials_as_one(first, off_a) * _trials_as_one(second, off_b)
+    product = float(off_a @ off_b)
+    product = min(product, max(0.0, product - worth / 2))
     together = product / scale if scale > 0 else 0.0
 
     def half(out: float, back: float) -> float:
@@ -198,6 +199,17 @@ def rate_difference(a: ArrayLike, b: ArrayLike, clusters: ArrayLike | None = Non
     low = difference - half(one.value - one.low, other.high - other.value)
     high = difference + half(one.high - one.value, other.value - other.low)
     return Estimate(difference, low, high, one.n)
+
+
+def _trials_as_one(values: np.ndarray, off: np.ndarray) -> float:
+    """How many trials vary together as one that is independent: 1 where clusters do not matter.
+
+    Args:
+        values: (V,) of the trials.
+        off: (G,) sums by cluster of how far they are from their mean.
+    """
+    alone = float(np.square(values - values.mean()).sum())
+    return max(1.0, float(off @ off) / alone) if alone > 0 else 1.0
 
 
 def _wilson(share: float, size: float, n: int) -> Estimate:

@@ -100,6 +100,16 @@ def test_paired_rates_differ_as_by_newcombe_and_never_at_a_point(table: tuple[in
     assert (repeated.low, repeated.high, repeated.n) == pytest.approx((found.low, found.high, found.n))
 
 
+def test_paired_rates_of_clusters_whose_trials_differ_are_told_no_less_surely_than_they_are() -> None:
+    rng, clusters, found = np.random.default_rng(7), np.repeat(range(12), 10), []
+    for _ in range(300):
+        likely = np.repeat(rng.beta(2.0, 2.0, size=12), 10)
+        found.append(rate_difference(rng.random(120) < likely, rng.random(120) < likely, clusters))
+    assert 0.93 <= np.mean([each.low <= 0 <= each.high for each in found]) <= 0.985
+    ideal = 2 * statistics.INTERVAL_Z * np.std([each.value for each in found])
+    assert np.mean([each.high - each.low for each in found]) < 1.3 * ideal
+
+
 @pytest.mark.parametrize("decimals", [None, 0], ids=["drawn one by one", "drawn as multiplicities"])
 def test_mean_agrees_with_the_bootstrap_of_scipy(decimals: int | None) -> None:
     rng = np.random.default_rng(5)
