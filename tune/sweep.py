@@ -3,7 +3,7 @@
     config.json, rows, summary.json, ...   the sweep's own run: one row per trial as it ends, failed ones with the reason
     best.yaml                              the best settings, for --config of the job's verb
     trials/TRIAL/BUDGET/REPEAT             the runs of the trials
-    again/RUN                              those of the best settings, from seeds that chose nothing
+    again/TRIAL/RUN                        those of the best settings, from seeds that chose nothing
 
 Each trial reserves a CPU for itself and one for every actor of its own, in one placement group that its actors are put into:
 two trials never wait for each other's actors. A sweep that was killed goes on from its rows: `tune.ledger` says how.
@@ -80,16 +80,24 @@ def _check_room(config: SweepConfig, session: RaySession, reporter: Reporter) ->
         reporter.say(f"the cluster must grow before a trial has room: {', '.join(lacking)}")
 
 
-def _measured_again(parameters: Mapping[str, Any], prepared: Swept, path: Path, reporter: Reporter) -> Estimate:
+def measured_again(best: Mapping[str, Any], prepared: Swept, path: Path, reporter: Reporter) -> Estimate:
     """What the best settings are worth in runs that chose nothing; `NOTHING` where one of these fails.
+
+    Args:
+        best: the row of the trial.
+        prepared: the sweep.
+        path: its run.
+        reporter: who looks on.
 
     Raises:
         RefusedModelError: one met it.
     """
+    # A trial that failed may be the best once it is tried again: each has runs of its own.
+    runs, parameters = path / AGAIN / best["item_key"], json.loads(best["parameters"])
     setup = replace(prepared.setup, repeats=prepared.config.measured_again)
     reporter.stage("measuring the best again", setup.repeats, "runs")
     try:
-        return measure(parameters, setup, setup.budgets[-1], path, lambda line: reporter.advance(0, line), AGAIN)
+        return measure(parameters, setup, setup.budgets[-1], runs, lambda line: reporter.advance(0, line), AGAIN)
     except RefusedModelError:
         raise
     except ParleyError as error:
@@ -239,7 +247,7 @@ class Sweep(Job[SweepConfig, Swept, Swept]):
                 raise nothing_worked(run, next((row["error"] for row in rows if row["status"] != OK), None))
             parameters = json.loads(best["parameters"])
             _write_best(run.path / BEST, config, plan, parameters)
-            again = _measured_again(parameters, prepared, run.path / AGAIN, reporter)
+            again = measured_again(best, prepared, run.path, reporter)
         told = ", ".join(f"{key}={value}" for key, value in parameters.items())
         reporter.say(f"best: {told}; {Estimate.from_json(best)} among the trials, {again} measured again")
         return replace(prepared, again=again)

@@ -56,7 +56,7 @@ def test_rows_best_and_the_verb_that_takes_it(tmp_path: Path, ray_session: RaySe
         assert row["low"] <= row["value"] <= row["high"]
     best = max((row for row in rows if row["whole"]), key=lambda row: row["value"])
     assert result.metrics["best"].value == best["value"]
-    again = [RunFolder.load(path / AGAIN / name) for name in "012"]
+    again = [RunFolder.load(path / AGAIN / best["item_key"] / name) for name in "012"]
     assert result.metrics[AGAIN].value == pytest.approx(np.mean([run.metrics()["advantage"].value for run in again]))
     known = {run.parent.name: RunFolder.load(run.parent).config["seed"] for run in (path / TRIALS).rglob("config.json")}
     assert len({run.config["seed"] for run in again} | {*known.values()}) == 5, "three and two seeds"

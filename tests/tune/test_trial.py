@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.jobs.job import Silent
 from engine.runtime.session import RaySession
 from engine.store.lease import STALE_S
 from engine.store.run_folder import RunFolder
@@ -15,8 +16,9 @@ from envs.data.root import CACHE_VARIABLE
 from envs.storage.files import put
 from envs.storage.places import local_copy
 from tests.tune.plans import SMALL
+from tune.config import SweepConfig
 from tune.plan import find_plan
-from tune.sweep import AGAIN
+from tune.sweep import AGAIN, Swept, measured_again
 from tune.trial import Setup, measure
 
 
@@ -33,6 +35,17 @@ def test_what_is_measured_again_shares_no_dialogue_with_what_chose(tmp_path: Pat
         values = [run.metrics()["advantage"].value for run in two]
         assert found.value == pytest.approx(sum(values) / 2)
         assert (found.low < min(values), found.high > max(values), found.n) == (True, True, 2), "two runs say little"
+
+
+def test_a_trial_that_is_the_best_only_later_is_measured_again_too(tmp_path: Path) -> None:
+    setup = Setup(plan=SMALL, base=SMALL.base("", 0), budgets=(6,), repeats=1, seed=1, run=str(tmp_path), folder=tmp_path)
+    swept = Swept(SweepConfig(sweep="small", measured_again=2), setup)
+    for number, turns in enumerate((8, 12)):
+        best = {"item_key": f"{number:05d}", "parameters": json.dumps({"adversary": "scripted", "max_turns": turns})}
+        found = measured_again(best, swept, tmp_path, Silent())
+        runs = [RunFolder.load(tmp_path / AGAIN / best["item_key"] / name) for name in "01"]
+        assert [run.config["max_turns"] for run in runs] == [turns, turns]
+        assert found.value == pytest.approx(sum(run.metrics()["advantage"].value for run in runs) / 2)
 
 
 def test_attacks_are_swept_by_what_they_gain_in_matches() -> None:
