@@ -12,7 +12,7 @@ from envs.candidates.text import CandidateText
 from envs.core.errors import ConfigError
 from envs.core.registry import Registry, nearest
 from envs.data.lines import read_lines
-from envs.data.sources import SPLITS
+from envs.data.sources import SPLITS, named_source
 from envs.pairs.chinese import cutter_version
 from envs.pairs.corpora import find_pairs, is_path, of_your_own, pair_corpora
 from envs.pairs.dailydialog import FILES
@@ -41,8 +41,10 @@ def find_candidates(name: str) -> CandidateSource:
     if name in pair_corpora:
         return PairCandidates(pairs=find_pairs(name))
     if name in candidate_corpora or ".py:" in name:
-        found = candidate_corpora.get(name)
-        return found if isinstance(found, CandidateSource) else PairCandidates(pairs=found)
+        found = named_source(candidate_corpora, name, "fingerprint")
+        if isinstance(found, CandidateSource):
+            return found
+        return PairCandidates(pairs=named_source(candidate_corpora, name, "read", "vocabulary"))
     known = sorted((*candidate_corpora, *pair_corpora))
     raise ConfigError(
         f"no corpus of candidates or pairs is called {name!r}{nearest(name, known)}",

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
+from envs.core.errors import ConfigError
+from envs.core.registry import Registry
 from envs.data.root import read_file
 
 SPLITS = ("train", "val", "test")
@@ -85,6 +87,26 @@ class Described:
     """What it is, one line."""
     licence: str
     """Terms of use, one line."""
+
+
+def named_source(registry: Registry, name: str, *members: str) -> Any:
+    """The corpus of that name; what a file of a user's own calls so may be anything.
+
+    Args:
+        registry: of the corpora of its kind.
+        name: a registered name, or `path/file.py:NAME`.
+        members: what a corpus of the kind has.
+
+    Raises:
+        ConfigError: no such corpus, with the nearest name; or what is called so is none.
+    """
+    found = registry.get(name)
+    lacking = [member for member in members if not hasattr(found, member)]
+    if isinstance(found, type) or lacking:
+        got = f"the class {found.__name__}" if isinstance(found, type) else f"{found!r:.80} without {', '.join(lacking)}"
+        fix = "name an object that is one; CONTRIBUTING.md says what it promises, and parley check tests it"
+        raise ConfigError(f"this is no {registry.kind}", where=name, got=got, fix=fix)
+    return found
 
 
 def fingerprint(*parts: str | int) -> str:

@@ -26,7 +26,7 @@ from envs.core.errors import DataError
 from envs.data.arrow import compiled_folder, is_whole, map_batch, publish, write_batch
 from envs.data.lines import corpus_named
 from envs.data.root import data_root as resolve_data_root
-from envs.data.sources import SPLITS
+from envs.data.sources import SPLITS, named_source
 from envs.friends.corpora import friend_corpora
 from envs.friends.events import ChatEvent, FriendsChat, Mention, Token
 from envs.friends.linker import EntityLinker, Form
@@ -140,7 +140,7 @@ def load_friends(name: str, data_root: Path | None = None, *, cache: Path | None
         DataError: files are missing, a chat is broken, or the compiled form cannot be written.
     """
     with corpus_named(name, data_root):
-        return open_friends(friend_corpora.get(name), data_root, cache=cache)
+        return open_friends(named_source(friend_corpora, name, "read_text", "fingerprint"), data_root, cache=cache)
 
 
 def open_friends(source: ChatSource, data_root: Path | None = None, *, cache: Path | None = None) -> FriendsCorpus:

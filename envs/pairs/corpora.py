@@ -6,6 +6,7 @@ from pathlib import Path
 
 from envs.core.errors import ConfigError
 from envs.core.registry import Registry
+from envs.data.sources import named_source
 from envs.pairs import helpdesk, tokens
 from envs.pairs.conversations import read_conversations
 from envs.pairs.cornell import REPLIES, SOURCES, read_cornell
@@ -33,7 +34,7 @@ def find_pairs(name: str) -> PairSource:
     if is_path(name):
         return tabbed_pairs(Path(name).expanduser())
     try:
-        source = pair_corpora.get(name)
+        source = named_source(pair_corpora, name, "read", "fingerprint", "vocabulary")
     except ConfigError as error:
         if ".py:" in name:
             raise

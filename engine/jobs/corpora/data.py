@@ -24,11 +24,11 @@ from envs.data.download import DownloadError, Progress, download, replacing
 from envs.data.lines import corpus_named, data_command, read_lines, whole_commands
 from envs.data.root import data_root as resolve_data_root
 from envs.data.root import missing_files
-from envs.data.sources import CorpusFile
+from envs.data.sources import CorpusFile, named_source
 from envs.friends.compiled import open_friends
 from envs.friends.corpora import friend_corpora
 from envs.friends.sources import ChatSource
-from envs.negotiation.corpora.catalogue import CorpusSource, FileCorpus, corpora
+from envs.negotiation.corpora.catalogue import CorpusSource, FileCorpus, corpora, find_negotiations
 from envs.negotiation.corpora.compiled import Split, open_corpus
 from envs.negotiation.corpora.raw_dealornodeal import rebuild_train
 from envs.negotiation.domain import DISAGREE, DISCONNECT, NO_AGREEMENT, Domain
@@ -152,8 +152,9 @@ def find_corpus(name: str) -> AnySource:
             source = registry.get(name)
             return source
     if ".py:" in name:
-        source = corpora.get(name)
-        return source
+        # Of any kind; what is of none of the others has to be one of negotiations.
+        source = named_source(corpora, name, "fingerprint")
+        return source if isinstance(source, PairSource | CandidateSource | ChatSource) else find_negotiations(name)
     known = sorted((*corpora, *pair_corpora, *candidate_corpora, *friend_corpora))
     raise ConfigError(
         f"no corpus is called {name!r}{nearest(name, known)}",

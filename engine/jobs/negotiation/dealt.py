@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from envs.core.errors import ConfigError
 from envs.core.seeds import stream
 from envs.data.lines import read_lines
-from envs.negotiation.corpora.catalogue import corpora
+from envs.negotiation.corpora.catalogue import corpora, find_negotiations
 from envs.negotiation.corpora.compiled import load_corpus
 from envs.negotiation.corpora.dealornodeal import parse_scenarios
 from envs.negotiation.domain import DEAL_OR_NO_DEAL, domain_of
@@ -27,7 +27,7 @@ def game_of(scenarios: str) -> str:
     """The game that a setting of scenarios names, as "random:interview" or a corpus; Deal or No Deal where it names none."""
     if scenarios.startswith(RANDOM_OF):
         return scenarios.removeprefix(RANDOM_OF)
-    return str(corpora.get(scenarios).game) if scenarios in corpora or ".py:" in scenarios else DEAL_OR_NO_DEAL
+    return find_negotiations(scenarios).game if scenarios in corpora or ".py:" in scenarios else DEAL_OR_NO_DEAL
 
 
 def num_distinct(scenarios: Mapping[str, Scenario]) -> str:

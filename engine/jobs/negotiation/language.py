@@ -12,7 +12,7 @@ from engine.metrics.statistics import Estimate, count
 from engine.negotiation.settings import ReinforceConfig
 from envs.core.errors import ConfigError
 from envs.data.root import root_words
-from envs.negotiation.corpora.catalogue import corpora
+from envs.negotiation.corpora.catalogue import find_negotiations
 from envs.negotiation.vocabulary import Vocabulary
 
 PUBLISHED = "dealornodeal"
@@ -85,7 +85,7 @@ def _require_same_game(corpus: str, words: Vocabulary) -> None:
     Raises:
         ConfigError: it is of another, or there is none of that name.
     """
-    game = corpora.get(corpus).game
+    game = find_negotiations(corpus).game
     if game != words.game:
         raise ConfigError(
             "the corpus is of another game than the agents",

@@ -17,7 +17,7 @@ from envs.core.errors import DataError
 from envs.core.registry import Registry
 from envs.data.lines import ReadText, data_command, read_lines
 from envs.data.root import UNNAMED, missing_files, read_file, require_files
-from envs.data.sources import SPLITS, CorpusFile, Described, Source, content_digest, fingerprint
+from envs.data.sources import SPLITS, CorpusFile, Described, Source, content_digest, fingerprint, named_source
 from envs.negotiation.corpora.dealornodeal import READER_VERSION, DialogueRecord, parse_lines, parse_scenarios
 from envs.negotiation.domain import DEAL_OR_NO_DEAL
 from envs.negotiation.scenario import Scenario
@@ -62,6 +62,19 @@ class CorpusSource(Source, Protocol):
 
     def read(self, root: Path) -> CorpusText:
         """The text, broken lines and missing files included as errors."""
+
+
+def find_negotiations(name: str) -> CorpusSource:
+    """The corpus of negotiations of that name.
+
+    Args:
+        name: a registered name, or `path/file.py:NAME`.
+
+    Raises:
+        ConfigError: no such corpus, with the nearest name; or what is called so is none.
+    """
+    source: CorpusSource = named_source(corpora, name, "read", "fingerprint", "threshold", "game")
+    return source
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,7 @@ from envs.data.arrow import compiled_folder, is_whole, map_batch, publish, write
 from envs.data.lines import corpus_named
 from envs.data.root import data_root as resolve_data_root
 from envs.data.sources import SPLITS
-from envs.negotiation.corpora.catalogue import CorpusSource, CorpusText, corpora
+from envs.negotiation.corpora.catalogue import CorpusSource, CorpusText, find_negotiations
 from envs.negotiation.corpora.dealornodeal import DialogueRecord
 from envs.negotiation.domain import Domain
 from envs.negotiation.scenario import Scenario
@@ -114,7 +114,7 @@ def load_corpus(name: str, data_root: Path | None = None, *, cache: Path | None 
         DataError: files are missing, a line is broken, or the compiled form cannot be written.
     """
     with corpus_named(name, data_root):
-        return open_corpus(corpora.get(name), data_root, cache=cache, threshold=threshold)
+        return open_corpus(find_negotiations(name), data_root, cache=cache, threshold=threshold)
 
 
 def open_corpus(

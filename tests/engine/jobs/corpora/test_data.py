@@ -11,11 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from engine.jobs.corpora.data import check_corpus, describe_corpus, get_corpus, list_corpora
+from engine.jobs.corpora.data import check_corpus, describe_corpus, find_corpus, get_corpus, list_corpora
 from engine.jobs.corpora.facts import GENERATED
+from envs.candidates.corpora import find_candidates
 from envs.core.errors import ConfigError, DataError
+from envs.friends.compiled import load_friends
 from envs.negotiation.corpora.catalogue import PUBLISHED_NAMES
+from envs.negotiation.corpora.compiled import load_corpus
 from envs.negotiation.corpora.dealornodeal import parse_line
+from envs.pairs.corpora import find_pairs
 from tests.envs.data.made_up import contents, write
 
 FILES = contents()
@@ -100,6 +104,19 @@ def test_the_list_says_what_is_there_and_what_is_missing(root: Path) -> None:
     assert len(real.missing) == 3
     assert "NC" in real.licence
     json.dumps([dataclasses.asdict(row) for row in rows.values()])
+
+
+@pytest.mark.parametrize(
+    ("name", "got"), [("Mine", "the class Mine"), ("number", "5 without"), ("half", "half of one without")]
+)
+def test_what_is_no_corpus_is_named(tmp_path: Path, name: str, got: str) -> None:
+    half = "class Mine:\n    fingerprint = 'half'\n    __repr__ = lambda self: self.fingerprint + ' of one'\n"
+    (tmp_path / "own.py").write_text(f"number = 5\n{half}half = Mine()\n")
+    asked = (find_corpus, check_corpus, describe_corpus, get_corpus, load_corpus, find_pairs, find_candidates, load_friends)
+    for found in asked:
+        with pytest.raises(ConfigError, match="this is no") as error:
+            found(f"{tmp_path / 'own.py'}:{name}")
+        assert str(error.value.got).startswith(got)
 
 
 def test_get_downloads_and_compiles(root: Path, tmp_path: Path, published: tuple[Path, str]) -> None:
