@@ -24,6 +24,7 @@ from engine.store.head import read_json, whole
 from engine.store.layout import ENVIRONMENT
 from engine.store.mirror import replicate
 from engine.store.run_folder import RunFolder
+from envs.core.errors import RunError
 from envs.storage.places import display_path
 
 REPORT = "report.html"
@@ -42,7 +43,7 @@ _FILES = {
     "tensorboard": "training as TensorBoard shows it: tensorboard --logdir of the run",
 }
 _WEIGHTS = ".safetensors"
-_ALL_FAILED = "every item failed"
+_ALL_FAILED, _DAMAGED = "every item failed", "damaged"
 
 
 def report_from_run(run_dir: Path) -> Path:
@@ -55,7 +56,8 @@ def report_from_run(run_dir: Path) -> Path:
         The page written.
 
     Raises:
-        RunError: there is no run in the folder, a part of one is damaged, or the page cannot be written.
+        RunError: there is no run in the folder, a part of it is damaged, or the page cannot be written. Of a folder of runs
+            those that are damaged stand in the table of all with what is wrong.
     """
     with _whole(run_dir):
         page = write_report(collect_run(run_dir), CHAPTERS, run_dir / REPORT)
@@ -83,6 +85,10 @@ def _whole(run_dir: Path) -> AbstractContextManager[None]:
 def _collect(run_dir: Path) -> Report:
     found = find_runs(run_dir)
     top = found.get("")
+    overview = [] if top else [_line(name, folder) for name, folder in found.items()]
+    # One of many keeps the others from no page; where all are damaged, reading them says how.
+    damaged = {line.name for line in overview if line.state.startswith(_DAMAGED)}
+    found = {name: folder for name, folder in found.items() if name not in damaged} or found
     stages = _stages(top)
     if top and stages.others == "hidden":
         # Its phases are many; the page shows what they came to.
@@ -97,7 +103,6 @@ def _collect(run_dir: Path) -> Report:
         Run(name=name, heading=headings[name], shown=bool(name) or len(found) == 1, folder=folder)
         for name, folder in found.items()
     ]
-    overview = [] if top else [_line(run) for run in runs]
     failed = {line.name for line in overview if line.state.startswith(_ALL_FAILED)}
     config: dict[str, str] = {}
     files: list[tuple[str, str]] = []
@@ -107,7 +112,7 @@ def _collect(run_dir: Path) -> Report:
         files += [(prefix + path, what) for path, what in _files(run.folder.path)]
     commands = [str(summary["command"]) for summary in summaries.values() if "command" in summary]
     return Report(
-        title=f"{len(runs)} runs in {display_path(run_dir)}" if overview else short_paths([titles[""]])[titles[""]],
+        title=f"{len(overview)} runs in {display_path(run_dir)}" if overview else short_paths([titles[""]])[titles[""]],
         lead=about.get("description", ""),
         state=_state(runs[0]) if top else "",
         found=_read([run for run in runs if run.name not in failed]),
@@ -154,13 +159,17 @@ def _read(runs: Iterable[Run]) -> dict[str, Any]:
     return {name: read for name, read in found.items() if read is not None}
 
 
-def _line(run: Run) -> RunLine:
+def _line(name: str, folder: RunFolder) -> RunLine:
     """A run among others: how it stands, and what its own page would say of it."""
-    alone = _collect(run.folder.path)
-    page = f"{run.name}/{REPORT}" if (run.folder.path / REPORT).is_file() else ""
+    page = f"{name}/{REPORT}" if (folder.path / REPORT).is_file() else ""
+    try:
+        alone = collect_run(folder.path)
+    except RunError as error:
+        said = "; ".join(str(part) for part in (error.what, error.where, error.fix) if part is not None)
+        return RunLine(name=name, job=folder.job, state=f"{_DAMAGED}: {said}", outcome="", page=page)
     outcome = " ".join(verdict.sentence for _, verdict in verdicts(alone, CHAPTERS))
     failed = alone.state.startswith(_ALL_FAILED)
-    return RunLine(name=run.name, job=run.job, state=alone.state or FINISHED, outcome="" if failed else outcome, page=page)
+    return RunLine(name=name, job=folder.job, state=alone.state or FINISHED, outcome="" if failed else outcome, page=page)
 
 
 def _state(run: Run) -> str:

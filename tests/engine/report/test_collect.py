@@ -345,6 +345,22 @@ def test_damaged_part_is_an_error_and_leaves_the_old_page(tmp_path: Path) -> Non
     assert (tmp_path / "report.html").read_text() == old
 
 
+def test_a_damaged_run_keeps_the_others_from_no_page(tmp_path: Path) -> None:
+    for name in ("part", "summary", "whole"):
+        play(tmp_path / name, [row("a", (9, 1))])
+    (part,) = (tmp_path / "part" / "rows").iterdir()
+    part.write_bytes(part.read_bytes()[:-20])
+    (tmp_path / "summary" / "summary.json").write_text("")
+    found = collect_run(tmp_path)
+    states = {line.name: line.state for line in found.overview}
+    assert [state.partition(":")[0] for state in states.values()] == ["damaged", "damaged", "finished"]
+    assert f"parley resume {tmp_path / 'part'}" in states["part"]
+    assert "summary.json" in states["summary"]
+    assert found.title == f"3 runs in {tmp_path}"
+    assert len(matches(found)) == 1
+    assert "damaged: " in report_from_run(tmp_path).read_text()
+
+
 def fail(path: Path, reason: str) -> None:
     """A run whose every item failed."""
     with RunFolder.open(path, Config(), job="selfplay", schema=DIALOGUES) as run:
