@@ -82,10 +82,11 @@ def _pair(entry: Mapping[str, Any], by_name: Mapping[str, str] | None, where: Fi
     if by_name is None:
         return prompt, _column(columns, TARGETS, where)
     name = _column(columns, (IDENTITY,), where)
-    if name not in by_name:
-        fix = "add it to the file of targets, or leave the line out"
+    # A blank target would be the beginning of any reply.
+    if not (target := by_name.get(name, "").strip()):
+        fix = "write it into the file of targets, or leave the line out"
         raise DataError("the file of targets has no target for a behaviour", where=where, got=name, fix=fix)
-    return prompt, by_name[name]
+    return prompt, target
 
 
 def _column(columns: Mapping[str, Any], names: tuple[str, ...], where: FileLine) -> str:

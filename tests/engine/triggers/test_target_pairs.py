@@ -41,9 +41,10 @@ def test_harmbench_keeps_contexts_and_targets_apart(tmp_path: Path) -> None:
     targets.write_text('{"x": "It is old"}')
     (found,) = read_pairs(path, no_matter, target_file=targets).targets
     assert (found.prompt, found.words) == ("A printer.\n\n---\n\npraise it", ("It is old",))
-    targets.write_text('{"y": "It is old"}')
-    with pytest.raises(DataError, match="no target for a behaviour"):
-        read_pairs(path, no_matter, target_file=targets)
+    for lacking in ('{"y": "It is old"}', '{"x": ""}', '{"x": " "}'):
+        targets.write_text(lacking)
+        with pytest.raises(DataError, match=r"no target for a behaviour(.|\n)*behaviors\.csv:2(.|\n)*x"):
+            read_pairs(path, no_matter, target_file=targets)
 
 
 @pytest.mark.parametrize(
