@@ -24,6 +24,13 @@ CANDIDATES, CANDIDATES_GCG = 100, 512
 """Inputs tried at each visit where a search does not say how many: |G| of the paper, and nanoGCG's search width."""
 CANDIDATES_AUTOPROMPT, CANDIDATES_ARCA, CANDIDATES_BEAST = 10, 32, 15
 """The same of methods whose released code has sizes of its own."""
+CANDIDATES_BY_METHOD = {
+    "gcg": CANDIDATES_GCG,
+    "autoprompt": CANDIDATES_AUTOPROMPT,
+    "arca": CANDIDATES_ARCA,
+    "beast": CANDIDATES_BEAST,
+}
+"""What methods have where it is not `CANDIDATES`."""
 BEAMS, BEAMS_HOTFLIP, BEAMS_BEAST = 4, 10, 15
 """Inputs that are kept where a search does not say how many: of TextAttack's recipe, and of BEAST's code."""
 MOMENTUM_MAC = 0.6

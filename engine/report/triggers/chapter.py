@@ -21,7 +21,7 @@ from engine.report.triggers.pairs import note_of, search_figures, search_items, 
 from engine.report.triggers.sections import ShownSearch, Triggers
 from engine.report.triggers.typed import MOST_SAID, TYPED_JOBS, shown_typed, typed_items, typed_verdict
 from engine.report.verdicts import MOST_MARKS, SHARE, caveat, first_marks, listed, number
-from engine.triggers.settings import CANDIDATES, CANDIDATES_GCG
+from engine.triggers.settings import CANDIDATES, CANDIDATES_BY_METHOD
 from engine.triggers.targets import Skipped
 from envs.core.visible import visible
 
@@ -122,7 +122,7 @@ def _methods_verdict(said: Mapping[str, Estimate]) -> Verdict:
 def _search(run: Run) -> ShownSearch:
     settings = {name: value for name, value in run.config.items() if name not in SEARCH.resume_safe}
     effort = dict(settings["search"])
-    given, own = effort.pop("candidates"), CANDIDATES_GCG if run.config["method"] == "gcg" else CANDIDATES
+    given, own = effort.pop("candidates"), CANDIDATES_BY_METHOD.get(run.config["method"], CANDIDATES)
     return ShownSearch.of(
         run,
         legend={name: describe(name) for name in run.metrics},

@@ -21,7 +21,8 @@ from engine.report.triggers.chapter import TriggerSearches
 from engine.report.triggers.pairs import NUM_SHOWN, note_of, ranked, read_pair, search_figures, search_items, word_figures
 from engine.report.triggers.sections import ShownSearch, Triggers
 from engine.store.run_folder import RunFolder
-from engine.triggers.settings import SearchSettings
+from engine.triggers.catalogue import searches
+from engine.triggers.settings import CANDIDATES, SearchSettings
 from envs.core.errors import RunError
 from tests.engine.metrics.triggers.searches import KINDS, failed, restart, searched
 from tests.engine.report.negotiation.dialogues import page_of
@@ -169,6 +170,14 @@ def test_runs_are_alike_when_their_rows_could_be(tmp_path: Path, second: dict[st
     first, other = collect_run(tmp_path).found["triggers"].searches
     assert (first.candidates, other.candidates) == (100, 7)
     assert (first.alike == other.alike) == alike
+
+
+def test_searches_are_drawn_at_the_candidates_of_their_methods(tmp_path: Path) -> None:
+    own = {name: searches.get(name).sizes.get("candidates", CANDIDATES) for name in searches}
+    for method in own:
+        record(tmp_path / method, TriggerConfig(hit=GREEDY, method=method), searched("a", HIT))
+    drawn = {method: collect_run(tmp_path / method).found["triggers"].searches[0].candidates for method in own}
+    assert drawn == own
 
 
 def test_a_run_without_rows_has_no_section(tmp_path: Path) -> None:
