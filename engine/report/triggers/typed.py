@@ -52,6 +52,7 @@ class TypedReply:
         reply: what was said.
         said: whether that is a success.
         measured: numbers to sort by, by name.
+        model: whose reply it is, where there are several and `place` does not say so.
     """
 
     key: str
@@ -63,6 +64,7 @@ class TypedReply:
     reply: str
     said: bool
     measured: Mapping[str, float]
+    model: str = ""
 
 
 class _Sort(NamedTuple):
@@ -108,7 +110,7 @@ def typed_items(run: ShownTyped) -> list[Item]:
                 line(' <q class="adversary">{}</q>', visible(" … ".join(reply.typed))) if any(reply.typed) else "",
                 visible(reply.reply),
             ),
-            tags=("said" if reply.said else "not said", visible(reply.sort), *(visible(reply.place),) * bool(reply.place)),
+            tags=("said" if reply.said else "not said", *map(visible, filter(None, (reply.sort, reply.place, reply.model)))),
             values=reply.measured,
             body=fill("triggers/typed.html", reply=reply, visible=visible),
         )
@@ -136,9 +138,11 @@ def typed_verdict(run: ShownTyped) -> Verdict | None:
 def _universal_replies(rows: Sequence[Row]) -> Iterator[TypedReply]:
     kept = best_found(rows)
     for row in rows if kept is None else [kept, *(row for row in rows if row["kind"] != FOUND)]:
+        several = len({pair.get("model") for pair in row["pairs"]}) > 1
         for pair in row["pairs"]:
+            model = pair["model"] if several else ""
             yield TypedReply(
-                f"{row['item_key']}/{pair['key']}",
+                "/".join(filter(None, (row["item_key"], model, pair["key"]))),
                 row["kind"],
                 "searched prompt" if pair["searched"] else "held-out prompt",
                 pair["prompt"],
@@ -147,6 +151,7 @@ def _universal_replies(rows: Sequence[Row]) -> Iterator[TypedReply]:
                 pair["reply"],
                 bool(pair[VERIFIED]),
                 {"nats": pair["nats"]},
+                model,
             )
 
 

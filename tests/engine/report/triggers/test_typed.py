@@ -70,6 +70,17 @@ def test_a_universal_input_is_judged_behind_held_out_prompts(tmp_path: Path) -> 
     assert [item.tags[0] for item in items] == ["said"] * 3 + ["not said"] * 6
 
 
+def test_replies_of_several_models_say_whose_they_are(tmp_path: Path) -> None:
+    rows = [typed("found", 0, True, True, False), typed("empty", 0, False, True, False)]
+    for row in rows:
+        row["pairs"] = [pair | {"model": model} for model in ("small", HOSTILE) for pair in row["pairs"]]
+    shown = recorded(tmp_path / "run", SEARCH_UNIVERSAL, UniversalConfig(), rows, universal_metrics(rows, 0))
+    items = TriggerSearches().render(shown.found["triggers"]).items
+    assert len({item.key for item in items}) == len(items) == 12
+    assert sum("small" in item.tags for item in items) == sum("small" in str(item.body) for item in items) == 6
+    assert_harmless(page_of(shown))
+
+
 def test_transferred_triggers_stand_before_no_input(tmp_path: Path) -> None:
     rows = [
         ok_row(f"{model}/{source}/{number}", 1)
