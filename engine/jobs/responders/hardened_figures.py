@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from engine.jobs.job import Reporter
 from engine.jobs.responders.hardened_config import OWN, TrainHardenedConfig
 from engine.jobs.responders.lessons import CLEAN, PERTURBED, TRIGGER, HardeningLesson, LessonSplits
@@ -85,8 +87,11 @@ def figures(
     wanted["target_nll"] = [saying(each) for each in test[TRIGGER]]
     for name, items in wanted.items():
         if items:
-            fitness = evaluate(predictor, as_read(tokenizer, model, items).learned)
-            found[name] = ratio_of_sums(fitness.nll_sums, fitness.num_targets)
+            read = as_read(tokenizer, model, items).learned
+            fitness, groups = evaluate(predictor, read), np.array(_groups(items))
+            # As `Fitness` has them, shortest first.
+            clusters = groups[np.argsort(read.num_targets, kind="stable")]
+            found[name] = ratio_of_sums(fitness.nll_sums, fitness.num_targets, clusters)
     for name, items in (("trigger_said", test[TRIGGER]), ("learned_said", learned)):
         if items:
             found[name] = clustered_rate([_begins(said[each.prompt], each.target) for each in items], _groups(items))
@@ -99,7 +104,7 @@ def figures(
         found["perturbed_kept"] = _share([_same(said[each.prompt], each.reply) for each in test[PERTURBED]])
     if contrasts:
         lost = gaps(predictor, as_read(tokenizer, model, contrasts))
-        found |= {"margin": mean(lost), "margin_met": mean(lost >= config.margin)}
+        found |= {"margin": mean(lost), "margin_met": _share((lost >= config.margin).tolist())}
         found["contrast_changed"] = _share([not _same(said[each.prompt], said[each.contrast]) for each in contrasts])
     if before is not None:
         found["clean_kept"] = _share([_same(said[each.prompt], before[each.prompt]) for each in test[CLEAN]])
@@ -108,7 +113,7 @@ def figures(
 
 def saying(lesson: HardeningLesson) -> HardeningLesson:
     """The same trigger with the target as the reply."""
-    return HardeningLesson(TRIGGER, lesson.key, lesson.prompt, lesson.target, lesson.target_ended, lesson.said, lesson.target)
+    return replace(lesson, reply=lesson.target, ended=lesson.target_ended)
 
 
 def behind(lesson: HardeningLesson) -> HardeningLesson:
@@ -118,8 +123,8 @@ def behind(lesson: HardeningLesson) -> HardeningLesson:
 
 
 def _groups(lessons: Sequence[HardeningLesson]) -> list[str]:
-    """What is independent; lessons of a run that an older version began say nothing but their target."""
-    return [each.group or each.target for each in lessons]
+    """What is independent; triggers of a run that an older version began say nothing but their target."""
+    return [each.group or each.target or each.key for each in lessons]
 
 
 def _share(hits: Sequence[bool]) -> Estimate:

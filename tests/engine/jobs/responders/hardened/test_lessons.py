@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 import torch
 
+from engine.jobs.job import Silent
 from engine.jobs.responders.found import FoundTrigger, split_triggers
-from engine.jobs.responders.hardened_figures import as_read
+from engine.jobs.responders.hardened_config import TrainHardenedConfig
+from engine.jobs.responders.hardened_figures import as_read, figures
 from engine.jobs.responders.lessons import CLEAN, TRIGGER, HardeningLesson, prompts_of, training_lessons
+from engine.metrics.statistics import rate, ratio_of_sums
 from envs.core.errors import ConfigError, DataError
 from policies.chat.contrasts import ContrastObjective, contrasted, gaps
 from policies.chat.lora import adapted, merged
@@ -167,3 +170,26 @@ def test_triggers_of_one_target_are_held_out_by_their_requests() -> None:
     assert all(requests)
     assert sum(map(len, requests)) == 5
     assert sum(map(len, splits.values())) == 10
+
+
+def test_what_is_measured_behind_triggers_of_one_target_hangs_together(folder: Path) -> None:
+    tokenizer, model = read_gpt2(folder)
+    replies = ("the dog sees the fish", "fish", "who eats", "a bird", "song", "the cat hears")
+    triggers = [
+        HardeningLesson(TRIGGER, str(number), f"{word}{EOS}", reply, True, word, target="song", group=f"group {number % 3}")
+        for number, (word, reply) in enumerate(zip(TRIGGERS_FOUND, replies, strict=False))
+    ]
+    clean = [
+        HardeningLesson(CLEAN, str(number), f"{word}{EOS}", reply, True, word, contrast=f"now {word}{EOS}")
+        for number, (word, reply) in enumerate(zip(TRIGGERS_FOUND, replies, strict=False))
+    ]
+    config = TrainHardenedConfig(model=f"hf:{folder}", max_tokens=2, margin=1e9)
+    lessons = {"train": [], "validation": [], "test": [*triggers, *clean]}
+    found, _ = figures(model.eval(), tokenizer, lessons, config, Silent(), None)
+    alone = [evaluate(ChatPredictor(model), as_read(tokenizer, model, [each]).learned) for each in triggers]
+    sums, counts = ([float(getattr(each, name).sum()) for each in alone] for name in ("nll_sums", "num_targets"))
+    wanted = ratio_of_sums(sums, counts, [each.group for each in triggers])
+    shown = found["trigger_nll"]
+    assert (shown.n, found["target_nll"].n, found["clean_nll"].n) == (3, 3, len(clean))
+    assert (shown.value, shown.low, shown.high) == pytest.approx((wanted.value, wanted.low, wanted.high), rel=1e-5)
+    assert found["margin_met"] == rate(0, len(clean)), "none of a few proves nothing about all"
