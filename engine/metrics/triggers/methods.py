@@ -46,7 +46,7 @@ def losses_told(metrics: Mapping[str, Estimate], hit: str) -> dict[str, Estimate
     tried = metrics["candidates"]
     return {
         VERIFIED: metrics.get(VERIFIED, NOTHING),
-        CLAIMED: metrics[f"{HIT_RATE}{hit}"],
+        CLAIMED: metrics.get(f"{HIT_RATE}{hit}", NOTHING),
         TRIED: count(tried.value / max(1, tried.n), tried.n),
         LOSS: metrics["loss"],
         **_replies(metrics),

@@ -7,6 +7,7 @@ import logging
 import pytest
 
 from engine.metrics.statistics import Estimate, count, rate
+from engine.metrics.tables import ABSENT
 from engine.metrics.triggers.hits import (
     COST_METRICS,
     choose_restart,
@@ -17,6 +18,7 @@ from engine.metrics.triggers.hits import (
     unread_failure,
     unread_note,
 )
+from engine.metrics.triggers.methods import losses_told, methods_table
 from tests.engine.metrics.triggers.searches import KINDS, failed, restart, searched
 
 GREEDY, LIKELY = KINDS
@@ -96,3 +98,10 @@ def test_restarts_that_have_ended_stay_at_their_last_loss() -> None:
     points = loss_by_sweep(rows)
     assert [(sweep, estimate.value, estimate.n) for sweep, estimate in points] == [(0, 5.0, 2), (1, 2.5, 2), (2, 1.5, 2)]
     assert loss_by_sweep([]) == []
+
+
+def test_a_method_none_of_whose_inputs_could_be_judged_has_a_line_without_figures() -> None:
+    lost = search_metrics([failed("a", "the judge does not answer")], PACE, 0)
+    told = losses_told(lost, GREEDY)
+    table = methods_table({f"gcg | {name}": figure for name, figure in told.items()}, {"gcg": "gradients"})
+    assert table.rows == (("gcg", "gradients", ABSENT, ABSENT, ABSENT, ABSENT, ABSENT),)
