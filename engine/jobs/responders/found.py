@@ -31,6 +31,7 @@ class FoundTrigger:
         template: the setting that names the prompt that it was found in; empty for the usual one.
         request: what stands in the place of `{prompt}`; None where the target came with none.
         end: whether the model had to end its reply behind the target; False where a reply had to begin with it.
+        slots: what is typed into each slot, which may hold lines of its own; empty where `text` alone is known.
     """
 
     key: str
@@ -39,6 +40,7 @@ class FoundTrigger:
     template: str = ""
     request: str | None = None
     end: bool = True
+    slots: tuple[str, ...] = ()
 
 
 def found_triggers(runs: Sequence[str], *, hits_only: bool) -> list[FoundTrigger]:
@@ -59,7 +61,7 @@ def found_triggers(runs: Sequence[str], *, hits_only: bool) -> list[FoundTrigger
         for trigger, is_hit in _read(name, Path(name).name):
             num += 1
             if is_hit or not hits_only:
-                found.setdefault(replace(trigger, key=""), trigger)
+                found.setdefault(replace(trigger, key="", slots=()), trigger)
     if not found:
         got = f"{num:,} inputs, none of them a hit" if num else "no finished target"
         fix = "search longer, or take every input: --found all"
@@ -93,19 +95,24 @@ def _of_target(row: Row, wanted: str) -> _Found:
     """The restarts of a target."""
     for restart in row["restarts"]:
         is_hit = any(hit["type"] == wanted and hit["hit"] for hit in restart["hits"])
-        yield FoundTrigger(str(restart["restart"]), restart["words"], row["target"], request=row.get("prompt")), is_hit
+        # Of the restart that is kept alone it is known what stands in which slot.
+        slots = tuple(row.get("typed") or ()) if restart["restart"] == row.get("restart") else ()
+        key, words, request = str(restart["restart"]), restart["words"], row.get("prompt")
+        yield FoundTrigger(key, words, row["target"], request=request, slots=slots), is_hit
 
 
 def _of_many_pairs(row: Row, wanted: str) -> _Found:
     """One input behind each of its prompts; nothing of those that were drawn, or are empty."""
     for pair in row["pairs"] if row["kind"] == "found" else ():
         key = ":".join(filter(None, (pair.get("model"), pair["key"])))
-        yield FoundTrigger(key, row["trigger"], pair["target"], request=pair["prompt"]), bool(pair["hit"])
+        slots = tuple(row.get("typed") or ())
+        yield FoundTrigger(key, row["trigger"], pair["target"], request=pair["prompt"], slots=slots), bool(pair["hit"])
 
 
 def _by_replies(row: Row, wanted: str) -> _Found:
     """The fittest input of a target."""
-    yield FoundTrigger("best", "\n".join(row["typed"]), row["target"], request=row["prompt"]), bool(row["verified"])
+    slots = tuple(row["typed"])
+    yield FoundTrigger("best", "\n".join(slots), row["target"], request=row["prompt"], slots=slots), bool(row["verified"])
 
 
 _READERS: Mapping[str, Callable[[Row, str], _Found]] = {

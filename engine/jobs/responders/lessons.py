@@ -107,6 +107,8 @@ def prompts_of(trigger: FoundTrigger, tokenizer: Any, template: str) -> tuple[st
     named = template_of(template or trigger.template or None, has_prompts=trigger.request is not None)
     prompt = SlottedPrompt(tokenizer, default_template(tokenizer) if named is None else named, trigger.request)
     texts = trigger.text.split("\n") if prompt.num_slots > 1 else [trigger.text]
+    if len(trigger.slots) == prompt.num_slots > 1:
+        texts = list(trigger.slots)
     if len(texts) != prompt.num_slots:
         got, fix = f"{len(texts)} texts for {prompt.num_slots} slots", "name the template of the search by --template"
         raise ConfigError("a trigger does not fill the slots of the template", where=trigger.key, got=got, fix=fix)

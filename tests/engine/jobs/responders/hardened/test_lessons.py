@@ -10,11 +10,15 @@ import pytest
 import torch
 
 from engine.jobs.job import Silent
-from engine.jobs.responders.found import FoundTrigger, split_triggers
+from engine.jobs.responders.found import FoundTrigger, found_triggers, split_triggers
 from engine.jobs.responders.hardened_config import TrainHardenedConfig
 from engine.jobs.responders.hardened_figures import as_read, figures
 from engine.jobs.responders.lessons import CLEAN, TRIGGER, HardeningLesson, prompts_of, training_lessons
+from engine.jobs.triggers.config import HuggingFaceSettings, TriggerConfig
+from engine.jobs.triggers.rows import TRIGGERS
 from engine.metrics.statistics import rate, ratio_of_sums
+from engine.store.run_folder import RunFolder
+from engine.store.schemas import ok_row
 from envs.core.errors import ConfigError, DataError
 from policies.chat.contrasts import ContrastObjective, contrasted, gaps
 from policies.chat.lora import adapted, merged
@@ -193,3 +197,16 @@ def test_what_is_measured_behind_triggers_of_one_target_hangs_together(folder: P
     assert (shown.n, found["target_nll"].n, found["clean_nll"].n) == (3, 3, len(clean))
     assert (shown.value, shown.low, shown.high) == pytest.approx((wanted.value, wanted.low, wanted.high), rel=1e-5)
     assert found["margin_met"] == rate(0, len(clean)), "none of a few proves nothing about all"
+
+
+def test_what_is_typed_into_several_slots_may_hold_lines(tmp_path: Path, folder: Path) -> None:
+    tokenizer, _ = read_gpt2(folder)
+    config = TriggerConfig(
+        model="hf:anywhere", hit="o-greedy", hugging_face=HuggingFaceSettings(template=f"{{}} now {{}}{EOS}")
+    )
+    restart = {"restart": 1, "words": "cat\ndog\nbird", "hits": [{"type": "o-greedy", "hit": True}]}
+    row = ok_row("a", 1) | {"target": "no", "restart": 1, "typed": ["cat\ndog", "bird"], "restarts": [restart]}
+    with RunFolder.open(tmp_path / "run", config, job="search", schema=TRIGGERS) as run:
+        run.write_shard("00000", [row])
+    (found,) = found_triggers([str(tmp_path / "run")], hits_only=True)
+    assert prompts_of(found, tokenizer, "")[0] == f"cat\ndog now bird{EOS}"
