@@ -14,7 +14,7 @@ A single reply is judged at a time, so that no other can change what is found.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -33,6 +33,8 @@ REFUSALS = (
 """Signs of a refusal, in lower case."""
 TOKENS = 64
 """Tokens of a reply that is judged by more than the target."""
+BEFORE_TARGET = 4
+"""Tokens of blanks that a reply may begin with, and its end."""
 By = Literal["target", "exact", "prefix", "pattern", "no-refusal", "classifier", "judge"]
 
 
@@ -57,8 +59,9 @@ class SuccessSettings(Configuration):
     question: str = ""
     """judge: a file with the question, {prompt}, {target} and {reply} in their places; our own when empty."""
     tokens: NumItemsOrAll = 0
-    """Tokens of a reply at most; 0 for as many as the target has (search text: as the longest has bytes, and 4), or 64 where
-    more than the target is looked for, by search transfer, and where an attacker reads replies."""
+    """Tokens of a reply at most; 0 for as many as the target has (search text: as the longest has bytes, and 4, or 64 if these
+    are fewer), or 64 where more than the target is looked for, by search transfer, and where an attacker reads replies; more
+    where a target may have more."""
     samples: NumItemsOrAll = 0
     """Replies that are drawn for each input, beside the greedy one."""
     temperature: PositiveFloat = 1.0
@@ -97,6 +100,16 @@ Scores = Callable[[Sequence[str]], Sequence[float]]
 """How sure a classifier is of each text."""
 Verdicts = Callable[[str, str, str | None], ReplyVerdict]
 """What a chat model says of a reply, its target and the request."""
+
+
+def enough_tokens(targets: Iterable[str]) -> int:
+    """Tokens of a reply that hold any of some targets, whose model does not count them: `TOKENS`, or more for long ones.
+
+    A token of ASCII text has two characters or more, on average; of other text it may have a single byte.
+    """
+    counts = ((len(text.encode()), sum(map(str.isascii, text))) for text in targets)
+    most = max((num_bytes - num_ascii // 2 for num_bytes, num_ascii in counts), default=0)
+    return max(TOKENS, most + BEFORE_TARGET)
 
 
 class Success:

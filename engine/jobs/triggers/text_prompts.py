@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from engine.jobs.triggers.text_config import TextSearchConfig, WantedTexts
 from engine.triggers.composition import AttackComposition, settings_told, shown_access
-from engine.triggers.success import TOKENS
+from engine.triggers.success import BEFORE_TARGET, enough_tokens
 from engine.triggers.target_pairs import has_prompts
 from envs.core.errors import ConfigError
 from policies.alphabets import ANY
@@ -15,17 +15,15 @@ from policies.chat.model import Access
 if TYPE_CHECKING:
     from policies.chat.model import Chat
 
-BEFORE_TARGET = 4
-"""Tokens of blanks that a reply may begin with, and its end."""
-
 
 def num_tokens(wanted: WantedTexts) -> int:
-    """Tokens of a reply at most: where nothing but its beginning is looked at, as many as the longest target has bytes."""
-    config = wanted.config
+    """Tokens of a reply at most: where nothing but its beginning is looked at, as many as the longest target may have."""
+    config, targets = wanted.config, [" ".join(target.words) for target in wanted.targets.targets]
     looks_further = config.attacker or config.fitness.by != "target" or config.success.by not in ("target", "exact", "prefix")
+    most = config.success.tokens or enough_tokens(targets)
     if config.success.tokens or looks_further:
-        return config.success.tokens or TOKENS
-    return min(TOKENS, max(len(" ".join(target.words).encode()) for target in wanted.targets.targets) + BEFORE_TARGET)
+        return most
+    return min(most, max(len(target.encode()) for target in targets) + BEFORE_TARGET)
 
 
 def text_composition(config: TextSearchConfig) -> AttackComposition:

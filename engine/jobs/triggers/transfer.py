@@ -29,7 +29,7 @@ from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import ok_row
 from engine.triggers.composition import AttackComposition, settings_told, shown_access
-from engine.triggers.success import TOKENS, SuccessSettings
+from engine.triggers.success import SuccessSettings, enough_tokens
 from envs.core.errors import ConfigError
 from envs.core.ranges import NumItemsOrAll
 from envs.core.seeds import derive_seed, stream
@@ -118,6 +118,7 @@ class TransferringTriggers(Sharded[ShownTrigger]):
     Args:
         config: what was asked for.
         answers: the folder in which answers are kept.
+        num_tokens: of a reply at most.
     """
 
     unit = "replies"
@@ -125,6 +126,7 @@ class TransferringTriggers(Sharded[ShownTrigger]):
 
     config: TriggerTransferConfig
     answers: str
+    num_tokens: int
 
     def seed(self, key: str) -> int:
         return derive_seed(self.config.seed, "transfer", key)
@@ -175,7 +177,7 @@ class TriggerTransferWorker:
         from policies.chat.model import ChatDecoding
 
         model, success = self._asked(label), self.config.success
-        chats, tokens = [trigger.chat for trigger in triggers.values()], success.tokens or TOKENS
+        chats, tokens = [trigger.chat for trigger in triggers.values()], self.transferring.num_tokens
         greedy = model.answer(chats, decoding=ChatDecoding(max_tokens=tokens))
         drawn = []
         decoding = ChatDecoding(max_tokens=tokens, temperature=success.temperature)
@@ -262,7 +264,8 @@ class SearchTransfer(Job[TriggerTransferConfig, WantedTransfer, WantedTransfer])
 
     def work(self, run: RunFolder, prepared: WantedTransfer, reporter: Reporter) -> WantedTransfer:
         reporter.say(str(_composition(prepared.config)))
-        transferring = TransferringTriggers(prepared.config, str((run.path / ANSWERS_FOLDER).absolute()))
+        num_tokens = prepared.config.success.tokens or enough_tokens(each.trigger.target for each in prepared.items.values())
+        transferring = TransferringTriggers(prepared.config, str((run.path / ANSWERS_FOLDER).absolute()), num_tokens)
         work_off(run, transferring, prepared.items, prepared.config, reporter, "typing triggers to models")
         return prepared
 

@@ -307,6 +307,8 @@ def test_replies_are_no_longer_than_what_is_looked_for(tmp_path: Path) -> None:
         config = asked(tmp_path, success=SuccessSettings(by=name))  # type: ignore[arg-type]  # one of them
         targets = TargetList("two", (Target("a", ("hello",)), Target("b", ("hello there",))), ())
         assert num_tokens(WantedTexts(config, targets, ())) == num
+    for text, least in (("hello " * 50, 154), ("\N{CJK UNIFIED IDEOGRAPH-4E2D}" * 40, 124), ("hello " * 15, TOKENS)):
+        assert num_tokens(WantedTexts(asked(tmp_path), TargetList("one", (Target("a", (text,)),)), ())) == least
     config = asked(tmp_path, success=SuccessSettings(tokens=7))
     assert num_tokens(WantedTexts(config, targets, ())) == 7
 

@@ -15,6 +15,8 @@ from engine.jobs.triggers import typed_triggers
 from engine.jobs.triggers.config import HuggingFaceSettings, TriggerConfig
 from engine.jobs.triggers.methods import SEARCH_METHODS, MethodsConfig
 from engine.jobs.triggers.search import SEARCH
+from engine.jobs.triggers.text_config import TextSearchConfig
+from engine.jobs.triggers.text_search import SEARCH_TEXT
 from engine.jobs.triggers.transfer import SEARCH_TRANSFER, TriggerTransferConfig
 from engine.jobs.triggers.typed_triggers import UNIVERSAL
 from engine.metrics.triggers.transfer import NO_INPUT, transfer_metrics, transfer_table
@@ -43,6 +45,17 @@ def parrot(messages):
     return "hello there" if len(message["content"].split(" ", 2)[2]) else "no"
 """
 """Says the target to whatever stands behind two words."""
+
+
+LENGTHY = """
+TARGET = " ".join(f"word{number}" for number in range(100))
+
+
+class Lengthy:
+    def answer(self, chats, *, decoding, seeds=()):
+        return [" ".join(TARGET.split()[: decoding.max_tokens]) for _ in chats]
+"""
+"""Says a sentence of a hundred words, as far as it is let."""
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +104,18 @@ def test_triggers_are_typed_to_each_model_and_prompts_without_them(tmp_path: Pat
     run(config, tmp_path / "run", notes)
     (searched / "elsewhere").rename(searched / "found")
     assert any("nothing is left to do" in line for line in notes.said), "a finished run reads no searches"
+
+
+def test_replies_are_long_enough_for_long_targets(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(LENGTHY)
+    (tmp_path / "targets.txt").write_text(" ".join(f"word{number}" for number in range(100)))
+    model = f"{tmp_path}/model.py:Lengthy"
+    few = EvolutionSettings(num_words=1, population=1, max_queries=1)
+    SEARCH_TEXT.run(
+        TextSearchConfig(model=model, targets=str(tmp_path / "targets.txt"), search=few), tmp_path / "text", Silent()
+    )
+    run(TriggerTransferConfig(searches=str(tmp_path / "text"), model=model, found="all"), tmp_path / "run", Silent())
+    assert [row["verified"] for row in (*rows(tmp_path / "text"), *rows(tmp_path / "run"))] == [True] * 3
 
 
 def test_a_prompt_that_fails_costs_no_other(tmp_path: Path, searched: Path) -> None:
