@@ -1,12 +1,11 @@
 """The Gymnasium ids of this package, by lazy entry point, so that registering them imports no environment.
 
-An installed Parley is a plugin of Gymnasium, which registers them when it is imported itself (`pyproject.toml`).
 An id is `parley/Name-vN`; N grows whenever observation, reward or split changes.
 """
 
 from __future__ import annotations
 
-from gymnasium.envs.registration import register, registry
+import gymnasium
 
 _ENTRY_POINTS = {
     "parley/Negotiation-v1": "envs.negotiation.env:NegotiationEnv",
@@ -20,7 +19,6 @@ IDS = tuple(_ENTRY_POINTS)
 
 
 def register_environments() -> None:
-    """Makes every id known to `gymnasium.make`; those that are known stay."""
+    """Makes every id known to `gymnasium.make`."""
     for name, entry_point in _ENTRY_POINTS.items():
-        if name not in registry:
-            register(id=name, entry_point=entry_point)
+        gymnasium.register(id=name, entry_point=entry_point)
