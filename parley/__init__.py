@@ -1,7 +1,8 @@
 """Parley from Python: the public names of all rooms under one name that clashes with nothing.
 
 Nothing is defined here, and a name is imported when it is first asked for. `dir(parley)` lists them; each room's own
-`__init__` says which they are and in which file to read on.
+`__init__` says which they are and in which file to read on. Importing it makes the environments known to Gymnasium, as
+`gymnasium.make("parley/Negotiation-v1")`.
 
     import parley
 
@@ -12,6 +13,8 @@ from __future__ import annotations
 
 import importlib
 from typing import Any
+
+import envs  # noqa: F401  # registers the environments
 
 _ROOMS = (
     "envs",

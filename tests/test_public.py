@@ -39,6 +39,12 @@ def test_the_door_is_light() -> None:
     assert done.stdout.strip() == ""
 
 
+def test_the_door_makes_the_environments_known() -> None:
+    code = "import gymnasium, parley; print(gymnasium.make('parley/NegotiationText-v1', partner='scripted').reset(seed=1)[0])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "book" in done.stdout
+
+
 def test_the_examples_are_listed() -> None:
     listed = (ROOT / "examples" / "README.md").read_text()
     assert [path.name for path in EXAMPLES if f"`{path.name}`" not in listed] == []
