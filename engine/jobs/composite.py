@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 _CLOSING_S = 10.0
 """Seconds in which stages that were done side by side close their runs after an interruption."""
+_UNFINISHED = 0.99
+"""The largest share that a stage in an actor is told by until it is finished."""
 LOOK_S = 1.0
 """Seconds after which it is looked how far stages in actors are."""
 
@@ -272,7 +274,8 @@ class Together:
                 said, share = heard.news(name)
                 for text in said:
                     self.say(f"{name}: {text}")
-                share = 1.0 if (path / name / SUMMARY).exists() else share
+                # Work of several lengths is done with one of them before it is finished.
+                share = 1.0 if (path / name / SUMMARY).exists() else min(share, _UNFINISHED)
                 if share != self._shares[name]:
                     self.advance(name, share)
 

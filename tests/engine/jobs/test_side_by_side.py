@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from engine.jobs import composite
-from engine.jobs.composite import Stage, run_as_needed, run_side_by_side
+from engine.jobs.composite import Stage, Together, run_as_needed, run_side_by_side
 from engine.jobs.negotiation.attack import ATTACK_TRANSFER, TransferConfig, TransferSettings
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
+from engine.jobs.whole import StageNews
+from engine.runtime.board import Board
 from engine.runtime.session import RaySession
+from engine.store.layout import SUMMARY
 from envs.core.errors import ClusterError, ConfigError
 from tests.engine.jobs.made_up import Notes, rows
 
@@ -37,6 +41,19 @@ def test_stages_side_by_side_have_the_rows_of_stages_one_after_another(ray_sessi
         assert rows(tmp_path / "pool" / name) == rows(tmp_path / "alone" / name)
     assert notes.steps[-1] == 3, "all stages are done"
     assert any(line.startswith("late: to plug in") for line in notes.said)
+
+
+def test_a_stage_in_an_actor_counts_once_it_is_finished_whatever_length_of_its_work_is_done(tmp_path: Path) -> None:
+    class OneStage(Board):
+        def line(self, key: int | str) -> str:
+            return json.dumps({"share": 1.0, "num": 0, "said": []})
+
+    notes = Notes()
+    told, heard = Together(notes, ["decoded", "fitted"]), StageNews(OneStage())
+    (tmp_path / "fitted").mkdir()
+    (tmp_path / "fitted" / SUMMARY).touch()
+    told.hear(heard, ["decoded", "fitted"], tmp_path)
+    assert notes.steps[-1] == pytest.approx(1.99)
 
 
 @pytest.mark.ray
