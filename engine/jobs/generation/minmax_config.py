@@ -137,7 +137,7 @@ def released() -> MinMaxRepliesConfig:
     return replace(
         authors,
         learning=ReplyLearning(optimiser="sgd", critic_rate=5e-4),
-        sizes=replace(authors.sizes, embed=512, hidden=512, attention="dot", input_feeding=True, layers=2, max_reply=41),
+        sizes=replace(authors.sizes, embed=512, hidden=512, layers=2, max_reply=41),
         fit=settings.li2017(),
         discriminator_sizes=DiscriminatorSizes(),
         discriminator_fit=discriminator_released(),
@@ -149,5 +149,6 @@ def li2017() -> MinMaxRepliesConfig:
     return MinMaxRepliesConfig(
         corpus="ubuntu_irc",
         discriminator_decoder="mmi",
-        sizes=Seq2SeqSizes(embed=200, hidden=300, attention="general", max_source=60, max_reply=21, turns=2),
+        sizes=settings.replier(),
+        fit=settings.small_batches(),
     )

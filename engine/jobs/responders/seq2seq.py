@@ -78,9 +78,8 @@ def dialogue() -> TrainSeq2SeqConfig:
 
 def replies() -> TrainSeq2SeqConfig:
     """A generator for parley minmax replies and evaluate generation: small, two turns of context, replies of 5 to 20 words."""
-    sizes = Seq2SeqSizes(embed=200, hidden=300, attention="general", max_source=60, max_reply=21, turns=2)
-    lengths: dict[str, Any] = {"min_reply": 5, "max_reply": 20}
-    return TrainSeq2SeqConfig(corpus="ubuntu_irc", vocabulary=10_000, sizes=sizes, fit=settings.fast(), **lengths)
+    how: dict[str, Any] = {"sizes": settings.replier(), "fit": settings.small_batches(), "min_reply": 5, "max_reply": 20}
+    return TrainSeq2SeqConfig(corpus="ubuntu_irc", vocabulary=10_000, **how)
 
 
 def li2017() -> TrainSeq2SeqConfig:
