@@ -110,7 +110,7 @@ class DialogueEnvRunner(ExactRunner):
                 met, words = self._met(name), self.module[roster.role].net.vocabulary
                 temperature = self.config.reinforce.temperature
                 agent = (
-                    make_agent(met.agent, words, temperature, device, seat=roster.chat, answers=roster.answers)
+                    make_agent(met.agent, words, temperature, device=device, seat=roster.chat, answers=roster.answers)
                     if met.agent
                     else self.module[name].agent(name)
                 )

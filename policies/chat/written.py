@@ -50,9 +50,7 @@ def read_line(answer: Answer, name: str, max_words: int) -> tuple[str, str]:
     Returns:
         The line, and why it is none; that is empty for one that can be used.
     """
-    # A server may write halves of characters, which no file holds.
-    text = answer.text.encode(errors="replace").decode()
-    *_, rest = re.split(rf"\**\b{name}\b\**\s*:\**", text, flags=re.IGNORECASE)
+    *_, rest = re.split(rf"\**\b{name}\b\**\s*:\**", answer.text, flags=re.IGNORECASE)
     lines = [line for line in (" ".join(line.split()).strip(_AROUND) for line in rest.splitlines()) if line]
     if not lines:
         return "", EMPTY

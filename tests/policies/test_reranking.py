@@ -362,7 +362,7 @@ def test_a_mixed_margin_is_the_mean_of_those_of_sampled_and_recorded_replies(kin
     found = mixed._gaps(lessons)
     as_recorded = [replace(each, reply=reply) for each, reply in zip(lessons, sampled, strict=True)]
     wanted = torch.cat([margin("truth", as_recorded)._gaps(as_recorded), truth._gaps(lessons)])
-    torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(mixed.gaps(lessons), mixed.gaps(lessons))
     train, loss = Lessons(responder, lessons), OutputLoss(responder.model.output)
     torch.manual_seed(7)

@@ -36,7 +36,7 @@ READ = {
     "Unfortunately, I'm unable to help.": ("Unfortunately, I'm unable to help.", REFUSAL),
     "As an AI, I do not bargain.": ("As an AI, I do not bargain.", REFUSAL),
     "a b c d e f": ("a b c d e f", "it has 6 words, and 5 are allowed"),
-    "half a \ud800": ("half a ?", ""),
+    "half a \ud800": ("half a \ufffd", ""),
 }
 
 

@@ -12,6 +12,7 @@ import torch
 from engine.jobs import placement
 from engine.jobs.placement import fitting_runners
 from engine.negotiation.opponents import Opponent
+from engine.negotiation.settings import ReinforceConfig
 from engine.rllib.env import ADVERSARY
 from engine.rllib.runner import DialogueEnvRunner
 from engine.runtime.session import RaySession
@@ -45,7 +46,8 @@ def test_an_agent_of_another_kind_computes_where_the_runner_does(monkeypatch: py
     monkeypatch.setattr("engine.rllib.runner.make_agent", lambda *named, **how: made.append(how))
     runner: Any = object.__new__(DialogueEnvRunner)
     met = (Opponent(name="them", agent="hf:model", reward="advantage", complementary=True),)
-    runner.config = SimpleNamespace(roster=SimpleNamespace(role=ADVERSARY, met=met, chat=ChatSeat(), answers=None))
+    roster = SimpleNamespace(role=ADVERSARY, met=met, chat=ChatSeat(), answers=None)
+    runner.config = SimpleNamespace(reinforce=ReinforceConfig(), roster=roster)
     runner.module = {ADVERSARY: SimpleNamespace(net=SimpleNamespace(vocabulary=None))}
     runner.device, runner._agents = torch.device("cuda:0"), {}
     runner._agent("them")

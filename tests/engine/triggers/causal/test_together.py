@@ -131,7 +131,11 @@ def test_of_candidates_that_are_equally_good_the_first_is_named() -> None:
     incumbents = scorer.measure(TARGETS, torch.tensor([[3, 4, 5, 6, 7]] * SEARCHES))
     # A list of nothing but the two, after each other.
     swaps = Swaps(torch.full((SEARCHES, 2), 2), torch.tensor([[9, 8], [8, 9]] * (SEARCHES // 2)))
-    assert scorer.best_swap(incumbents, swaps, torch.full((SEARCHES,), torch.inf))[0].tolist() == [0] * SEARCHES
+    found = scorer.best_swap(incumbents, swaps, torch.full((SEARCHES,), torch.inf))[0]
+    # Some processors round equal rows of a pass apart: then the one is named that is better alone.
+    tried = [torch.tensor([[3, 4, word, 6, 7] for word in pair]) for pair in swaps.words_BG.tolist()]
+    alone = [scorer.losses([target] * 2, words) for target, words in zip(TARGETS, tried, strict=True)]
+    assert found.tolist() == [int(pair.argmin()) for pair in alone]
     assert scorer.lists == [SEARCHES] + [1] * SEARCHES, "all are open, and read again alone"
 
 
