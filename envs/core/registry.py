@@ -11,8 +11,10 @@ import importlib
 import importlib.util
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from importlib.machinery import SourceFileLoader
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 from envs.core.errors import ConfigError
@@ -102,9 +104,17 @@ def _load(target: str) -> Any:
     return getattr(importlib.import_module(module), attribute)
 
 
+class _AsItStands(SourceFileLoader):
+    """Reads a file anew: compiled code that lies beside it may be of another text of the same second and length."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
 def _load_file(name: str) -> Any:
     path, _, attribute = name.rpartition(":")
-    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    stem = Path(path).stem
+    spec = importlib.util.spec_from_file_location(stem, path, loader=_AsItStands(stem, path))
     if spec is None or spec.loader is None or not Path(path).is_file():
         raise ConfigError("no such Python file", where=path, fix="name an existing file as path/file.py:Name")
     require_trust(name)

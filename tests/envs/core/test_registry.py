@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -24,3 +25,12 @@ def test_a_part_of_an_installed_package_is_listed_and_found(tmp_path: Path, monk
     with pytest.raises(ConfigError, match="did you mean 'outer'"):
         parts.get("uter")
     assert list(Registry("other part", "parley.of_others")) == []
+
+
+def test_a_file_is_read_as_it_stands_whatever_is_compiled_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.dont_write_bytecode", False)
+    file = tmp_path / "mine.py"
+    for number in (1, 2):
+        file.write_text(f"PART = {number}\n")
+        os.utime(file, (1, 1))
+        assert Registry("part", "parley.made_up").get(f"{file}:PART") == number

@@ -116,7 +116,7 @@ def test_a_move_of_another_kind_fails_its_dialogues(tmp_path: Path, text: str, t
 
 
 CROOKED = {
-    "more words than there are": "np.full((n, 2), 5), np.full(n, 30)",
+    "more words than there are": "np.full((n, 2), 5), np.full(n, 3)",
     "fewer words than none": "np.full((n, 2), 5), np.full(n, -1)",
     "a part of a word": "np.full((n, 2), 5), np.full(n, 2.0)",
     "one utterance too many": "np.full((n + 1, 2), 5), np.full(n, 2)",
