@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.cli.main import main
 from engine.jobs.job import Silent
 from engine.jobs.negotiation.agents import make_agent, require_negotiator
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
@@ -175,6 +176,7 @@ def test_the_agent_of_the_contributors_guide_plays(tmp_path: Path) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", guide.read_text(), re.DOTALL)
     (tmp_path / "stubborn.py").write_text(code)
     result = SELFPLAY.run(match(f"{tmp_path}/stubborn.py:Stubborn"), tmp_path / "run", Silent())
+    assert main(["check", f"{tmp_path}/stubborn.py:Stubborn"]) == 0, "what users begin with keeps every promise"
     assert result.failure == ""
     assert result.metrics["illegal_adversary"].value == 0
     assert all(row["turns"][-1]["words"] == "<selection>" for row in rows(tmp_path / "run"))
