@@ -111,7 +111,7 @@ def test_the_whole_story(parley: Parley) -> None:
     seconds = [line.split() for line in outcome.err.rpartition(": stages")[2].splitlines()]
     took = {words[0]: float(words[1]) for words in seconds if len(words) == 2 and words[0] in STAGES}
     assert tuple(took) == STAGES
-    assert min(took.values()) > 0
+    assert took["minmax"] > 0, "a short stage may take 0.0 s of a quick machine"
     assert "runs/demo/report.html" in outcome.err
     assert "RL attack on runs/demo/target" in (path / "report.html").read_text()
     gained = [
