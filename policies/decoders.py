@@ -57,7 +57,10 @@ RULES = {
         {"beam": 7},
         "lm",
     ),
+    "blind": DecodingRule("greedy, to a context without a turn: one reply to everybody, a control"),
 }
+BLIND = "blind"
+"""The rule for which a model needs to know no more than greedy."""
 EVERYWHERE = ("repeat", "forbid")
 """Options of every rule."""
 
@@ -126,7 +129,12 @@ class DecoderSettings(Configuration):
     @property
     def parts(self) -> tuple[str, ...]:
         """Its rule and the options of every rule that it uses: what a model has to know."""
-        return (self.rule, *(option for option in EVERYWHERE if getattr(self, option)))
+        return ("greedy" if self.is_blind else self.rule, *(option for option in EVERYWHERE if getattr(self, option)))
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether the reply is the same to every context."""
+        return self.rule == BLIND
 
     @property
     def draws(self) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -73,7 +74,12 @@ def require_decoder(responder: Responder, decoder: DecoderSettings, name: str) -
 def answer(
     responder: Responder, contexts: Sequence[Turns], decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()
 ) -> list[Turn]:
-    """What any model replies; the arguments are those of `Responder.respond`, which one that decodes greedily need not know."""
+    """What any model replies; the arguments are those of `Responder.respond`, which one that decodes greedily need not know.
+
+    For a decoder that is blind the model is asked once, with no turn.
+    """
+    if decoder.is_blind:
+        return answer(responder, [()][: len(contexts)], replace(decoder, rule=GREEDY.rule)) * len(contexts)
     return responder.respond(contexts) if decoder == GREEDY else responder.respond(contexts, decoder=decoder, seeds=seeds)
 
 

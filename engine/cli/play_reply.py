@@ -35,7 +35,8 @@ class PlayReplyArguments(Configuration):
     """Response model: a run or checkpoint (parley train seq2seq, parley train vhred), hf:FOLDER, gguf:FILE,
     openai:URL#MODEL, or path/file.py:Name."""
     decoder: str = GREEDY.rule
-    """How replies are chosen: greedy, beam:5, sample:0.8, diverse:7,rate=0.5, mmi:backward=RUN, mmi-antilm:lm=RUN."""
+    """How replies are chosen: greedy, beam:5, sample:0.8, diverse:7,rate=0.5, mmi:backward=RUN, mmi-antilm:lm=RUN,
+    blind (one reply to everybody)."""
     seed: NonNegativeInt = 1
     """Decides what is drawn, with the number of the turn."""
 

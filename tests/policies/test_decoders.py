@@ -39,6 +39,7 @@ def test_a_text_stands_for_settings(text: str, settings: DecoderSettings) -> Non
         ("beam:3,4", "no option '4'"),
         ("beam:wide", r"beam has the wrong type(.|\n)*'wide'(.|\n)*whole number"),
         ("beam:0", r"beam is out of range(.|\n)*--decoder beam:0"),
+        ("blind:3", "the decoder blind has no option '3'"),
         ("sample:0", r"temperature is out of range(.|\n)*above 0"),
         ("sample:nan", r"temperature is out of range"),
         ("mmi:20", r"the decoder mmi needs backward(.|\n)*parley train seq2seq --backward"),

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from envs.core.errors import CheckpointError, ConfigError
+from policies.decoders import DecoderSettings
+from policies.responder import answer
 from policies.responders import load_responder
 from policies.seq2seq.checkpoints import save_model
 from policies.seq2seq.responder import Seq2SeqResponder
@@ -47,6 +49,13 @@ def test_a_run_or_its_checkpoint_answers_by_its_kind(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["Echo", "made"])
 def test_a_class_or_function_of_ones_own_answers(own: Path, name: str) -> None:
     assert load_responder(f"{own}:{name}").respond([CONTEXT]) == [CONTEXT[-1]]
+
+
+def test_a_blind_decoder_gives_everybody_the_greedy_reply_to_no_context() -> None:
+    responder, others = Seq2SeqResponder(seq2seq()), [CONTEXT, ((("no",), ("yes",)),)]
+    blind = DecoderSettings.parse("blind:forbid=no")
+    assert answer(responder, others, blind) == responder.respond([()], decoder=DecoderSettings.parse("greedy:forbid=no")) * 2
+    assert answer(responder, [], blind) == []
 
 
 @pytest.mark.parametrize("name", ["nothing", "ECHO"])

@@ -16,7 +16,7 @@ from policies.decoders import DecoderSettings
 from policies.judges.judge import CONTROLS
 
 TEMPERATURES = (0.4, 0.6, 0.8, 1.2)
-DECODERS = {"greedy": "greedy", "beam": "beam:7", "sample": "sample"}
+DECODERS = {"greedy": "greedy", "beam": "beam:7", "sample": "sample", "blind": "blind"}
 """How the start replies in rows that need no other model."""
 
 

@@ -85,7 +85,8 @@ class RobustnessConfig(PerturbedConfig):
     corpus: str = ""
     """Corpus whose dialogues are continued; the one that the model was fitted to when empty."""
     decoder: str = GREEDY.rule
-    """How replies are chosen: greedy, beam:5, sample:0.8, diverse:7,rate=0.5, mmi:backward=RUN, mmi-antilm:lm=RUN."""
+    """How replies are chosen: greedy, beam:5, sample:0.8, diverse:7,rate=0.5, mmi:backward=RUN, mmi-antilm:lm=RUN,
+    blind (one reply to everybody)."""
     published: Literal["niu2018", "niu2018-rl", "none"] = "none"
     """Figures to show beside the measured ones: Niu & Bansal 2018, of their VHRED or of their reranking RL model."""
     chat: ChatAsking = field(default_factory=ChatAsking)

@@ -72,7 +72,8 @@ class ReplyConfig(ShardedConfig):
     """Response model: a run or checkpoint (parley train seq2seq, parley train vhred), hf:FOLDER, gguf:FILE,
     openai:URL#MODEL, or path/file.py:Name."""
     decoder: str = GREEDY.rule
-    """How replies are chosen: greedy, beam:5, sample:0.8, diverse:7,rate=0.5, mmi:backward=RUN, mmi-antilm:lm=RUN."""
+    """How replies are chosen: greedy, beam:5, sample:0.8, diverse:7,rate=0.5, mmi:backward=RUN, mmi-antilm:lm=RUN,
+    blind (one reply to everybody)."""
     corpus: str = ""
     """Corpus whose contexts are replied to; the one that the model was fitted to when empty."""
     split: Literal["test", "val", "train"] = "test"

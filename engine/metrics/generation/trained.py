@@ -35,12 +35,14 @@ from engine.metrics.statistics import NEITHER, NOTHING, Estimate, Metric, count,
 from engine.metrics.tables import ABSENT, BETWEEN, TextTable, figure, interval
 from engine.metrics.training import HIGHER
 
+BLIND = "blind"
 DECODED = {
     "greedy": "the start, greedy",
     "beam": "the start, beam",
     "sample": "the start, sampled",
     "mmi": "the start, MMI + p(s|t)",
     "mmi-antilm": "the start, MMI - p(t)",
+    BLIND: "the start, one reply to everybody (control)",
 }
 METHODS = {"reinforce": "REINFORCE", "regs-mc": "REGS, Monte Carlo", "regs-partial": "REGS, partial"}
 FORCED, CONSTANT, SHUFFLED, LENGTH, FROZEN = "forced", "constant", "shuffled", "length", "frozen"
@@ -227,7 +229,7 @@ def table_metrics(rows: Mapping[str, Sequence[AnsweredRow]], judges: Sequence[st
             if wrong := [each.errors[judge] for each in systems if judge in each.errors]:
                 found[f"{row}.{ERE}-{judge}"] = _over_trainings(wrong)
     for method in METHODS:
-        for control in ("greedy", *CONTROLS):
+        for control in ("greedy", BLIND, *CONTROLS):
             for judge in judges:
                 for kind in (ADVERSUC, RANDOM):
                     if sides := _side_by_side(rows.get(method, ()), rows.get(control, ()), (kind, judge), control in DECODED):
