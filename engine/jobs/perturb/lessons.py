@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from engine.jobs.job import Reporter
 from engine.jobs.perturb.examples import perturbation_seed
+from engine.metrics.perturb.robustness import CONTROL
 from engine.perturb.strategy import Expectation, Strategy
 from envs.core.seeds import stream
 from envs.pairs.turns import Example, Turns
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 RANDOM_SOURCE = "random-source"
 """The sanity check: contrasts that are contexts of other examples, drawn at random."""
-NONE = "none"
+NONE = CONTROL
 """The control: as many steps on contexts as they were recorded."""
 _BLOCK = 256
 

@@ -19,6 +19,7 @@ from engine.metrics.perturb.robustness import (
     CHANGE_RATE,
     CLEAN,
     CONTEXT_SIMILARITY,
+    CONTROL,
     ENTITY,
     P_VALUE,
     PERTURBED_SHARE,
@@ -54,6 +55,7 @@ _NOTE_4 = (
     "for their number."
 )
 _NOTE_4_PUBLISHED = " Published: Niu & Bansal 2018, {title}."
+_NOTE_CONTROL = f" Lines of {CONTROL}: the control, trained as long on contexts as they are."
 
 
 def table_2(metrics: Metrics, published: str | None = None) -> TextTable:
@@ -82,7 +84,7 @@ def table_2(metrics: Metrics, published: str | None = None) -> TextTable:
                 if (met := f"{ACTIVITY}.{group}.{name}") in metrics:
                     cells = (*_f1(metrics, BASE, name), *_f1(metrics, group, name), *_nothing(2))
                     rows.append((f"{group}, {name}", *cells, _num(metrics, met)))
-    note = _NOTE_2 + (_NOTE_2_PUBLISHED.format(title=known.title) if known else "")
+    note = _NOTE_2 + (_NOTE_2_PUBLISHED.format(title=known.title) if known else "") + _of_control(metrics)
     return _table(("strategy", *columns, "n"), rows, note)
 
 
@@ -109,8 +111,13 @@ def table_4(metrics: Metrics, published: str | None = None) -> TextTable:
             if model == BASE and known and name in known.similarity:
                 pair = [f"{value:.2f}" for value in known.similarity[name]]
                 rows.append((_PUBLISHED, *pair, *_nothing(len(_LIKENESS) - 3), ""))
-    note = _NOTE_4 + (_NOTE_4_PUBLISHED.format(title=known.title) if known else "")
+    note = _NOTE_4 + (_NOTE_4_PUBLISHED.format(title=known.title) if known else "") + _of_control(metrics)
     return _table(("strategy", *_LIKENESS), rows, note)
+
+
+def _of_control(metrics: Metrics) -> str:
+    """What the control's lines are, where there are some."""
+    return _NOTE_CONTROL if CONTROL in trained_models(metrics) else ""
 
 
 def _table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]], note: str) -> TextTable:

@@ -8,14 +8,14 @@ from typing import ClassVar
 
 from engine.jobs.perturb.audit import PERTURB_AUDIT
 from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS, STRATEGIES, UNSCORED, describe_for
-from engine.metrics.perturb.robustness import BASE, BESIDE, CHANGE_RATE, GAIN, TOUCHED_CHANGE_RATE
+from engine.metrics.perturb.robustness import BASE, BESIDE, CHANGE_RATE, CONTROL, GAIN, TOUCHED_CHANGE_RATE
 from engine.metrics.perturb.table import trained_models
 from engine.metrics.statistics import Estimate
 from engine.perturb.catalogue import strategies
 from engine.perturb.strategy import Expectation
 from engine.report.content import Chapter, Section, Verdict, tables_of
 from engine.report.perturb.audits import audit_verdict, shown_audit
-from engine.report.perturb.examples import example_items, figures_of, note_of, strategy_names
+from engine.report.perturb.examples import example_items, figures_of, note_of, strategy_names, trained_title
 from engine.report.perturb.sections import ShownAudit, ShownEvaluation, ShownPerturbations
 from engine.report.runs import Run
 from engine.report.verdicts import SHARE, caveat, certain_sign, first_marks, listed, number, others_below
@@ -77,8 +77,8 @@ class Perturbations(Chapter[ShownPerturbations]):
                 marks[f"{visible(name)}, {visible(first.beside)}"] = first.metrics[f"{TOUCHED_CHANGE_RATE}.{BESIDE}.{name}"]
             for model in _trained(first, name):
                 after = first.metrics[f"{TOUCHED_CHANGE_RATE}.{model}.{name}"]
-                marks[f"{visible(name)}, trained against {'it' if model == name else visible(model)}"] = after
-        told = [_training(first, name, model) for name in worst for model in _trained(first, name)[:1]]
+                marks[f"{visible(name)}, {'trained against it' if model == name else trained_title(model)}"] = after
+        told = [_training(first, name, model) for name in worst for model in _against(first, name)[:1]]
         training = f" Training against it brings that to {listed(told)}." if told else ""
         other = ""
         if first.beside and worst:
@@ -134,6 +134,12 @@ def _trained(evaluation: ShownEvaluation, strategy: str) -> list[str]:
     """The trained models that were asked about a strategy."""
     models = trained_models(evaluation.metrics)
     return [model for model in models if f"{TOUCHED_CHANGE_RATE}.{model}.{strategy}" in evaluation.metrics]
+
+
+def _against(evaluation: ShownEvaluation, strategy: str) -> list[str]:
+    """The models that were trained against a strategy, that of this strategy alone first; the control was not."""
+    found = [model for model in _trained(evaluation, strategy) if model != CONTROL]
+    return sorted(found, key=lambda model: model != strategy)
 
 
 def _other(evaluation: ShownEvaluation, strategy: str) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from engine.jobs.perturb.worker import CLEAN
-from engine.metrics.perturb.robustness import ACTIVITY, BASE, BESIDE, CHANGE_RATE, ENTITY
+from engine.metrics.perturb.robustness import ACTIVITY, BASE, BESIDE, CHANGE_RATE, CONTROL, ENTITY
 from engine.metrics.rows import Row
 from engine.metrics.statistics import Estimate
 from engine.perturb.changes import ChangeKind, spans
@@ -112,8 +112,13 @@ _ANSWERS: dict[str, str] = {
 }
 
 
-_SHOWN = {BASE: "reply", BESIDE: "reply of the other model"}
+_SHOWN = {BASE: "reply", BESIDE: "reply of the other model", CONTROL: "control, trained as long on clean contexts"}
 """What replies are called of models that were not trained against a strategy."""
+
+
+def trained_title(model: str) -> str:
+    """What a model is called that was trained against something, or stands beside such ones."""
+    return _SHOWN.get(model, f"trained against {visible(model)}")
 
 
 def read_example(row: Row, strategy: str, expectation: str) -> Perturbed:
@@ -128,7 +133,7 @@ def read_example(row: Row, strategy: str, expectation: str) -> Perturbed:
         after=after,
         replies=[
             Reply(
-                _SHOWN.get(model, f"trained against {visible(model)}"),
+                trained_title(model),
                 _said(_reply(row, model, CLEAN)["reply"]),
                 _said(_reply(row, model, strategy)["reply"]),
             )
@@ -205,7 +210,7 @@ def _series(
     wanted["clean"] = dict.fromkeys(strategies, f"{measure}.{BASE}.clean")
     for model in models:
         if model != BASE:
-            title = "trained against it" if model in strategies else _SHOWN.get(model, f"trained against {visible(model)}")
+            title = "trained against it" if model in strategies else trained_title(model)
             met = [name for name in strategies if f"{measure}.{model}.{name}" in metrics]
             wanted[title] = wanted.get(title, {}) | {name: f"{measure}.{model}.{name}" for name in met}
     found = {

@@ -199,6 +199,33 @@ def test_the_verdict_says_what_changed_and_whether_training_helped() -> None:
     assert "Few contexts (3): do not lean on it." in said(*rows[:3])
 
 
+def test_the_control_is_no_training_against_a_strategy() -> None:
+    """A control that stands first, as in the commands of niu2018, once lent its figure to what the training brought."""
+    rows = []
+    for number in range(40):
+        row = example(str(number))
+        row["replies"][3:] = [
+            *(replied("none", strategy, reply="fine", same=True) for strategy in ("", *EXPECTED)),
+            *(replied("all", strategy, reply="so", same=True) for strategy in ("", *EXPECTED)),
+            *(replied(SWAP, strategy, reply="no", same=False) for strategy in ("", SWAP)),
+        ]
+        rows.append(row)
+    assert "Training against it brings that to 100.0 %" in said(*rows).replace("\xa0", " ")
+    found = section(*rows)
+    control = "control, trained as long on clean contexts"
+    assert [reply.who for reply in read(found, SWAP).replies] == [
+        "reply",
+        control,
+        "trained against all",
+        "trained against random-swap",
+    ]
+    verdict = Perturbations().verdict(ShownPerturbations(evaluations=[found]))
+    assert verdict is not None
+    assert f"{SWAP}, {control}" in verdict.marks
+    assert table_4(found.metrics).note.endswith("Lines of none: the control, trained as long on contexts as they are.")
+    assert "control" not in table_4(section().metrics).note
+
+
 def test_the_verdict_tells_what_the_model_beside_does() -> None:
     found = section(*(example(str(number)) for number in range(40)))
     beside = {
