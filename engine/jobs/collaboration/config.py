@@ -64,7 +64,8 @@ class CollaborationConfig(ShardedConfig):
     perturb, path/file.py:Name, liar:RUN (parley train liar), liar:ADDRESS of a chat model that lies, or random-lies; normal
     inputs are there in any case."""
     trained: str = ""
-    """Runs of parley train dynonet --start (the model) --against, separated by commas: each plays with itself beside it."""
+    """Runs of parley train dynonet --start (the model) --against, separated by commas: each plays beside it, with itself or
+    with the partner."""
     judge: str = ""
     """A chat model that gives likelihoods (hf:FOLDER, gguf:FILE, path/file.py:Name) says how perplexing what is heard is."""
     controls: bool = True
@@ -124,8 +125,9 @@ class CollaborationConfig(ShardedConfig):
     @property
     def pairs(self) -> Mapping[str, tuple[str, str]]:
         """Who is on side 0 and side 1, by pair."""
-        asked = {MODEL: (self.model, self.partner or self.model)}
-        asked |= {f"{TRAINED}{i}": (run, run) for i, run in enumerate(self.trained_runs, 1)}
+        other = self.partner if self.partner != self.model else ""
+        asked = {MODEL: (self.model, other or self.model)}
+        asked |= {f"{TRAINED}{i}": (run, other or run) for i, run in enumerate(self.trained_runs, 1)}
         if not self.controls:
             return asked
         beside = {SCRIPTED: (SCRIPTED, SCRIPTED), MIXED: (self.model, SCRIPTED)}

@@ -216,10 +216,10 @@ def pair_names(config: Mapping[str, object], trained: Sequence[str]) -> dict[str
         trained: the runs of `CollaborationConfig.trained_runs`, by which their pairs are numbered.
     """
     model, partner = (_short(str(config[name])) for name in ("model", "partner"))
-    itself = model if not partner or partner == model else f"{model} with {partner}"
-    runs = [_short(run.removesuffix(f"/{CHECKPOINT}")) for run in trained]
+    beside = f" with {partner}" if config["partner"] not in ("", config["model"]) else ""
+    runs = [f"{_short(run.removesuffix(f'/{CHECKPOINT}'))}{beside}" for run in trained]
     return {
-        MODEL: itself,
+        MODEL: f"{model}{beside}",
         **{f"{TRAINED}{i}": run for i, run in enumerate(runs, 1)},
         SCRIPTED: "scripted bots",
         MIXED: f"{model} with a scripted bot",

@@ -77,7 +77,7 @@ _NOTE_ALLOWED = (
 )
 _NOTE_TRAINED = (
     "N-train: the model as it is; A-train: trained further, with what it hears changed; A-test: under the strategy; N-test: "
-    "normal inputs, as on lines of that name. A bot plays with itself. Star: p < 0.05 against the "
+    "normal inputs, as on lines of that name. Bots play with themselves, or all with the partner. Star: p < 0.05 against the "
     "model as it is under the same condition, paired bootstrap over scenarios, two-sided, not corrected for their number. "
     "Brackets: 95 % intervals."
 )

@@ -313,6 +313,15 @@ def test_trained_pairs_are_called_as_they_are_numbered() -> None:
     assert {pair: named[pair] for pair in config.pairs} == {MODEL: "m", "trained-1": "a", "trained-2": "b"}
 
 
+def test_with_a_partner_trained_models_play_with_it_as_the_model_does() -> None:
+    """They once played with themselves, so that what a partner costs counted as what training brings."""
+    config = CollaborationConfig(model="runs/m", partner="scripted", trained="runs/a", controls=False)
+    assert config.pairs == {MODEL: ("runs/m", "scripted"), "trained-1": ("runs/a", "scripted")}
+    assert pair_names(vars(config), config.trained_runs)["trained-1"] == "a with scripted"
+    itself = replace(config, partner="runs/m")
+    assert itself.pairs == {MODEL: ("runs/m", "runs/m"), "trained-1": ("runs/a", "runs/a")}
+
+
 def test_trained_models_stand_beside_the_model_that_they_began_with(dynonet: Path, tmp_path: Path) -> None:
     again = tmp_path / "again"
     shutil.copytree(dynonet, again)
