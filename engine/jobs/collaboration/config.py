@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from engine.collaboration.strategies import STRANGE, UNHEARD
 from engine.jobs.collaboration.channels import NONE, RANDOM_LIES, is_chat_liar, label_of, strategy_list
 from engine.jobs.sharded import ShardedConfig
-from engine.metrics.collaboration.chats import MODEL, NORMAL, TRAINED
+from engine.metrics.collaboration.chats import MODEL, NORMAL, ONE_SIDED, TRAINED
 from engine.perturb.settings import PerturbSettings
 from envs.core.errors import ConfigError
 from envs.core.ranges import NumItems, PositiveInt
@@ -22,8 +22,6 @@ from policies.dynonet.settings import FriendsDecoding
 
 CONTROLS = (UNHEARD, STRANGE)
 """Ours, which say what those come to."""
-ONE_SIDED = "one-sided-"
-"""Before the name of a strategy: what side 0 says is changed, and what side 1 says is not."""
 SCRIPTED, MIXED, SELECTORS, BLIND = "scripted", "mixed", "selectors", "blind"
 """Pairs beside the one that was asked for: two scripted bots, one of each, and two that only select."""
 

@@ -42,6 +42,8 @@ MODEL, TRAINED = "model", "trained-"
 """The pair that was asked for; before the number of a pair that was trained against strategies and is compared with it."""
 NORMAL = "normal"
 """The condition in which everybody hears what is said."""
+ONE_SIDED = "one-sided-"
+"""Before the name of a strategy: what side 0 says is changed, and what side 1 says is not."""
 COMPLETION, TURNS, CHANGE, P_VALUE = "completion", "turns", "completion_change", "completion_p"
 GAIN, GAIN_P = "completion_gain", "completion_gain_p"
 SELECTIONS, FIRST, MENTIONING, TOUCHED = "selections", "first_selection", "mentioning", "touched"
@@ -258,9 +260,19 @@ def _compared(chats: Sequence[Row], others: Sequence[Row], change: str, p_value:
 
 
 def _lies(chats: Sequence[Row], normal: Sequence[Row]) -> dict[str, dict[str, Estimate]]:
-    """How often entities are replaced, believed and asked about, by attribute; nothing where none was replaced."""
+    """How often entities are replaced, believed and asked about, by attribute; nothing where none was replaced.
+
+    Of a strategy for one side those that this side names, in the normal chats as well.
+    """
+    sides = (0,) if chats[0]["strategy"].startswith(ONE_SIDED) else (0, 1)
     heard, truly = (
-        [(mention, row) for row in of_rows for event in row["events"] for mention in event["mentions"] if mention["heard"]]
+        [
+            (mention, row)
+            for row in of_rows
+            for event in row["events"]
+            for mention in event["mentions"]
+            if mention["heard"] and event["side"] in sides
+        ]
         for of_rows in (chats, normal)
     )
     replaced = [(mention, row) for mention, row in heard if mention["heard"] != mention["said"]]

@@ -24,6 +24,7 @@ from engine.metrics.collaboration.chats import (
     LIES_UNREAD,
     MENTIONING,
     NORMAL,
+    ONE_SIDED,
     P_VALUE,
     PERPLEXITY,
     REPLACED,
@@ -122,6 +123,15 @@ def test_lies_are_counted_by_attribute_and_those_that_nobody_answers_are_not_bel
     assert [found[of(AGAIN, "model", CONFUSING, kind)].value for kind in ("hobby", "town", ANY)] == [1, 0, 0.5]
     assert [found[of(AGAIN_NORMAL, "model", CONFUSING, kind)].n for kind in ("hobby", "town", ANY)] == [1, 0, 1]
     assert not any(name.startswith(f"{REPLACED}.model.{NORMAL}") for name in found)
+
+
+def test_what_the_other_side_says_is_not_left_by_a_strategy_for_one_side() -> None:
+    other = {**said("chess ?", None, ("hobby", "chess", "chess", None)), "side": 1}
+    strategy = f"{ONE_SIDED}{CONFUSING}"
+    told = [said("chess ?", "golf ?", ("hobby", "chess", "golf", True)), other]
+    found = chat_metrics([chat("0", NORMAL, [ROWS[0]["events"][1], other], True), chat("0", strategy, told, True)])
+    assert [found[of(kind, "model", strategy, ANY)].value for kind in (REPLACED, LEFT)] == [1, 0]
+    assert found[of(AGAIN_NORMAL, "model", strategy, ANY)].n == 1
 
 
 def test_every_condition_has_the_metrics_that_are_promised() -> None:
