@@ -108,6 +108,14 @@ def _drawn(run: RunFolder, config: AuditConfig, strategies: Sequence[str]) -> di
     return drawn_lines(rows, strategies, config.num_lines, config.seed)
 
 
+def _is_begun(path: Path, lines: Mapping[str, DrawnLine]) -> bool:
+    """Whether somebody has written into the sheet of a run; what cannot be read somebody has written, too."""
+    try:
+        return path.is_file() and bool(read_sheet(path, lines).labels)
+    except DataError:
+        return True
+
+
 def _keep(path: Path, content: bytes) -> None:
     try:
         path.parent.mkdir(exist_ok=True)
@@ -166,8 +174,7 @@ class PerturbAudit(Job[AuditConfig, PreparedAudit, PreparedAudit]):
         """
         lines = _drawn(run, config, strategies)
         path = run.path / SHEET
-        # Somebody may have labelled the one that is there.
-        if not (path.is_file() and read_sheet(path, lines).labels):
+        if not _is_begun(path, lines):
             _keep(path, sheet(lines.values()))
         rows = [row for part in run.read_parts() for row in part.to_pylist()]
         labels = {name: each.labels for name, each in labels_of(run, lines).items()}

@@ -225,6 +225,16 @@ def test_a_sheet_that_was_labelled_in_the_run_is_not_written_over(tmp_path: Path
     assert PERTURB_AUDIT.label(path, [path / SHEET], Silent()).metrics[f"wrong.{SWAP}"].n == 1
 
 
+def test_a_mistake_in_the_sheet_of_the_run_keeps_no_other_sheet_out(tmp_path: Path, asked: AuditConfig) -> None:
+    """Labels of the other sheet were kept, their rates were not measured, and the message was about a file nobody named."""
+    path = tmp_path / "run"
+    run(asked, path, Silent())
+    mine = labelled(path, tmp_path / "mine.csv", ["ok"])
+    content = labelled(path, path / SHEET, ["fine"]).read_bytes()
+    assert PERTURB_AUDIT.label(path, [mine], Silent()).metrics[f"wrong.{SWAP}"].n == 1
+    assert (path / SHEET).read_bytes() == content
+
+
 def test_sheets_that_do_not_fit_change_nothing(tmp_path: Path, asked: AuditConfig) -> None:
     path, other = tmp_path / "run", tmp_path / "other"
     run(asked, path, Silent())
