@@ -8,7 +8,7 @@ A word gets one slip, of a kind and at a place that are drawn uniformly, because
 
     transposition   two inner letters change places          package    pakcage
     key             the next key of a QWERTY keyboard        package    pavkage
-    omission        an inner letter of five or more goes     package    packge
+    omission        an inner letter goes                     package    packge
     repetition      an inner letter stands twice             package    packkage
     homoglyph       a Cyrillic letter of the same shape (Unicode Technical Standard 39)
 
