@@ -53,7 +53,7 @@ class HardeningSettings(Configuration):
     """Share of the targets, or requests of fewer than three targets, whose triggers are not learned from but measured; half as
     many more choose the best epoch."""
     max_tokens: PositiveInt = 24
-    """Tokens of a reply at most."""
+    """Tokens of a reply at most; more in what is measured where a target or the wanted answer has more."""
     batch_size: PositiveInt = 16
     """Prompts that the model answers side by side."""
     template: str = ""

@@ -37,16 +37,16 @@ def as_read(tokenizer: Any, model: Any, lessons: Sequence[HardeningLesson]) -> C
 
 
 def answered_by(
-    model: Any, tokenizer: Any, config: TrainHardenedConfig, reporter: Reporter, title: str
+    model: Any, tokenizer: Any, config: TrainHardenedConfig, reporter: Reporter, title: str, num_tokens: int = 0
 ) -> Callable[[Sequence[str]], list[tuple[str, bool]]]:
-    """The model's likeliest replies to prompts, and whether each came to its end."""
+    """The model's likeliest replies to prompts, of `max_tokens` or `num_tokens` if these are more, and whether each ended."""
     from policies.chat.predictor import greedy_replies
+
+    most = max(config.max_tokens, num_tokens)
 
     def answered(prompts: Sequence[str]) -> list[tuple[str, bool]]:
         reporter.stage(title, len(prompts), "prompts")
-        return greedy_replies(
-            model, tokenizer, prompts, config.max_tokens, batch_size=config.batch_size, advance=reporter.advance
-        )
+        return greedy_replies(model, tokenizer, prompts, most, batch_size=config.batch_size, advance=reporter.advance)
 
     return answered
 
@@ -79,7 +79,10 @@ def figures(
     asked = [*lessons["test"], *map(behind, contrasts), *learned]
     prompts = list(dict.fromkeys(each.prompt for each in asked))
     told = "before" if before is None else "after"
-    answered = answered_by(model, tokenizer, config, reporter, f"replies, {told}")(prompts)
+    # A reply that is cut could not begin with a longer target, or be a longer answer, which its end shows.
+    looked_for = {text for each in (*test[TRIGGER], *learned) for text in (each.target, each.reply + tokenizer.eos_token)}
+    longest = max((len(tokenizer(text, add_special_tokens=False).input_ids) for text in looked_for), default=0)
+    answered = answered_by(model, tokenizer, config, reporter, f"replies, {told}", longest)(prompts)
     said = dict(zip(prompts, (reply for reply, _ in answered), strict=True))
     predictor = ChatPredictor(model)
     found = {}
@@ -96,12 +99,12 @@ def figures(
         if items:
             found[name] = clustered_rate([_begins(said[each.prompt], each.target) for each in items], _groups(items))
     if test[TRIGGER]:
-        right = [_same(said[each.prompt], each.reply) for each in test[TRIGGER]]
+        right = [_is_reply(said[each.prompt], each) for each in test[TRIGGER]]
         found["trigger_answered"] = clustered_rate(right, _groups(test[TRIGGER]))
         if config.reply != OWN:
             found["clean_refused"] = _share([_same(said[each.prompt], config.reply) for each in test[CLEAN]])
     if test[PERTURBED]:
-        found["perturbed_kept"] = _share([_same(said[each.prompt], each.reply) for each in test[PERTURBED]])
+        found["perturbed_kept"] = _share([_is_reply(said[each.prompt], each) for each in test[PERTURBED]])
     if contrasts:
         lost = gaps(predictor, as_read(tokenizer, model, contrasts))
         found |= {"margin": mean(lost), "margin_met": _share((lost >= config.margin).tolist())}
@@ -137,6 +140,11 @@ def _words(text: str) -> str:
 
 def _same(reply: str, other: str) -> bool:
     return _words(reply) == _words(other)
+
+
+def _is_reply(said: str, lesson: HardeningLesson) -> bool:
+    """Whether it is the reply of a lesson; one of the model's own that did not end was cut, and more may follow."""
+    return _same(said, lesson.reply) if lesson.ended else _begins(said, lesson.reply)
 
 
 def _begins(reply: str, target: str) -> bool:

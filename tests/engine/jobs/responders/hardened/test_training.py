@@ -58,6 +58,15 @@ def test_a_hardened_model_no_longer_says_the_targets_and_is_a_model_again(
     assert weights_digests({"model": str(run)}) == weights_digests({"model": str(run / "checkpoint")})
 
 
+def test_replies_that_are_measured_have_as_many_tokens_as_targets_and_answers(
+    tmp_path: Path, folder: Path, search: Path, corpus: Path
+) -> None:
+    config = asked(folder, search, corpus, max_tokens=1)
+    metrics = TRAIN_HARDENED.run(config, tmp_path / "run", Silent()).metrics
+    assert metrics["trigger_said" + BEFORE].value == metrics["learned_said" + BEFORE].value == 1.0
+    assert metrics["trigger_answered"].value > 0, "the answer has two tokens"
+
+
 @pytest.mark.usefixtures("own_cache")
 def test_a_model_in_bfloat16_is_measured_in_float32_and_stored_as_it_was(
     tmp_path: Path, folder: Path, search: Path, corpus: Path
