@@ -27,6 +27,11 @@ def is_hugging_face(model: str) -> bool:
     return model.startswith((HUGGING_FACE, GGUF))
 
 
+def most_of(limit: int) -> str:
+    """How many targets of a list are searched for, of which 0 means all."""
+    return f"at most {limit:,}" if limit else "all"
+
+
 def forbidden_texts(listed: str) -> tuple[str, ...]:
     """The texts of a list that stand in no input."""
     return tuple(text.strip() for text in listed.split(",") if text.strip())

@@ -22,7 +22,7 @@ from engine.jobs.responders.hardened import TRAIN_HARDENED
 from engine.jobs.responders.hardened_config import HardeningSettings, TrainHardenedConfig, hardening_recipe
 from engine.jobs.sharded import session
 from engine.jobs.tables import TABLE_FILE
-from engine.jobs.triggers.config import TriggerConfig
+from engine.jobs.triggers.config import TriggerConfig, most_of
 from engine.jobs.triggers.search import SEARCH
 from engine.metrics.tables import TextTable
 from engine.metrics.triggers.hardening import CONTROL, START, hardening_figures, hardening_legend, hardening_table, round_name
@@ -134,7 +134,7 @@ class MinMaxTriggers(Composite[HardenTriggersConfig, HardenTriggersConfig, Harde
         )
         return Summary(
             f"{found.model} hardened against triggers",
-            f"Rounds: {found.rounds}, {found.method}, {found.hit}, at most {found.limit:,} targets, seed {found.seed}.",
+            f"Rounds: {found.rounds}, {found.method}, {found.hit}, targets: {most_of(found.limit)}; seed {found.seed}.",
             hardening_figures(searched, trained, found.hit),
         )
 

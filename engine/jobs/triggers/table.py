@@ -21,7 +21,7 @@ from engine.jobs.sharded import session
 from engine.jobs.tables import TABLE_FILE
 from engine.jobs.triggers.config import MAL as MAL_TARGETS
 from engine.jobs.triggers.config import NORMAL as NORMAL_TARGETS
-from engine.jobs.triggers.config import NORMAL_SAMPLED, OWN, SearchingConfig, TriggerConfig, is_hugging_face
+from engine.jobs.triggers.config import NORMAL_SAMPLED, OWN, SearchingConfig, TriggerConfig, is_hugging_face, most_of
 from engine.jobs.triggers.config import RANDOM as RANDOM_TARGETS
 from engine.jobs.triggers.search import SEARCH, require_searchable
 from engine.metrics.statistics import Estimate
@@ -218,7 +218,7 @@ class SearchTable(Composite[SearchTableConfig, SearchTableConfig, SearchTableCon
                     metrics |= {f"{label}.{listed}.{name}": estimate for name, estimate in searched.items()}
         return Summary(
             f"trigger searches on {found.model}",
-            f"At most {found.limit:,} targets a list, {found.method}, {found.search.restarts} restarts, seed {found.seed}.",
+            f"Targets of a list: {most_of(found.limit)}; {found.method}, {found.search.restarts} restarts, seed {found.seed}.",
             metrics,
             {ATTENTIONS: {label: _attention(model) for label, (model, _) in lines.items()}},
         )

@@ -175,6 +175,13 @@ def test_several_methods_stand_in_one_table_at_one_cost(tmp_path: Path, models: 
         table(models[0], method="random,gcgg")
 
 
+@pytest.mark.parametrize(("limit", "told"), [(0, "Targets of a list: all;"), (1000, "Targets of a list: at most 1,000;")])
+def test_it_is_told_how_many_targets_are_searched_for(tmp_path: Path, limit: int, told: str) -> None:
+    config = SearchTableConfig(model="hf:anywhere", limit=limit)
+    with RunFolder.open(tmp_path / "run", config, job="search-table") as run:
+        assert SEARCH_TABLE.measure(run, config).description.startswith(told)
+
+
 def test_models_are_called_by_their_folders() -> None:
     assert model_labels("runs/a, runs/b/checkpoint") == {"a": "runs/a", "b": "runs/b/checkpoint"}
     assert model_labels("old/a,new/a,v1.2") == {"a-1": "old/a", "a-2": "new/a", "v1-2": "v1.2"}
