@@ -24,6 +24,8 @@ from envs.core.visible import visible
 NUM_SHOWN = 200
 """Targets of a search that the viewer holds."""
 _MAX_SERIES = 8
+_SAID = {None: (), True: ("said",), False: ("not said",)}
+"""Tags by whether the reply to what was typed is a success."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +38,16 @@ class Hit:
 
 @dataclass(frozen=True)
 class Pair:
-    """An input and the sentence that it was found for; numbers as text, in nats."""
+    """An input and the sentence that it was found for; numbers as text, in nats.
 
+    Of a chat model the request and what it replied, and whether that is a success; empty, and None, of others.
+    """
+
+    prompt: str
     trigger: str
     target: str
+    reply: str
+    said: bool | None
     hits: tuple[Hit, ...]
     loss: str
     least: str
@@ -55,9 +63,10 @@ def ranked(search: ShownSearch) -> list[Row]:
 def note_of(search: ShownSearch) -> str:
     """What the numbers of its pairs are measured against, and how many pairs are not shown."""
     limits = ", ".join(f"{name} = {value:.3f}".replace("-", "\N{MINUS SIGN}") for name, value in search.thresholds.items())
+    usual = f"; a usual word has {limits} nats" if limits else ""
     hidden = len(search.done) - NUM_SHOWN
     more = f" {hidden:,} further targets are in the run's rows." if hidden > 0 else ""
-    return f"{search.name}: {search.hit} hits are wanted; a usual word has {limits} nats.{more}"
+    return f"{search.name}: {search.hit} hits are wanted{usual}.{more}"
 
 
 def search_items(search: ShownSearch) -> list[Item]:
@@ -77,12 +86,13 @@ def _item(search: ShownSearch, row: Row) -> Item:
         key=visible(str(row["item_key"])),
         group=search.name,
         summary=line(
-            '<q class="adversary">{}</q> \N{RIGHTWARDS ARROW} <q class="target">{}</q> {}',
+            '{} <q class="adversary">{}</q> \N{RIGHTWARDS ARROW} <q class="target">{}</q> {}',
+            pair.prompt,
             pair.trigger,
             pair.target,
             ", ".join(hits) or "no hit",
         ),
-        tags=("as wanted" if any(hit.wanted for hit in pair.hits) else "missed", *hits),
+        tags=("as wanted" if any(hit.wanted for hit in pair.hits) else "missed", *hits, *_SAID[pair.said]),
         values={"loss": row["loss"], "mean log probability": float(np.mean(row["word_log_probability"]))},
         body=fill("triggers/pair.html", pair=pair),
     )
@@ -120,8 +130,11 @@ def read_pair(row: Row, wanted: str) -> Pair:
     """A finished target, ready to be shown; `wanted` is the type of hit that was searched for."""
     words = row["word_log_probability"]
     return Pair(
+        prompt=visible(row.get("prompt") or ""),
         trigger=_trigger(row),
         target=visible(str(row["target"])),
+        reply=visible(row.get("reply") or ""),
+        said=row.get("verified"),
         hits=tuple(Hit(str(found["type"]), found["type"] == wanted) for found in row["hits"] if found["hit"]),
         loss=figure(row["loss"]),
         least=figure(min(words)),
@@ -173,7 +186,8 @@ def word_figures(search: ShownSearch) -> list[Figure]:
     for name, row in chosen.items():
         words = [visible(str(word)) for word in row["target_words"]]
         title = f"{name}: log probability of each word"
-        caption = f"{search.name}, after the trigger: {_trigger(row)}; dashed: a usual word"
+        dashed = "; dashed: a usual word" if T_OUT in search.thresholds else ""
+        caption = f"{search.name}, after the trigger: {_trigger(row)}{dashed}"
         drawing = plots.words_svg(f"{search.name}, {title}", words, row["word_log_probability"], search.thresholds.get(T_OUT))
         figures.append(Figure(title, caption, Markup(drawing)))
     return figures

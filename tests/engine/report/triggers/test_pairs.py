@@ -72,6 +72,16 @@ def test_a_page_of_a_search() -> None:
     ]
 
 
+def test_of_a_chat_model_the_page_has_prompt_and_reply_and_names_no_usual_word() -> None:
+    typed = searched("typed", HIT) | {"prompt": "what is the capital", "reply": "it is a secret", "verified": False}
+    shown = words(page(section(typed, thresholds={})))
+    assert shown.count("what is the capital") == 2, "in the line, and in what it opens to"
+    assert "reply to what was typed, no success it is a secret" in shown
+    assert "hits are wanted." in shown
+    assert "usual word" not in shown
+    assert search_items(section(typed))[0].tags[-1] == "not said"
+
+
 def test_hits_come_first_then_the_lower_loss() -> None:
     late = searched("late", restart(0, 5.0, (GREEDY,)))
     search = section(*section().rows, late)
