@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -161,11 +162,15 @@ def export_chats(name: str, folder: Path, data_root: Path | None = None) -> tupl
     corpus = load_friends(name, data_root)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for split, path in files.items():
-            write_chats(path, corpus.splits[split])
-        _write_known(corpus, schema, lexicon)
+        # All files or none: half of a split would read as a corpus, and its file would be in the way of the next try.
+        with TemporaryDirectory(dir=folder, prefix=".export-") as aside:
+            for split, path in files.items():
+                write_chats(Path(aside, path.name), corpus.splits[split])
+            _write_known(corpus, Path(aside, SCHEMA_FILE), Path(aside, LEXICON_FILE))
+            for path in (*files.values(), schema, lexicon):
+                Path(aside, path.name).replace(path)
     except OSError as error:
-        fix = "name a folder that you may write"
+        fix = "free some space there, or name a folder that you may write"
         raise DataError("the corpus cannot be written", where=folder, got=error.strerror, fix=fix) from None
     return tuple(str(path) for path in (*files.values(), schema, lexicon))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 from dataclasses import replace
 from pathlib import Path
 
@@ -119,6 +120,20 @@ def test_missing_and_broken_files_are_counted(own: Path) -> None:
     (problem,) = check_corpus("mutualfriends", own.parent).problems
     assert problem.what == "broken JSON"
     assert problem.file.endswith("schema.json:1")
+
+
+def test_a_full_disk_leaves_nothing_in_the_way_of_the_next_export(own: Path) -> None:
+    folder = own.parent / "exported"
+    load_friends(f"{own}:SMALL")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, hard))
+    try:
+        with pytest.raises(DataError, match=r"cannot be written[\s\S]*free some space"):
+            export_chats(f"{own}:SMALL", folder)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not list(folder.iterdir())
+    assert all(Path(file).is_file() for file in export_chats(f"{own}:SMALL", folder))
 
 
 def test_only_chats_are_exported(tmp_path: Path) -> None:
