@@ -21,11 +21,13 @@ from engine.jobs.job import Reporter
 from engine.jobs.retrieval.pool import drawn_rows
 from engine.metrics.statistics import NOTHING, Estimate, mean
 from engine.retrieval.catalogue import compose_attack
+from engine.store.documents import write_whole
 from engine.store.run_folder import RunFolder
 from envs.candidates.groups import CandidateGroup, CandidateKind
 from envs.candidates.split import CandidateSplit
 from envs.core.errors import RankerError, RunError
 from envs.core.seeds import derive_seed
+from envs.storage.places import display_path
 
 if TYPE_CHECKING:
     from engine.perturb.replies.language import ReplyLanguage
@@ -115,6 +117,7 @@ class PoolSearch:
 
         Raises:
             RankerError: the model gives no scores.
+            RunError: the disk refuses.
         """
         path = self._file(name)
         if path.exists():
@@ -139,9 +142,12 @@ class PoolSearch:
         return self._run.path / f"found-{name.replace(' ', '-')}.jsonl"
 
     def _keep(self, path: Path, found: Sequence[FoundReply]) -> None:
-        aside = path.with_suffix(".writing")
-        aside.write_text("".join(json.dumps(reply._asdict(), ensure_ascii=False) + "\n" for reply in found))
-        aside.replace(path)
+        text = "".join(json.dumps(reply._asdict(), ensure_ascii=False) + "\n" for reply in found)
+        try:
+            write_whole(path, text.encode())
+        except OSError as error:
+            fix = f"make room or mend the disk, then parley resume {display_path(self._run.path)}"
+            raise RunError("the found replies cannot be written", where=path, got=error.strerror, fix=fix) from None
 
     def _tell(self, name: str, found: Sequence[FoundReply], seconds: float) -> None:
         told = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -144,6 +145,9 @@ def test_what_a_search_found_is_added_and_an_epoch_goes_on_with_what_it_began_wi
     assert attack.num == 2, "it is read"
     with pytest.raises(RunError, match=r"are gone(.|\n)*found-epoch-3"):
         again.begin(3, 7)
+    shutil.rmtree(run.path)
+    with pytest.raises(RunError, match=r"found replies cannot be written(.|\n)*parley resume"):
+        again.begin(4, 0)
 
 
 def test_what_becomes_of_a_group_depends_on_it_and_the_seed_alone() -> None:
