@@ -16,6 +16,7 @@ from pathlib import Path
 from envs.core.errors import RunError
 from envs.storage.copies import is_held
 
+WRITABLE = "give a folder that you may write: --run DIR"
 _NUM_TRIES, _PAUSE_S = 50, 0.01
 
 
@@ -33,7 +34,7 @@ class RunLock:
         try:
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise RunError("the run folder cannot be written", where=path.parent, got=error.strerror) from error
+            raise RunError("the run folder cannot be written", where=path.parent, got=error.strerror, fix=WRITABLE) from error
         try:
             _lock(self._descriptor)
         except BlockingIOError:
@@ -47,7 +48,7 @@ class RunLock:
             ) from None
         except OSError as error:
             os.close(self._descriptor)
-            raise RunError("the run folder cannot be locked", where=path.parent, got=error.strerror) from error
+            raise RunError("the run folder cannot be locked", where=path.parent, got=error.strerror, fix=WRITABLE) from error
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, f"{process_name()}\n".encode(), 0)
 

@@ -32,7 +32,7 @@ from engine.store.event_log import SUMMARISED, Needs, append_event, end_last_lin
 from engine.store.head import OTHER_NAME, make_head, read_head, refuse_strangers, require_same
 from engine.store.layout import CONFIG, ENVIRONMENT, EVENTS, ROWS, SUMMARY, UNFINISHED
 from engine.store.lease import keeper_of
-from engine.store.lock import RunLock
+from engine.store.lock import WRITABLE, RunLock
 from engine.store.mirror import Mirror, names_in, refresh_rows, replicate, withdraw
 from engine.store.parts import (
     CORRUPT,
@@ -124,7 +124,7 @@ class RunFolder:
         try:
             (path / ROWS).mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise RunError("the run folder cannot be made", where=path, got=error.strerror) from error
+            raise RunError("the run folder cannot be made", where=path, got=error.strerror, fix=WRITABLE) from error
         lock = RunLock(path / LOCK)
         mirror = None
         try:

@@ -62,13 +62,15 @@ def overlay(config: ConfigT, path: Path, name: str | Path) -> ConfigT:
     try:
         values = _read_yaml(path.read_text(encoding="utf-8"), "the configuration file", str(name))
     except OSError as error:
-        raise ConfigError("the configuration file cannot be read", where=name, got=error.strerror) from None
+        fix = "name a file that is there: --config FILE.yaml"
+        raise ConfigError("the configuration file cannot be read", where=name, got=error.strerror, fix=fix) from None
     except UnicodeDecodeError as error:
         raise ConfigError("the configuration file is not YAML", where=name, got=str(error)) from None
     if values is None:
         return config
     if not isinstance(values, Mapping):
-        raise ConfigError("the configuration file is not a mapping of keys", where=name, got=type(values).__name__)
+        fix = "write lines KEY: VALUE"
+        raise ConfigError("the configuration file is not a mapping of keys", where=name, got=type(values).__name__, fix=fix)
     return _build(type(config), _merge(to_dict(config), values), str(name))
 
 

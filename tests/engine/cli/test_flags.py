@@ -114,7 +114,7 @@ MISTAKES = {
     "selfplay --set dialogues=0": "allowed: at least 1",
     "selfplay --set judge=[": "not YAML",
     "selfplay --dialogues -3": "allowed: at least 1",
-    "selfplay --config nothing.yaml": "cannot be read",
+    "selfplay --config nothing.yaml": "fix:   name a file that is there",
     "selfplay --config binary.yaml": "is not YAML",
     "train negotiator --set fit.optimiser=adm": "one of 'adam', 'sgd'",
 }

@@ -79,7 +79,7 @@ def test_a_file_size_limit_is_met_without_losing_what_is_there(tmp_path: Path) -
 
 def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(RunError, match="cannot be made"):
+    with pytest.raises(RunError, match=r"cannot be made(.|\n)*fix: .*--run DIR"):
         start(tmp_path / "file" / "run")
 
 
