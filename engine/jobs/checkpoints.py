@@ -86,6 +86,8 @@ def _instead(spec: str) -> tuple[str, str] | None:
     """What is where a checkpoint was looked for, and what to do about it; None when nothing is there."""
     from engine.jobs.catalogue import find
 
+    if not spec:
+        return "an empty name", "name a run or checkpoint folder"
     path = fetched_model(spec)
     if path.is_file():
         return "a file", "name a run or checkpoint folder"

@@ -48,7 +48,8 @@ def _digest(files: list[Path]) -> str:
 
 def checkpoint_folder(spec: str) -> Path | None:
     """The checkpoint that a name stands for: a checkpoint folder, or a run that holds one; None for anything else."""
-    if is_chat_address(spec):
+    if not spec or is_chat_address(spec):
+        # An empty name, such as of a variable that is not set, would stand for the working folder.
         return None
     path = fetched_model(spec)
     for folder in (path, path / CHECKPOINT):

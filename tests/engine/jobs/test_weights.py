@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.jobs.checkpoints import require_checkpoint
 from engine.jobs.job import Job, Silent
 from engine.jobs.negotiation.attack import ATTACK_RL, ATTACK_TRANSFER
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
@@ -15,8 +16,9 @@ from engine.jobs.triggers.config import TriggerConfig
 from engine.jobs.triggers.enumeration import SEARCH_ENUMERATE
 from engine.jobs.triggers.models import models_of
 from engine.jobs.triggers.search import SEARCH
-from engine.jobs.weights import weights_digests
+from engine.jobs.weights import checkpoint_folder, weights_digests
 from engine.store.run_folder import RunFolder
+from envs.core.errors import CheckpointError
 from tests.engine.jobs.made_up import save_negotiator
 
 SHARDED = {job.name: job for job in (SEARCH, SEARCH_ENUMERATE, EVALUATE_ROBUSTNESS, SELFPLAY, ATTACK_RL, ATTACK_TRANSFER)}
@@ -33,6 +35,15 @@ def test_a_checkpoint_has_the_digest_of_its_weights_whatever_names_it(tmp_path: 
     assert digest(folder) == digest(tmp_path / "run") == digest(same) != digest(other)
     (folder / "weights.safetensors").write_bytes((other / "weights.safetensors").read_bytes())
     assert digest(folder) == digest(other)
+
+
+def test_an_empty_name_is_not_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_negotiator(tmp_path / "run" / "checkpoint", 1)
+    monkeypatch.chdir(tmp_path / "run")
+    assert checkpoint_folder(".") == Path("checkpoint")
+    assert checkpoint_folder("") is None
+    with pytest.raises(CheckpointError, match=r"--model needs a checkpoint(.|\n)*an empty name(.|\n)*name a run"):
+        require_checkpoint("", "--model")
 
 
 def test_a_model_of_another_kind_is_all_of_its_files(tmp_path: Path) -> None:
