@@ -12,6 +12,7 @@ from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
 from engine.perturb.strategy import Strategy
 from envs.core.errors import ConfigError
+from envs.core.own_code import made_part
 from envs.core.registry import Registry, nearest
 
 strategies = Registry("perturbation strategy", "parley.strategies")
@@ -85,13 +86,13 @@ def build(chosen: Sequence[str], settings: PerturbSettings, resources: Resources
     """The strategies of those names.
 
     Args:
-        chosen: registered names, or `path/file.py:NAME` of a `build` function or of a class that needs no arguments.
+        chosen: registered names, or `path/file.py:NAME` of a `build` function, a class that needs no arguments or a strategy.
         settings: the user's.
         resources: what strategies share.
 
     Raises:
-        ConfigError: no such strategy, with the nearest name.
+        ConfigError: no such strategy, with the nearest name; or what is called so is none.
         DataError: what one of them leans on is not there.
     """
-    made = [strategies.get(name) for name in chosen]
-    return [each() if isinstance(each, type) else each(settings, resources) for each in made]
+    members = ("name", "expectation", "perturb")
+    return [made_part(strategies.kind, name, strategies.get(name), members, settings, resources) for name in chosen]

@@ -6,8 +6,8 @@ import inspect
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from traceback import extract_tb, walk_tb
 from types import FrameType
@@ -49,6 +49,27 @@ def own_code(spec: str) -> Iterator[None]:
             got=well_formed(f"{type(error).__name__}: {error}"),
             fix="mend it; --debug shows the traceback",
         ) from error
+
+
+def made_part(kind: str, name: str, named: Any, members: Sequence[str], *resources: Any) -> Any:
+    """A part of a kind from what a name stands for: a class that needs no arguments, a function of resources, or an object.
+
+    Args:
+        kind: what it has to be, for messages.
+        name: a registered name, or `path/file.py:Name`.
+        named: what is called so.
+        members: what every part of the kind has.
+        resources: what functions are called with.
+
+    Raises:
+        ConfigError: a file of a user's own raised an error, or what it makes is of another kind.
+    """
+    with own_code(name) if ".py:" in name else nullcontext():
+        part = named if not callable(named) else named() if isinstance(named, type) else named(*resources)
+    if lacking := [member for member in members if not hasattr(part, member)]:
+        got = f"a {type(part).__name__} without {', '.join(lacking)}"
+        raise ConfigError(f"this is no {kind}", where=name, got=got, fix=f"parley check {name} says what it is")
+    return part
 
 
 def is_terminated(end: BaseException) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from engine.perturb.replies.resources import RuleResources
 from engine.perturb.replies.rule import Rule
 from envs.core.errors import ConfigError
+from envs.core.own_code import made_part
 from envs.core.registry import Registry, nearest
 
 rules = Registry("reply rule", "parley.rules")
@@ -61,12 +62,12 @@ def build_rules(chosen: Sequence[str], resources: RuleResources) -> list[Rule]:
     """The rules of those names.
 
     Args:
-        chosen: registered names, or `path/file.py:NAME` of a `build` function or of a class that needs no arguments.
+        chosen: registered names, or `path/file.py:NAME` of a `build` function, a class that needs no arguments or a rule.
         resources: what rules share.
 
     Raises:
-        ConfigError: no such rule, or one that does not suit the language.
+        ConfigError: no such rule, something else of a user's own, or one that does not suit the language.
         DataError: what one of them leans on is not there.
     """
-    made = [rules.get(name) for name in chosen]
-    return [each() if isinstance(each, type) else each(resources) for each in made]
+    members = ("name", "attacks", "keeps_labels", "apply")
+    return [made_part(rules.kind, name, rules.get(name), members, resources) for name in chosen]

@@ -8,6 +8,9 @@ import pytest
 
 from engine.perturb.augment import perturb_texts
 from engine.perturb.catalogue import build
+from engine.perturb.replies.catalogue import build_rules
+from engine.perturb.replies.resources import RuleResources
+from engine.perturb.replies.settings import ReplySettings
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
 from envs.core.errors import ConfigError
@@ -48,6 +51,23 @@ def test_a_class_or_a_function_that_makes_one(mine: Path, name: str, called: str
     (made,) = build([f"{mine}:{name}"], settings, Resources(settings))
     assert made.name == called
     assert perturb_texts(["oh no"], made) == ["OH NO"]
+
+
+def test_an_object_is_a_strategy_as_it_is(mine: Path) -> None:
+    mine.write_text(f"{MINE}\n\nMADE = Shout()\n")
+    settings = PerturbSettings()
+    (made,) = build([f"{mine}:MADE"], settings, Resources(settings))
+    assert perturb_texts(["oh no"], made) == ["OH NO"]
+
+
+def test_a_strategy_and_a_rule_are_not_taken_for_each_other(mine: Path) -> None:
+    mine.write_text(f"{MINE}\n\nclass Rule:\n    name, attacks, keeps_labels, apply = 'rule', 'positives', True, None\n")
+    settings = PerturbSettings()
+    resources = Resources(settings)
+    with pytest.raises(ConfigError, match="this is no perturbation strategy"):
+        build([f"{mine}:Rule"], settings, resources)
+    with pytest.raises(ConfigError, match="this is no reply rule"):
+        build_rules([f"{mine}:Shout"], RuleResources(ReplySettings(), resources))
 
 
 def test_one_that_loses_contexts_is_named(mine: Path) -> None:
