@@ -203,6 +203,11 @@ def test_every_other_file_in_the_rooms_travels_in_the_wheel() -> None:
     assert {path for path in files if path.suffix not in {".py", ".pyc"}} == declared
 
 
+def test_type_checkers_read_the_types_of_every_room() -> None:
+    assert "Typing :: Typed" in PROJECT["project"]["classifiers"]
+    assert [room for room in ROOMS if not (ROOT / room / "py.typed").is_file()] == []
+
+
 def pins() -> dict[str, str]:
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     entries = [line.split("==") for line in lines if line and not line.startswith("#")]
