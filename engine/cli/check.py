@@ -21,8 +21,8 @@ class CheckArguments:
     """What is checked."""
 
     part: Annotated[conf.Positional[str], conf.arg(metavar="PART")]
-    """path/file.py:Name of an agent, a player of MutualFriends, a corpus, a strategy, a responder, a model or method of
-    trigger search."""
+    """path/file.py:Name of an agent, a player of MutualFriends, a corpus, a strategy or rule, a responder, a ranker,
+    a method of attacks on rankers, a judge, a chat model, a model or method of trigger search."""
     json: Annotated[conf.FlagCreatePairsOff[bool], conf.arg(help_behavior_hint="")] = False
     """Print one JSON object on standard output."""
 
