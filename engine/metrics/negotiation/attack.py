@@ -18,7 +18,17 @@ from typing import Any
 from engine.metrics.negotiation.dialogues import METRICS, negotiation_metrics, outcome_metrics
 from engine.metrics.perplexity import perplexity
 from engine.metrics.rows import Row, finished
-from engine.metrics.statistics import FOR_ADVERSARY, LOWER_FOR_ADVERSARY, NEITHER, Estimate, Metric, Points, mean, rate
+from engine.metrics.statistics import (
+    FOR_ADVERSARY,
+    LOWER_FOR_ADVERSARY,
+    NEITHER,
+    Estimate,
+    Metric,
+    Points,
+    clustered_rate,
+    mean,
+    rate,
+)
 
 Attempt = Mapping[str, Any]
 """One entry of the column `attempts`."""
@@ -124,6 +134,9 @@ def attack_metrics(rows: Sequence[Row], seconds: Estimate) -> dict[str, Estimate
     def over(chosen: Sequence[tuple[str, Attempt]], number: Callable[[Attempt], float]) -> Estimate:
         return mean([number(attempt) for _, attempt in chosen], [key for key, _ in chosen])
 
+    def share(chosen: Sequence[tuple[str, Attempt]], holds: Callable[[Attempt], bool]) -> Estimate:
+        return clustered_rate([holds(attempt) for _, attempt in chosen], [key for key, _ in chosen])
+
     def per_dialogue(column: str) -> Estimate:
         return mean([row[column] for row in dialogues])
 
@@ -136,11 +149,11 @@ def attack_metrics(rows: Sequence[Row], seconds: Estimate) -> dict[str, Estimate
         **{f"forced_{name}": forced[name] for name in _OUTCOMES},
         "attacked": rate(num_attacked, len(dialogues)),
         "accepted": rate(num_accepted, len(dialogues)),
-        "ended_share": over(reached, lambda attempt: attempt["ended"]),
+        "ended_share": share(reached, lambda attempt: attempt["ended"]),
         "end_probability": over(reached, lambda attempt: attempt["end_probability"]),
         "attack_ppl": fluency("attack sentences", ""),
         "base_ppl": fluency("untouched sentences", "_base"),
-        "unusual_share": over(judged, _is_unusual),
+        "unusual_share": share(judged, _is_unusual),
         "replaced_words": over(attempts, lambda attempt: len(attempt["replaced"])),
         "reads": per_dialogue("reads"),
         "decisions": per_dialogue("decisions"),

@@ -17,9 +17,9 @@ from engine.metrics.statistics import (
     NOTHING,
     Estimate,
     Metric,
+    clustered_rate,
     mean,
     rate,
-    ratio_of_sums,
 )
 
 SIDES = ("adversary", "target")
@@ -69,6 +69,6 @@ def chat_metrics(rows: Sequence[Row], seed: int = 0) -> dict[str, Estimate]:
             # Models that do not say how many tokens there were have none of this.
             found[f"chat_{name}_{side}"] = mean(counts, seed=seed) if counts.any() else NOTHING
         for name in _BROKEN:
-            found[f"chat_{name}_{side}"] = ratio_of_sums([one[name] for one in moves], said, seed=seed)
+            found[f"chat_{name}_{side}"] = clustered_rate([one[name] for one in moves], trials=said)
         found[f"chat_repairs_{side}"] = rate(sum(one["repairs"] > 0 for one in moves), len(moves))
     return {name: found[name] for name in CHAT_METRICS if name in found}

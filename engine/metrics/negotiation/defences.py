@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.metrics.rows import Row, finished
-from engine.metrics.statistics import FOR_TARGET, NEITHER, Estimate, Metric, mean, rate, ratio_of_sums
+from engine.metrics.statistics import FOR_TARGET, NEITHER, Estimate, Metric, clustered_rate, mean, rate
 
 DEFENCE_METRICS: dict[str, Metric] = {
     "stopped_share": Metric(
@@ -38,7 +38,7 @@ def defence_metrics(rows: Sequence[Row], seed: int = 0) -> dict[str, Estimate]:
     found = {}
     if heard := [row for row in dialogues if row.get("stopped") is not None]:
         stopped, said = [len(row["stopped"]) for row in heard], [_num_sentences(row) for row in heard]
-        found["stopped_share"] = ratio_of_sums(stopped, said, seed=seed)
+        found["stopped_share"] = clustered_rate(stopped, trials=said)
     if ended := [row for row in dialogues if row.get("refused") is not None]:
         found["refused_share"] = rate(sum(bool(row["refused"]) for row in ended), len(ended))
     if searched := [row["kept_out"] for row in dialogues if row.get("kept_out") is not None]:

@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.metrics.negotiation.attack import ATTACK_METRICS, attack_metrics, budget_curves
+from engine.metrics.negotiation.chat import chat_metrics
+from engine.metrics.negotiation.defences import defence_metrics
 from engine.metrics.negotiation.dialogues import METRICS, negotiation_metrics
-from engine.metrics.statistics import NOTHING, count
+from engine.metrics.statistics import NOTHING, count, rate
 from engine.store.schemas import error_row
 from tests.engine.metrics.negotiation.attacks import attacked, attempt, step
 
@@ -73,6 +75,17 @@ def test_only_successful_reactive_attempts_can_end_a_dialogue() -> None:
     assert (found["ended_share"].value, found["ended_share"].n) == (pytest.approx(2 / 3), 2)
     assert (found["end_probability"].value, found["end_probability"].n) == (pytest.approx(1.3 / 3), 2)
     assert attack_metrics([attacked((5, 5))], NOTHING)["ended_share"] == NOTHING
+
+
+def test_a_share_of_none_or_of_all_is_not_certain() -> None:
+    said = [{"side": side, "words": "i want the hat"} for side in (0, 1)]
+    moves = dict.fromkeys(("answers", "tokens_in", "tokens_out", "repairs", "empty", "cut", "mixed_ends"), 0)
+    seen = {"turns": said, "stopped": [], "chat_adversary": moves}
+    rows = [attacked((8, 2), attempts=(attempt(),), item_key=str(number), **seen) for number in range(40)]
+    found = attack_metrics(rows, NOTHING) | defence_metrics(rows) | chat_metrics(rows)
+    assert found["ended_share"] == rate(40, 40)
+    for name in ("unusual_share", "stopped_share", "chat_empty_adversary"):
+        assert found[name] == rate(0, 40), name
 
 
 def test_perplexities_pool_the_words_of_attack_sentences() -> None:
