@@ -189,8 +189,9 @@ class TrainRL(LearnJob[TrainReinforceConfig]):
         return lessons(config, roster, title, origin)
 
     def next_commands(self, config: TrainReinforceConfig, path: Path) -> tuple[str, ...]:
-        """A match with the partner."""
-        command = ["parley", "selfplay", "--adversary", display_path(path), "--target", config.target]
+        """A match with the partner, the newest of several."""
+        *_, newest = split_names(config.target)
+        command = ["parley", "selfplay", "--adversary", display_path(path), "--target", newest]
         return (shlex.join([*command, *_met_words(config)]),)
 
 
@@ -202,8 +203,9 @@ class TrainAdversary(TrainRL):
     presets = {"cheng2019": cheng2019, "demo": demo}
 
     def next_commands(self, config: TrainReinforceConfig, path: Path) -> tuple[str, ...]:
-        """The attack."""
-        command = ["parley", "attack", "rl", "--target", config.target, "--speaker", display_path(path)]
+        """The attack on the target, the newest of several."""
+        *_, newest = split_names(config.target)
+        command = ["parley", "attack", "rl", "--target", newest, "--speaker", display_path(path)]
         return (shlex.join([*command, *_met_words(config)]),)
 
 

@@ -13,7 +13,7 @@ from engine.jobs.negotiation import reinforce
 from engine.jobs.negotiation.attack import TransferSettings
 from engine.jobs.negotiation.defended import defences_around
 from engine.jobs.negotiation.exploitability import ATTACK, EVALUATE_EXPLOITABILITY, ExploitabilityConfig
-from engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY
+from engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY, TRAIN_RL
 from engine.jobs.negotiation.table import ATTACK_TABLE
 from engine.jobs.negotiation.table_config import TableConfig
 from engine.jobs.negotiation.table_stages import adversaries_of, chains_of, needs_of
@@ -55,6 +55,13 @@ def test_the_attack_that_is_proposed_meets_the_same_target(root: Path, trainee: 
     (command,) = TRAIN_ADVERSARY.next_commands(config, Path("runs/adversary"))
     attack = understood(command).config
     assert (attack.target, attack.defence, attack.judge) == (str(trainee), BOTH, str(trainee))
+
+
+def test_of_several_targets_the_newest_is_proposed(root: Path, trainee: Path) -> None:
+    config = training(root, trainee, target=f"{trainee}, scripted")
+    for job in (TRAIN_RL, TRAIN_ADVERSARY):
+        (command,) = job.next_commands(config, Path("runs/adversary"))
+        assert understood(command).config.target == "scripted"
 
 
 def test_what_cannot_be_defended_is_told_before_anything_is_trained(
