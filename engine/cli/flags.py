@@ -182,7 +182,8 @@ def _parse(
             sys.stdout.write("\n".join([*more, "", "examples:", *(f"  {line}" for line in verb.examples), ""]))
         raise
     if unknown:
-        flags = [field.name.replace("_", "-") for owner in (known, RunFlags) for field in dataclasses.fields(owner)]
+        owners = (known,) if known is kind else (known, RunFlags)
+        flags = [field.name.replace("_", "-") for owner in owners for field in dataclasses.fields(owner)]
         raise unknown_flag(unknown[0], name, flags, dotted_keys(known))
     return found
 

@@ -72,7 +72,7 @@ def unknown_flag(argument: str, command: str, flags: Sequence[str], settings: Se
     Args:
         argument: as typed.
         command: the verb, such as "parley selfplay".
-        flags: the names of those that it has, without dashes in front.
+        flags: the names of those that it has, and of its arguments without a flag; no dashes in front.
         settings: dotted keys of its sections.
     """
     fix = f"{command} --help"
@@ -83,6 +83,11 @@ def unknown_flag(argument: str, command: str, flags: Sequence[str], settings: Se
     inside = [key for key in settings if key.endswith(f".{name.replace('-', '_')}")]
     if inside:
         return ConfigError(f"{shown} is a setting of a section and not a flag", fix=f"--set {inside[0]}=VALUE")
+    section = name.replace("-", "_")
+    if any(key.startswith(f"{section}.") for key in settings):
+        return ConfigError(f"{shown} is a section of settings and not a flag", fix=f"--set {section}.KEY=VALUE")
+    if name in flags:
+        return ConfigError(f"{name} is typed without a flag", got=shown, fix=fix)
     return ConfigError(f"there is no flag {shown}{meant(name, flags, '--')}", fix=fix)
 
 

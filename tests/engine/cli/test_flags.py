@@ -105,6 +105,7 @@ MISTAKES = {
     "selfplay --jsn": "did you mean '--json'",
     "selfplay --dialogues 3 scripted": "'scripted' is one argument too many",
     "train rl --dialogues 3": r"not a flag(.|\n)*--set reinforce\.dialogues=VALUE",
+    "train rl --reinforce 3": r"a section of settings(.|\n)*--set reinforce\.KEY=VALUE",
     "selfplay --set dialogus=3": "did you mean 'dialogues'",
     "train negotiator --set fit.sizes.embed_wrod=3": "did you mean 'embed_word'",
     "train negotiator --set fitt.clip=3": "unknown key 'fitt'",
@@ -125,6 +126,11 @@ def test_a_mistake_is_named_with_the_nearest_name(command: str) -> None:
     Path("binary.yaml").write_bytes(b"\x9a\x00")
     with pytest.raises(ConfigError, match=MISTAKES[command]):
         understood(command)
+
+
+@pytest.mark.parametrize(("flag", "told"), [("run", "there is no flag --run\n"), ("agent", "agent is typed without a flag")])
+def test_a_flag_that_is_none_is_not_answered_with_itself(parley: Parley, flag: str, told: str) -> None:
+    assert told in parley(f"play scripted --{flag} name").err
 
 
 @pytest.mark.parametrize("command", ["selfplay --dialogues many", "selfplay --seed", "data check", "attack rl --seed 1.5"])
