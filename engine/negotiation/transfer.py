@@ -52,18 +52,21 @@ def encode_sentence(sentence: str, vocabulary: Vocabulary) -> np.ndarray:
     Raises:
         ConfigError: it has a word that the vocabulary lacks or nobody may say.
     """
-    words = sentence.split()
-    ids = vocabulary.encode(words)
-    reserved = {EOS_ID, SELECTION_ID, *vocabulary.unspeakable_ids}
-    wrong = [word for word, i in zip(words, ids.tolist(), strict=True) if i in reserved]
-    if wrong:
+    if wrong := unspeakable_words(sentence, vocabulary):
         raise ConfigError(
             "a sentence has words that the speaker does not know or may not say",
             where=sentence,
             got=" ".join(wrong),
             fix="use words of its corpus",
         )
-    return np.append(ids, EOS_ID)
+    return np.append(vocabulary.encode(sentence.split()), EOS_ID)
+
+
+def unspeakable_words(sentence: str, vocabulary: Vocabulary) -> list[str]:
+    """The words of a sentence that a vocabulary lacks or nobody may say."""
+    words = sentence.split()
+    reserved = {EOS_ID, SELECTION_ID, *vocabulary.unspeakable_ids}
+    return [word for word, i in zip(words, vocabulary.encode(words).tolist(), strict=True) if i in reserved]
 
 
 class TransferAgent:

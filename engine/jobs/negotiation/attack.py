@@ -13,7 +13,7 @@ from typing import TypeVar, cast
 from engine.jobs.job import Reporter, Summary
 from engine.jobs.negotiation.agents import require_partner
 from engine.jobs.negotiation.match import MatchConfig, MatchJob, OneMatchConfig, Roster
-from engine.negotiation.transfer import PAPER_SENTENCE, PAPER_TURN, TransferAgent, last_sentences
+from engine.negotiation.transfer import PAPER_SENTENCE, PAPER_TURN, TransferAgent, last_sentences, unspeakable_words
 from engine.store.layout import CONFIG
 from engine.store.mirror import fetched_run
 from engine.store.run_folder import RunFolder
@@ -21,6 +21,7 @@ from envs.core.config import shared
 from envs.core.errors import ConfigError, RunError
 from envs.core.ranges import Configuration, NonNegativeInt, PositiveInt
 from envs.negotiation.game import Agent
+from envs.negotiation.vocabulary import Vocabulary
 
 UNFOUND = "unfound"
 """Entry of the summary: why a row of a table has nothing to play."""
@@ -45,7 +46,7 @@ class AttackConfig(OneMatchConfig):
 
 
 class NothingWonError(ConfigError):
-    """No dialogue of a source was won by enough points to take a sentence from."""
+    """There is no sentence in the dialogues of a source that were won by enough points, or none that the speaker can say."""
 
 
 AttackConfigT = TypeVar("AttackConfigT", bound=AttackConfig)
@@ -86,18 +87,25 @@ class TransferRoster(Roster):
 
     sentences: tuple[str, ...]
     turn: int
+    why: str = field(default="", kw_only=True)
+    """Why there is none."""
 
     def agents(self, device: str = "cpu") -> tuple[Agent, Agent]:
         speaker, target = super().agents(device)
         return TransferAgent(speaker, self.sentences, self.turn), target
 
 
-def transfer_sentences(settings: TransferSettings, reporter: Reporter) -> tuple[str, ...]:
-    """What a transfer attack plugs in.
+def transfer_sentences(settings: TransferSettings, words: Vocabulary, reporter: Reporter) -> tuple[str, ...]:
+    """What a transfer attack plugs in; of a source those sentences that its speaker can say.
+
+    Args:
+        settings: where they come from.
+        words: of the speaker.
+        reporter: who looks on.
 
     Raises:
         ConfigError: no source is named, or two (a preset may have named one of them).
-        NothingWonError: none of its dialogues is good enough.
+        NothingWonError: none of its dialogues is good enough, or the speaker can say nothing of them.
         RunError: the source is no run.
     """
     if bool(settings.source) == bool(settings.sentence):
@@ -114,14 +122,24 @@ def transfer_sentences(settings: TransferSettings, reporter: Reporter) -> tuple[
             what = "there is no run here to take sentences from (transfer.source)"
             raise RunError(what, where=settings.source, fix=_MAKE_ONE)
         rows = RunFolder.load(source).read_rows().to_pylist()
-        sentences = last_sentences(rows, settings.min_advantage, settings.max_sentences)
+        found = last_sentences(rows, settings.min_advantage, len(rows))
+        sentences = [sentence for sentence in found if not unspeakable_words(sentence, words)]
+        if found and not sentences:
+            raise NothingWonError(
+                f"no sentence that won in {settings.source} is in words that the speaker knows",
+                got=", ".join(unspeakable_words(found[0], words)),
+                fix="name another speaker, or the run of an attack by an adversary of its corpus",
+            )
+        if left := len(found) - len(sentences):
+            reporter.say(f"left out: {left} of {len(found)} sentences, in words that the speaker does not know")
+        sentences = sentences[: settings.max_sentences]
     others = f", and {len(sentences) - 1} less frequent" if len(sentences) > 1 else ""
     reporter.say(f"to plug in: {sentences[0] if sentences else '(none)'}{others}")
     if not sentences:
+        points = f"{settings.min_advantage} point{'s' * (settings.min_advantage != 1)}"
         raise NothingWonError(
-            "no adversary's dialogue in the source is good enough to take a sentence from",
-            where=settings.source,
-            got=f"none won by {settings.min_advantage} points or more",
+            f"no dialogue of {settings.source} was won by {points} or more",
+            got="no sentence to plug in",
             fix="lower transfer.min_advantage, or name the run of a stronger attack",
         )
     return tuple(sentences)
@@ -177,28 +195,27 @@ class AttackTransfer(AttackJob[TransferConfig]):
     kind = "transfer"
 
     def roster(self, config: TransferConfig, reporter: Reporter) -> Roster:
-        return TransferRoster(config.match, transfer_sentences(config.transfer, reporter), config.transfer.turn)
+        words = Roster(config.match).adversary_words
+        return TransferRoster(config.match, transfer_sentences(config.transfer, words, reporter), config.transfer.turn)
 
 
 class TransferRow(AttackTransfer):
-    """The same as a row of a table: where nothing was won it ends without a dialogue, and its summary says why."""
+    """The same as a row of a table: without a sentence it ends without a dialogue, and its summary says why."""
 
     def prepare(self, config: TransferConfig, path: Path, reporter: Reporter) -> Roster:
         try:
             return super().prepare(config, path, reporter)
         except NothingWonError as error:
             reporter.say(f"nothing is played: {error.what}")
-            return TransferRoster(config.match, (), config.transfer.turn)
+            return TransferRoster(config.match, (), config.transfer.turn, why=error.what)
 
     def work(self, run: RunFolder, prepared: Roster, reporter: Reporter) -> Roster:
         return super().work(run, prepared, reporter) if cast("TransferRoster", prepared).sentences else prepared
 
     def measure(self, run: RunFolder, found: Roster) -> Summary:
-        if cast("TransferRoster", found).sentences:
+        if not (why := cast("TransferRoster", found).why):
             return super().measure(run, found)
-        plugs = run.config["transfer"]
-        points = f"{plugs['min_advantage']} point{'s' * (plugs['min_advantage'] != 1)}"
-        why = f"no dialogue of {plugs['source']} was won by {points} or more, so there is no sentence to plug in"
+        why += ", so there is no sentence to plug in"
         return Summary(self.title(found.config), f"{why[:1].upper()}{why[1:]}.", {}, {UNFOUND: why})
 
     def num_rows(self, config: TransferConfig, path: Path) -> int:

@@ -202,6 +202,11 @@ class Roster(Sharded[Scenario]):
         return adversary, defend(target, config.defence, config.judge, device, config.chat)
 
     @property
+    def adversary_words(self) -> Vocabulary:
+        """What the adversary can say."""
+        return vocabulary_of(self.config.adversary) or self._words()
+
+    @property
     def chats(self) -> bool:
         """Whether a chat model takes part."""
         return any(map(is_chat_model, (self.config.adversary, self.config.target)))

@@ -335,8 +335,9 @@ class AttackRaPaTa(WhiteBoxJob[PlugInConfig]):
     kind = RA_PA_TA
 
     def roster(self, config: PlugInConfig, reporter: Reporter) -> SearchRoster:
-        sentences = transfer_sentences(config.transfer, reporter)
-        return replace(super().roster(config, reporter), sentences=sentences, transfer_turn=config.transfer.turn)
+        roster = super().roster(config, reporter)
+        sentences = transfer_sentences(config.transfer, roster.adversary_words, reporter)
+        return replace(roster, sentences=sentences, transfer_turn=config.transfer.turn)
 
 
 ATTACK_REACTIVE, ATTACK_PREEMPTIVE = AttackReactive(), AttackPreemptive()

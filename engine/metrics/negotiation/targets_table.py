@@ -33,7 +33,7 @@ _ATTACKS = {
     TACTIC: ROWS[TACTIC],
 }
 """Titles of the lines below plain play by row; the refined tactic is behind the same player without one."""
-_UNFOUND = "nothing won"
+_UNFOUND = "no sentence"
 _NOTE = (
     "Live advantage of the adversary in points, on the same scenarios; brackets: 95 % intervals. Plain play: the attacker's "
     "speaker plays, nobody attacks and both choose; the target's points and agreement there are what a defence costs. No "
@@ -44,7 +44,7 @@ _NOTE = (
 )
 _NOTE_TACTICS = " Tactics: refined against the target, adaptive ones against what the column names; their scenarios are others."
 _NOTE_UNFOUND = (
-    " Nothing won: no dialogue of the adversary's was won by enough points to take a sentence from, so none is played."
+    " No sentence: none of the adversary's dialogues was won by enough points, or the speaker knows no sentence that won."
 )
 
 

@@ -7,8 +7,18 @@ from pathlib import Path
 import pytest
 
 from engine.jobs.job import Silent
-from engine.jobs.negotiation.attack import ATTACK_RL, ATTACK_TRANSFER, AttackConfig, TransferConfig, TransferSettings
+from engine.jobs.negotiation import attack as attack_jobs
+from engine.jobs.negotiation.attack import (
+    ATTACK_RL,
+    ATTACK_TRANSFER,
+    TRANSFER_ROW,
+    UNFOUND,
+    AttackConfig,
+    TransferConfig,
+    TransferSettings,
+)
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
+from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError, RunError
 from tests.engine.jobs.made_up import Notes, rows
 
@@ -77,3 +87,23 @@ def test_a_source_without_a_win_is_named(tmp_path: Path) -> None:
     asked = transfer(source=str(tmp_path / "source"), min_advantage=11)
     with pytest.raises(ConfigError, match=r"lower transfer\.min_advantage"):
         ATTACK_TRANSFER.run(asked, tmp_path / "run", Silent())
+
+
+def test_of_a_source_what_the_speaker_can_say_is_plugged_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    SELFPLAY.run(MatchConfig(adversary="scripted", target="scripted", dialogues=4), tmp_path / "source", Silent())
+    asked, notes, found = transfer(source=str(tmp_path / "source"), turn=0), Notes(), ["gimme them mate", SENTENCE]
+    monkeypatch.setattr(attack_jobs, "last_sentences", lambda rows, least, limit: found)
+    ATTACK_TRANSFER.run(asked, tmp_path / "run", notes)
+    assert notes.said[:2] == [
+        "left out: 1 of 2 sentences, in words that the speaker does not know",
+        f"to plug in: {SENTENCE}",
+    ]
+    assert any(turn["words"] == SENTENCE for row in rows(tmp_path / "run") for turn in row["turns"])
+    found.remove(SENTENCE)
+    with pytest.raises(ConfigError, match=r"no sentence that won(.|\n)*gimme(.|\n)*name another speaker"):
+        ATTACK_TRANSFER.run(asked, tmp_path / "none", Silent())
+    result = TRANSFER_ROW.run(asked, tmp_path / "row", Silent())
+    assert not result.metrics
+    summary = RunFolder.load(tmp_path / "row").summary()
+    assert summary is not None
+    assert "so there is no sentence to plug in" in summary[UNFOUND]

@@ -174,8 +174,8 @@ def test_an_attack_that_won_nothing_is_a_row_that_says_so(
     path, notes = tmp_path / "run", Notes()
     result = ATTACK_TABLE.run(config, path, notes)
     beside = {row[0]: row[1:] for row in result.tables["By target"].rows}
-    assert beside["transfer"] == beside["transfer, adaptive"] == ("nothing won", "nothing won")
-    assert "Nothing won: no dialogue" in result.tables["By target"].note
+    assert beside["transfer"] == beside["transfer, adaptive"] == ("no sentence", "no sentence")
+    assert "No sentence: none of" in result.tables["By target"].note
     assert "–" not in beside["strongest"], "others are measured"
     whole = result.tables["All attacks"]
     (line,) = (row for row in whole.rows if row[0] == f"transfer, {hardened}, adaptive")
@@ -218,7 +218,7 @@ def test_a_transfer_attack_alone_is_an_error_where_nothing_was_won(tmp_path: Pat
     ATTACK_RL.run(match, tmp_path / "rl", Silent())
     plugs = TransferSettings(source=str(tmp_path / "rl"), min_advantage=99)
     asked = TransferConfig(speaker=str(speaker), target=str(target), transfer=plugs, dialogues=3)
-    with pytest.raises(ConfigError, match="none won by 99 points or more"):
+    with pytest.raises(ConfigError, match="was won by 99 points or more"):
         ATTACK_TRANSFER.run(asked, tmp_path / "transfer", Silent())
     assert not (tmp_path / "transfer").exists()
 

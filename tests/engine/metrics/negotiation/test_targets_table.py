@@ -94,10 +94,10 @@ def test_what_won_nothing_is_no_dash() -> None:
     table = targets_table(gains(rl=3.0, transfer=1.0, rl__trained1=0.5), TRAINED, {"transfer+trained1-adaptive"})
     assert table is not None
     found = {row[0]: tuple(cell.split("\n")[0] for cell in row[1:]) for row in table.rows}
-    assert found["transfer, adaptive"] == ("1.00", "nothing won")
+    assert found["transfer, adaptive"] == ("1.00", "no sentence")
     assert found["strongest"] == ("3.00", "0.50")
-    assert "Nothing won" in table.note
-    assert "Nothing won" not in (targets_table(gains(rl=3.0, rl__trained1=0.5), TRAINED) or table).note
+    assert "No sentence" in table.note
+    assert "No sentence" not in (targets_table(gains(rl=3.0, rl__trained1=0.5), TRAINED) or table).note
 
 
 def test_tactics_stand_behind_the_player_without_one() -> None:
