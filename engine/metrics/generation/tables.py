@@ -202,7 +202,13 @@ def _of_system(metrics: Metrics, asked: AskedJudges, system: str) -> Iterator[st
     figures = f"AdverSuc {_share(known[best].value)} by {best}"
     random = metrics.get(f"{RANDOM}.{best}.{system}", NOTHING)
     beside = f"machine-vs-random {_share(random.value)}"
-    if all(each.value >= chance.low for each in known.values()):
+    if known[best].value > chance.high:
+        yield (
+            f"{system}: these judges are wrong more often than coins ({figures}, above chance, {_share(chance.low)} to "
+            f"{_share(chance.high)}; {beside}); that is no success of the system."
+        )
+        return
+    if known[best].value >= chance.low:
         yield (
             f"{system}: these judges cannot tell its replies from people's ({figures}, within chance, {_share(chance.low)} to "
             f"{_share(chance.high)}; {beside})."
@@ -214,7 +220,7 @@ def _of_system(metrics: Metrics, asked: AskedJudges, system: str) -> Iterator[st
         alone = known[best].value - beyond.value
         yield f"{system}: length explains it ({figures}, {_share(alone)} by length alone; {beside})."
     elif matched.n and matched.value >= low:
-        found = f"{_share(matched.value)} with lengths matched, within chance"
+        found = f"{_share(matched.value)} with lengths matched, no better than chance"
         yield f"{system}: length explains it ({figures}, {found}; {beside})."
     else:
         more = f", {_share(matched.value)} with lengths matched" if matched.n else ""

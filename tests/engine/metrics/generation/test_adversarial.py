@@ -169,12 +169,16 @@ NOTHING = {(name, "constant"): [0.5] * 100 for name in ("human-human", "human-ra
     [
         ({("adversuc.a", "svm"): [1, 0] * 50}, "a: these judges cannot tell its replies from people's"),
         (
+            {("adversuc.a", "svm"): [1, 1, 1, 0] * 25},
+            "a: these judges are wrong more often than coins (AdverSuc 0.750 by svm, above",
+        ),
+        (
             {("adversuc.a", "svm"): [1, 0, 0, 0] * 25, ("adversuc.a", "length"): [1, 0, 0, 0, 0] * 20},
             "a: length explains it (AdverSuc 0.250 by svm, 0.200 by length alone",
         ),
         (
             {("adversuc.a", "svm"): [0] * 100, ("adversuc.a", "length"): [1, 0, 0, 0] * 25, ("matched.a", "svm"): [1, 0] * 20},
-            "a: length explains it (AdverSuc 0.000 by svm, 0.500 with lengths matched, within chance",
+            "a: length explains it (AdverSuc 0.000 by svm, 0.500 with lengths matched, no better than chance",
         ),
         (
             {
