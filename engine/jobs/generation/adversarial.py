@@ -137,9 +137,10 @@ class EvaluateAdversarial(Job[AdversarialConfig, PreparedJudging, PreparedJudgin
         return " ".join((run.summary() or {})[NOTES])
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """With what the metrics mean, tables 3 and 2 in their place, and which judges judged nothing."""
+        """With what the metrics mean, tables 3 and 2 in their place and what they come to, and which judges judged nothing."""
         legend = {name: describe(name) for name in result.metrics}
-        tables = noted(dict(islice(self.tables(run).items(), 2)), " ".join(_unparsable(run)))
+        said = (run.summary() or {}).get(VERDICTS, [])
+        tables = noted(dict(islice(self.tables(run).items(), 2)), " ".join([*said, *_unparsable(run)]))
         failure = result.failure or "; ".join(f"{judge} judged nothing: {reason}" for judge, reason in _silent(run).items())
         return replace(result, legend=legend, tables=tables, failure=failure)
 

@@ -46,6 +46,7 @@ def test_a_run_tells_systems_from_people_and_says_so(tmp_path: Path) -> None:
     assert summary[VERDICTS][1].startswith("telling: svm-unigram tells its replies from people's")
     assert any(note.startswith("human-next is left out") for note in summary[NOTES])
     assert [table.columns[0] for table in result.tables.values()] == ["judge, system", "judge"]
+    assert all(said in list(result.tables.values())[-1].note for said in summary[VERDICTS])
     assert (tmp_path / "run" / "table.md").read_text().count("machine-vs-random") >= 2
     assert {row["item_key"] for row in found if row["features"]} == {
         row["item_key"] for row in found if row["judge"] in ("svm-unigram", "reply-only")
