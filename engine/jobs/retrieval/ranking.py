@@ -17,6 +17,7 @@ from engine.jobs.command import command_line
 from engine.jobs.job import Reporter, Result, Summary
 from engine.jobs.limit import drawn
 from engine.jobs.retrieval.asked import asked_rankers
+from engine.jobs.retrieval.attack import ATTACK_RANKING
 from engine.jobs.retrieval.config import RankersConfig, RankingAttackConfig, RankingConfig
 from engine.jobs.retrieval.prepared import (
     ERRORS,
@@ -127,7 +128,7 @@ class EvaluateRanking(RankersJob[RankingConfig]):
         known = shared(config, RankersConfig) | {"rules": "all"}
         # Searches cost more than rules do.
         wanted = RankingAttackConfig(**known | {"limit": min(config.limit or _SEARCHED, _SEARCHED)})
-        searched = command_line(("attack", "ranking"), {"": RankingAttackConfig}, wanted, None)
+        searched = command_line(ATTACK_RANKING.words, ATTACK_RANKING.presets, wanted, None)
         return (*super().next_commands(config, path), searched)
 
     def tables(self, run: RunFolder) -> dict[str, TextTable]:

@@ -284,5 +284,8 @@ def test_trainings_and_evaluations_name_the_attack_as_the_next_command() -> None
     evaluated = RankingConfig(model="tfidf,runs/smn", corpus="ubuntu_dialogues", published="ubuntu")
     (asked,) = (each for each in EVALUATE_RANKING.next_commands(evaluated, Path("runs/ranking")) if "attack ranking" in each)
     assert understood(asked) == RankingAttackConfig(model="tfidf,runs/smn", corpus="ubuntu_dialogues", limit=300)
+    # The default rankers of the one verb are not those of the other's default preset.
+    asked = EVALUATE_RANKING.next_commands(RankingConfig(corpus="dailydialog_pp"), Path("runs/ranking"))[-1]
+    assert understood(asked).model == "tfidf,bm25"
     trained = TRAIN_MATCHER.next_commands(TRAIN_MATCHER.presets["smn"](), Path("runs/matcher"))
     assert "parley attack ranking --model runs/matcher" in trained
