@@ -153,7 +153,7 @@ class RankAttack:
         place, given = self.goal.choose(group, scores, rng), tuple(scores.tolist())
         if place is None:
             return AttackOutcome(group.key, "skipped", "no attackable reply of the goal's kind", scores=given)
-        bar, near, words = self.goal.bar(scores, place), tolerance(scores), group.candidates[place]
+        bar, near, words = self.goal.bar(group, scores, place), tolerance(scores), group.candidates[place]
         if bar is None:
             return AttackOutcome(group.key, "skipped", "fewer other replies than places at the top", place, given)
         margin = self.goal.margin(given[place], bar)

@@ -125,7 +125,7 @@ def transferred(
             continue
         place, scores, edited = outcomes[row].place, scored[:-1], float(scored[-1])
         assert place is not None, "an edited reply has a place"
-        bar, near = goal.bar(scores, place), tolerance(scores)
+        bar, near = goal.bar(groups[row], scores, place), tolerance(scores)
         if bar is not None and goal.margin(float(scores[place]), bar) <= near:
             found[row] = goal.margin(edited, bar) > near
     return found

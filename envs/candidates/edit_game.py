@@ -167,7 +167,7 @@ class EditGame:
 
     def _begin(self, row: int, place: int | None, proposer: Proposer) -> None:
         reply, scores = self.replies[row], self.scores[row]
-        bar = None if place is None else self.goal.bar(scores, place)
+        bar = None if place is None else self.goal.bar(reply.group, scores, place)
         if place is None or bar is None:
             reply.reason = "no reply that may be edited and could be where it is wanted"
             return

@@ -48,14 +48,20 @@ class RankGoal:
             return None
         return places[int(rng.integers(len(places)))] if self.target == "random" else max(places, key=lambda i: scores[i])
 
-    def bar(self, scores: np.ndarray, place: int) -> float | None:
-        """The score that the edited reply has to pass; None where the top has room for all other candidates.
+    def bar(self, group: CandidateGroup, scores: np.ndarray, place: int) -> float | None:
+        """The score that the edited reply has to pass; None where the top has room for all others.
+
+        Others are all candidates to one that is promoted, wrong ones to one that is demoted: a ranker does not err where
+        another right reply is first.
 
         Args:
+            group: with its labels.
             scores: of the candidates as they are (C,).
             place: of the edited one.
         """
-        others = np.sort(np.delete(scores, place))[::-1]
+        counts = np.array([self.kind == "promote" or not label for label in group.labels])
+        counts[place] = False
+        others = np.sort(scores[counts])[::-1]
         return float(others[self.rank - 1]) if self.rank <= len(others) else None
 
     def margin(self, score: float, bar: float) -> float:

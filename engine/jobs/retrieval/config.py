@@ -109,7 +109,7 @@ class RankingAttackConfig(RankersConfig):
     """What attacks on rankers want, and how they search."""
 
     goal: GoalKind = "promote"
-    """Bring a wrong reply to the top, or the right one away from it."""
+    """Bring a wrong reply to the top, or the right one below a wrong one."""
     method: str = "greedy,beam,random"
     """Methods separated by commas: greedy, beam, random (the baseline, there in any case), gradient (rankers with slopes),
     gaslite (bi-encoders; random-steps and random-words stand beside it), editor:RUN (a trained editing policy), or

@@ -144,6 +144,17 @@ def test_a_right_reply_is_demoted_by_synonyms_alone() -> None:
     assert below.words == ("the", "large", "cat", "go")
 
 
+def test_a_right_reply_that_another_right_one_passes_is_not_demoted() -> None:
+    of = group(["the big cat run", "right", "wrong"])
+    of = replace(of, labels=(True, True, False))
+    ranker = Sum({"run": 3.0, "cat": 9.0, "right": 11.0, "wrong": 8.0})
+    (held,) = attack(ranker, goal=RankGoal("demote")).run([of], [0])
+    assert (held.status, held.words, held.score) == ("failure", ("the", "big", "cat", "go"), 9.0)
+    (passed,) = attack(Sum(ranker.weights | {"wrong": 9.5}), goal=RankGoal("demote")).run([of], [0])
+    assert passed.status == "success"
+    assert transferred([passed], [of], RankGoal("demote"), ranker) == [False]
+
+
 def test_which_reply_is_edited() -> None:
     of = group(["r", "n7", "n8", "n9"], attackable=(True, True, True, False))
     ranker = Sum({"r": 9.0, "n8": 2.0, "n9": 5.0})
