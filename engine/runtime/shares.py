@@ -32,11 +32,6 @@ class Share:
     machine: str = ""
 
     @property
-    def num_cpus(self) -> float:
-        """CPUs in all."""
-        return self.own[0] + sum(cpus for cpus, _ in self.others)
-
-    @property
     def has_gpus(self) -> bool:
         """Whether any of them has a share of a GPU."""
         return any(gpus for _, gpus in (self.own, *self.others))

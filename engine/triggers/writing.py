@@ -75,7 +75,6 @@ class Writing(Proposals):
 
     Attributes:
         num_answers: that the attacker gave.
-        num_unwritten: questions that came to no input, or to one that was tried before.
     """
 
     def __init__(
@@ -85,7 +84,7 @@ class Writing(Proposals):
         self._settings, self._target, self._shown, self._write, self._seed = settings, target, shown, write, seed
         self._tried: list[list[TriedInput]] = [[] for _ in range(settings.streams)]
         self._round, self._streams = 0, list[int]()
-        self.num_answers = self.num_unwritten = 0
+        self.num_answers = 0
 
     def ask(self) -> list[Words]:
         assert not self._waiting, "what was asked is told first"
@@ -117,7 +116,6 @@ class Writing(Proposals):
             self.num_answers += len(line.answers)
             words = tuple(line.text.split())
             if line.problem or words in self._known:
-                self.num_unwritten += 1
                 continue
             self._known.add(words)
             self._waiting.append(words)

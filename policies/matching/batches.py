@@ -63,33 +63,24 @@ class Padded:
             begin += rows * columns
         columns_X = np.arange(sizes_Q.sum()) - np.repeat(starts_Q, sizes_Q)
         cells_X = np.repeat(firsts_Q, sizes_Q) + columns_X
-        own_Y = np.full(begin, len(cells_X))
-        own_Y[cells_X] = np.arange(len(cells_X))
         self.places_X = block.tensor(np.repeat(block.starts_T[texts_Q], sizes_Q) + columns_X)
         """Where in the memory each place of the texts stands, one text behind the other."""
-        self._cells_X, self._own_Y = block.tensor(cells_X), block.tensor(own_Y)
+        self._cells_X = block.tensor(cells_X)
         self._memory_Y = torch.cat([each.places_RN.flatten() for each in self.rows])
 
     def spread(self, memory_WD: Tensor) -> Iterator[Tensor]:
         """The rows (R, N, D) of each bucket, of a memory with a zero row at its end."""
-        return self._gathered(memory_WD, self._memory_Y)
-
-    def spread_own(self, values_XD: Tensor) -> Iterator[Tensor]:
-        """The rows (R, N, D) of each bucket, of values that stand in the order of `places_X`; zero at padding."""
-        return self._gathered(with_zero(values_XD), self._own_Y)
+        sizes = [rows * columns for rows, columns in self._shapes]
+        # Each gather spreads its gradients over all that it gathers from; without them, a bucket is gathered when it is read.
+        if torch.is_grad_enabled():
+            whole: Iterable[Tensor] = at(memory_WD, self._memory_Y).split(sizes)
+        else:
+            whole = (at(memory_WD, places) for places in self._memory_Y.split(sizes))
+        return (part.unflatten(0, shape) for part, shape in zip(whole, self._shapes, strict=True))
 
     def joined(self, parts: Sequence[Tensor]) -> Tensor:
         """The values (X, D) of rows (R, N, D) of the buckets, in the order of `places_X`."""
         return at(torch.cat([each.flatten(0, 1) for each in parts]), self._cells_X)
-
-    def _gathered(self, flat_WD: Tensor, places_Y: Tensor) -> Iterator[Tensor]:
-        sizes = [rows * columns for rows, columns in self._shapes]
-        # Each gather spreads its gradients over all that it gathers from; without them, a bucket is gathered when it is read.
-        if torch.is_grad_enabled():
-            whole: Iterable[Tensor] = at(flat_WD, places_Y).split(sizes)
-        else:
-            whole = (at(flat_WD, places) for places in places_Y.split(sizes))
-        return (part.unflatten(0, shape) for part, shape in zip(whole, self._shapes, strict=True))
 
 
 def at(flat_WD: Tensor, places: Tensor) -> Tensor:

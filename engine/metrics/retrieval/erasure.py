@@ -6,7 +6,7 @@ Source: Li et al. 2019, section 2, equation (3); Li, Monroe & Jurafsky 2016 (arX
 
   * # Paper: g is a probability. Ours: divided by |g|, so that a word whose loss lowers a negative score is important too; where
     g is 0 the drop itself.
-  * # Paper: silent on which replies keep k words. Ours: the right ones, whose words equation (3) is about; as an option all.
+  * # Paper: silent on which replies keep k words. Ours: the right ones, whose words equation (3) is about.
   * # Paper: silent on equal importances. Ours: the word that stands first.
   * # Paper: silent on k. Ours: k distinct words, at all their places, in the reply's order.
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,8 +27,6 @@ from policies.ranker import Pair
 
 Scorer = Callable[[Sequence[Pair]], Sequence[Sequence[float] | np.ndarray | None]]
 """Scores of each pair's replies, such as a ranker's `scores_of`; None for a pair without any."""
-Which = Literal["right", "all"]
-"""The replies of which few words stay."""
 KS = (1, 2, 3, 4, 5, 6)
 """How many words stay in figure 2."""
 
@@ -59,19 +57,18 @@ class KeptPoint(NamedTuple):
     relative: Estimate
 
 
-def importances(scorer: Scorer, groups: Sequence[CandidateGroup], which: Which = "right") -> list[dict[int, dict[str, float]]]:
-    """The importance of every word of some replies, by equation (3).
+def importances(scorer: Scorer, groups: Sequence[CandidateGroup]) -> list[dict[int, dict[str, float]]]:
+    """The importance of every word of the right replies, by equation (3).
 
     Args:
         scorer: asked once for all groups; each reply costs as many scores as it has words, and one.
         groups: contexts and replies.
-        which: the right replies, or all.
 
     Returns:
         For each group, by the place of the reply among the candidates, the importance of each of its words; empty for a group
         that the scorer gave no scores for.
     """
-    asked = [[place for place, label in enumerate(group.labels) if label or which == "all"] for group in groups]
+    asked = [[place for place, label in enumerate(group.labels) if label] for group in groups]
     pairs = [
         (group.context, [reply for place in places for reply in erased(group.candidates[place])])
         for group, places in zip(groups, asked, strict=True)
@@ -96,21 +93,18 @@ def kept(words: Utterance, importance: Mapping[str, float], k: int) -> Utterance
     return tuple(word for word in words if word in stays)
 
 
-def read_words(
-    scorer: Scorer, groups: Sequence[CandidateGroup], ks: Sequence[int] = KS, which: Which = "right"
-) -> list[dict[int, WordReading]]:
-    """The importance of words of some replies, and what a ranker makes of the most important ones alone.
+def read_words(scorer: Scorer, groups: Sequence[CandidateGroup], ks: Sequence[int] = KS) -> list[dict[int, WordReading]]:
+    """The importance of words of the right replies, and what a ranker makes of the most important ones alone.
 
     Args:
         scorer: asked twice for all groups.
         groups: contexts and replies.
         ks: how many words stay.
-        which: the right replies, or all.
 
     Returns:
         For each group by the place of the reply; empty for a group that the scorer gave no scores for.
     """
-    found = importances(scorer, groups, which)
+    found = importances(scorer, groups)
     pairs = [
         (group.context, [kept(group.candidates[place], words, k) for place, words in of.items() for k in ks])
         for group, of in zip(groups, found, strict=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from engine.metrics.retrieval.erasure import KeptPoint, Which, importances, kept, kept_points, read_words
+from engine.metrics.retrieval.erasure import KeptPoint, importances, kept, kept_points, read_words
 from envs.candidates.groups import CandidateGroup
 from policies.ranker import Pair
 from tests.engine.perturb.replies.groups import group
@@ -19,9 +19,9 @@ def shared(pairs: Sequence[Pair]) -> list[list[float]]:
     ]
 
 
-def figure_2(groups: Sequence[CandidateGroup], ks: Sequence[int], which: Which = "right") -> list[KeptPoint]:
+def figure_2(groups: Sequence[CandidateGroup], ks: Sequence[int]) -> list[KeptPoint]:
     scores = shared([(each.context, each.candidates) for each in groups])
-    return kept_points([each.labels for each in groups], scores, read_words(shared, groups, ks, which), ks)
+    return kept_points([each.labels for each in groups], scores, read_words(shared, groups, ks), ks)
 
 
 def test_importance_is_the_relative_drop_mean_over_the_places_of_a_word() -> None:
@@ -52,8 +52,6 @@ def test_figure_2_is_relative_to_the_whole_replies() -> None:
     assert [point.k for point in points] == [1, 2]
     assert [point.accuracy.value for point in points] == [pytest.approx(1 / 3), pytest.approx(2.5 / 3)]
     assert points[1].relative.value == 1.0
-    everything = figure_2(groups, ks=(1,), which="all")
-    assert everything[0].accuracy.value == pytest.approx((0.5 + 0.5 + 1 / 3) / 3)
 
 
 def test_replies_without_words_and_no_groups_are_no_trouble() -> None:
