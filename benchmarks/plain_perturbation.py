@@ -81,11 +81,7 @@ class PlainNltk:
 
 
 class PlainBuiltIn:
-    """The project's own lexicon, for where NLTK's data are not; then only the loops are compared.
-
-    Args:
-        lexicon: the lexicon.
-    """
+    """The project's own lexicon, for where NLTK's data are not; then only the loops are compared."""
 
     def __init__(self, lexicon: Lexicon) -> None:
         self.tag, self.opposites, self.inflect = lexicon.tag, lexicon.opposites, lexicon.inflect

@@ -48,11 +48,7 @@ class Options:
 
 
 class Stepping:
-    """A network and its optimiser.
-
-    Args:
-        model: that is trained.
-    """
+    """A network and its optimiser."""
 
     def __init__(self, model: Matcher) -> None:
         self.model, self.clock = model, Clock()

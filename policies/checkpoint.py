@@ -147,11 +147,6 @@ class ModelFormat(Generic[WordsT, SizesT, ModelT]):
     def save(self, model: ModelT, folder: Path, provenance: Mapping[str, Any]) -> None:
         """Stores a model.
 
-        Args:
-            model: with its weights.
-            folder: the checkpoint's.
-            provenance: how it came about.
-
         Raises:
             CheckpointError: the folder cannot be written.
         """

@@ -42,12 +42,7 @@ LIAR = ModelFormat("liar", WordList, ChoiceSizes, Liar)
 
 
 def new_liar(sizes: ChoiceSizes, seed: int) -> Liar:
-    """A policy that has learned nothing yet.
-
-    Args:
-        sizes: widths.
-        seed: of the weights.
-    """
+    """A policy that has learned nothing yet."""
     liar = Liar(WordList(FEATURES), sizes)
     liar.draw_weights(seed)
     return liar.eval()

@@ -133,10 +133,6 @@ def first_read(context: Context, fits: Callable[[Context], bool]) -> int:
 def scores_of(ranker: Ranker, pairs: Sequence[Pair]) -> list[np.ndarray]:
     """Scores of many pairs, batched where the ranker can.
 
-    Args:
-        ranker: any; a user's own too.
-        pairs: contexts with their candidates.
-
     Returns:
         Of each pair the scores of its candidates (C,) float64.
 
@@ -148,10 +144,6 @@ def scores_of(ranker: Ranker, pairs: Sequence[Pair]) -> list[np.ndarray]:
 
 def outcomes_of(ranker: Ranker, pairs: Sequence[Pair]) -> list[np.ndarray | RankerError]:
     """Scores of many pairs; a pair that could not be scored costs no other pair its scores.
-
-    Args:
-        ranker: any; a user's own too.
-        pairs: contexts with their candidates.
 
     Returns:
         Of each pair the scores of its candidates (C,) float64, or why there are none.

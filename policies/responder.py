@@ -110,11 +110,7 @@ class _Network(Protocol):
 
 
 class NetworkResponder(ABC, Generic[NetworkT]):
-    """What every `TrainableResponder` does that asks one network of Parley's own.
-
-    Args:
-        model: in evaluation mode.
-    """
+    """What every `TrainableResponder` does that asks one network of Parley's own."""
 
     stored_as: ModelFormat[Any, Any, Any]
     """How its network is stored."""

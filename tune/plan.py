@@ -66,9 +66,6 @@ class Plan:
     def terms(self, config: Any) -> dict[str, float]:
         """The weights of the metrics of a trial, below 0 for those that are to fall, by their names.
 
-        Args:
-            config: of the trial.
-
         Raises:
             ConfigError: braces hold no setting, or no number stands before a star.
         """

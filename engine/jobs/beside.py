@@ -109,10 +109,6 @@ class Beside:
     def wait(self, reporter: Reporter, title: str = "what was begun beside") -> None:
         """Waits until all has been tried.
 
-        Args:
-            reporter: who looks on.
-            title: what it is shown.
-
         Raises:
             RefusedModelError: a stage met it, so that asking again here is of no use.
         """

@@ -197,11 +197,6 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
     def run(self, config: ConfigT, path: Path, reporter: Reporter) -> Result:
         """Does what is left of a run and summarises it.
 
-        Args:
-            config: what is asked for.
-            path: the run's folder.
-            reporter: who looks on.
-
         Raises:
             ParleyError: what `prepare` and `work` say; a run of something else in the folder; a disk that refuses.
         """

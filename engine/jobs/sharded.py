@@ -144,14 +144,6 @@ def work_off(
 ) -> None:
     """Works off the items that a run does not hold yet.
 
-    Args:
-        run: opened for writing.
-        work: what is done to them.
-        items: all of them, by key.
-        config: where it is done.
-        reporter: who looks on.
-        title: what the reporter is shown.
-
     Raises:
         ClusterError: Ray cannot be reached or lacks room for the workers.
         RunError: the disk refuses.

@@ -175,13 +175,7 @@ class Antonym(ByEdits):
 
 
 def fits(words: Sequence[str], tags: Sequence[str], place: int) -> bool:
-    """Whether a word stands in the sense that has the opposite, and not within a fixed phrase.
-
-    Args:
-        words: of an utterance.
-        tags: theirs.
-        place: of the word.
-    """
+    """Whether a word stands in the sense that has the opposite, and not within a fixed phrase."""
     word = words[place]
     before = words[place - 1] if place else ""
     behind, tag = (words[place + 1], tags[place + 1]) if place + 1 < len(words) else ("", "")

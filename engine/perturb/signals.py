@@ -49,13 +49,7 @@ _SPELLED_OUT = re.compile(r"[^aeiouy]+|.|x.*")
 
 
 def signals(words: Sequence[str], tags: Sequence[str], known: Container[str]) -> dict[str, int]:
-    """How often each sign stands in an utterance, by its name in `SIGNALS`.
-
-    Args:
-        words: of the utterance.
-        tags: of the words.
-        known: the words of the corpus.
-    """
+    """How often each sign stands in an utterance, by its name in `SIGNALS`."""
     return {
         DOUBLED_AUXILIARIES: sum(_is_doubled(words, tags, place) for place in range(len(words))),
         DOUBLE_NEGATIONS: _double_negations(words),

@@ -84,10 +84,6 @@ class Texts:
     def edits_to(self, perturbed: Sequence[Turns], name: str) -> Edits:
         """The edits that make of each context what a strategy made of it.
 
-        Args:
-            perturbed: one for each text.
-            name: the strategy's.
-
         Raises:
             ConfigError: turns or utterances are not as many as before, or one without a word was filled.
         """

@@ -79,11 +79,7 @@ class KnownWords:
 
 @dataclass(frozen=True)
 class KeptTags:
-    """Tagged again, every word has the tag that it had, or that the word had which it replaces.
-
-    Args:
-        language: the tagger.
-    """
+    """Tagged again, every word has the tag that it had, or that the word had which it replaces."""
 
     language: ReplyLanguage = field(repr=False)
 

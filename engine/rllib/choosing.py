@@ -76,9 +76,6 @@ class ChoiceRunner(ExactRunner):
     def sample(self, *, indices: Sequence[int] = (), **_: Any) -> dict[str, Any]:
         """Plays some examples.
 
-        Args:
-            indices: of the examples.
-
         Returns:
             Columns of all steps (M, ...): `actions` (M, A, F), `action_mask` (M, A), `taken` (M,), `rewards` (M,), `step` and
             `example` (M,), the place in `indices`; of all examples `tried` (N,), whether there was anything to choose, and

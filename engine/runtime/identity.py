@@ -78,9 +78,6 @@ def differences(wanted: Mapping[str, str], found: Mapping[str, str]) -> str:
 def require(wanted: Mapping[str, str]) -> None:
     """Turns this process away where it is not what the driver is.
 
-    Args:
-        wanted: the driver's identity.
-
     Raises:
         ClusterError: something differs.
     """
@@ -91,13 +88,7 @@ def require(wanted: Mapping[str, str]) -> None:
 
 
 def refusal(wanted: Mapping[str, str], found: Mapping[str, str], machine: str) -> ClusterError:
-    """The error that a worker of another identity is turned away with.
-
-    Args:
-        wanted: the driver's identity.
-        found: the worker's.
-        machine: the address of its machine.
-    """
+    """The error that a worker of another identity is turned away with."""
     from envs.core.errors import ClusterError
 
     return ClusterError(

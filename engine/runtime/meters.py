@@ -24,12 +24,7 @@ _TAGS = ("run", "job")
 
 
 class Meters:
-    """The numbers of one run.
-
-    Args:
-        run: its folder.
-        job: its job.
-    """
+    """The numbers of one run."""
 
     def __init__(self, run: str, job: str) -> None:
         self._counters: dict[str, Any] = {}

@@ -65,9 +65,6 @@ def process_name() -> str:
 def holder_of(path: Path) -> str | None:
     """Who holds a lock, such as "process 7 on node-3"; None when nobody does.
 
-    Args:
-        path: the lock file.
-
     Raises:
         RunError: the file cannot be read.
     """

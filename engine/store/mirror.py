@@ -190,9 +190,6 @@ def names_in(path: Path) -> set[str]:
 def refresh_rows(path: Path) -> None:
     """Copies the parts of a run that are others at its URI; nothing for other paths.
 
-    Args:
-        path: the run's folder.
-
     Raises:
         StorageError: storage cannot be read.
     """

@@ -198,10 +198,6 @@ class RunFolder:
     def is_done(self, name: str, keys: Collection[str]) -> bool:
         """Whether a shard is saved and every item in it worked.
 
-        Args:
-            name: the shard's name.
-            keys: its items.
-
         Raises:
             RunError: that part of the run holds other items, so the work was cut differently when the run was made.
         """

@@ -98,11 +98,7 @@ class Method(ABC):
         return self.settings.beams
 
     def fewest_candidates(self, length: int) -> int:
-        """How many a restart has to try until it has searched at all.
-
-        Args:
-            length: words of an input.
-        """
+        """How many a restart has to try until it has searched at all."""
         return 1
 
     def require_length(self, length: int) -> None:

@@ -119,13 +119,7 @@ def open_candidates(
 
 
 def no_group(source: CandidateSource, text: CandidateText, root: Path) -> DataError | None:
-    """The error of a corpus without a group; None where there is one.
-
-    Args:
-        source: the corpus.
-        text: what was read of it.
-        root: the data root.
-    """
+    """The error of a corpus without a group; None where there is one."""
     if any(map(len, text.splits.values())):
         return None
     what, fix = f"the corpus {source.name!r} has no context to rank replies to", "give it more lines, or name another corpus"

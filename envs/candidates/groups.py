@@ -62,11 +62,6 @@ def order_of(key: str, size: int, seed: int) -> tuple[int, ...]:
 
     Published files list the positive first, and a ranker that gives ties to the first looks perfect there.
 
-    Args:
-        key: of the group.
-        size: candidates.
-        seed: of the order.
-
     Returns:
         What stands at each place.
     """

@@ -75,12 +75,7 @@ def overlay(config: ConfigT, path: Path, name: str | Path) -> ConfigT:
 
 
 def shared(config: Any, kind: type) -> dict[str, Any]:
-    """The settings of a configuration that a base class of its has too, by name, for another one with the same base.
-
-    Args:
-        config: a configuration.
-        kind: the base class.
-    """
+    """The settings of a configuration that a base class of its has too, by name, for another one with the same base."""
     return {field.name: getattr(config, field.name) for field in dataclasses.fields(kind)}
 
 

@@ -26,13 +26,7 @@ class PromiseError(AssertionError):
 
 
 def expect(kept: bool, expected: str, got: object) -> None:
-    """Raises a `PromiseError` unless a promise is kept.
-
-    Args:
-        kept: whether it is.
-        expected: what a part must do.
-        got: what it did.
-    """
+    """Raises a `PromiseError` unless a promise is kept."""
     if not kept:
         raise PromiseError(f"{expected}; got {got}")
 

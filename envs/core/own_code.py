@@ -93,9 +93,6 @@ class OutOfTimeError(BaseException):
 def time_limit(seconds: float) -> Iterator[None]:
     """A block that is broken off after some seconds, where Python can: in the main thread, between two of its steps.
 
-    Args:
-        seconds: it may take.
-
     Raises:
         OutOfTimeError: it took longer.
     """

@@ -177,13 +177,7 @@ def open_pairs(
 
 
 def nothing_to_learn(source: PairSource, text: PairText, root: Path) -> DataError | None:
-    """The error of a corpus without a pair to train on; None where there is one.
-
-    Args:
-        source: the corpus.
-        text: what was read of it.
-        root: the data root.
-    """
+    """The error of a corpus without a pair to train on; None where there is one."""
     if text.splits["train"].num_pairs:
         return None
     what, fix = f"the corpus {source.name!r} has no pair to train on", "give it more lines, or name another corpus"
@@ -191,12 +185,7 @@ def nothing_to_learn(source: PairSource, text: PairText, root: Path) -> DataErro
 
 
 def nothing_to_measure(name: str, num_pairs: Mapping[str, int]) -> DataError | None:
-    """The error of a corpus that lacks a pair to train on, to stop by or to measure on; None where there are some of each.
-
-    Args:
-        name: of the corpus.
-        num_pairs: by split.
-    """
+    """The error of a corpus that lacks a pair to train on, to stop by or to measure on; None where there are some of each."""
     empty = [split for split, num in num_pairs.items() if not num]
     if not empty:
         return None

@@ -10,13 +10,7 @@ from policies.chat.model import Chat, ScoringChatModel
 
 
 def nats_by_chat(model: ScoringChatModel, chats: Sequence[Chat], replies: Sequence[Sequence[str]]) -> list[np.ndarray]:
-    """How likely the replies (m,) to each chat are, in nats.
-
-    Args:
-        model: who answers.
-        chats: the questions.
-        replies: the answers to each.
-    """
+    """How likely the replies (m,) to each chat are, in nats."""
     scores = model.score(
         [chat for chat, own in zip(chats, replies, strict=True) for _ in own], [reply for own in replies for reply in own]
     )

@@ -39,11 +39,7 @@ _NUMBER = re.compile(r"[\s\"'`*]*(\d{1,3})[\s\"'`*.]*")
 
 
 class RatingRanker(LimitedRanker):
-    """A chat model that rates replies, one question a reply.
-
-    Args:
-        chat_model: who is asked.
-    """
+    """A chat model that rates replies, one question a reply."""
 
     def __init__(self, chat_model: ChatModel) -> None:
         self.chat_model, self._asked = chat_model, StrictQuestion(chat_model, rating_of, REPAIR)

@@ -22,11 +22,7 @@ _ROLES = ("user", "assistant")
 
 
 class ChatResponder:
-    """A chat model that answers contexts.
-
-    Args:
-        chat_model: who answers.
-    """
+    """A chat model that answers contexts."""
 
     turns = 2
     """Turns of context that are read, as the paper's models do; more on request."""

@@ -97,11 +97,7 @@ class ChatVerdicts:
 
 
 class ChatRatings:
-    """Rates replies by a chat model.
-
-    Args:
-        chat_model: who is asked.
-    """
+    """Rates replies by a chat model."""
 
     def __init__(self, chat_model: ChatModel) -> None:
         self._model = chat_model

@@ -42,12 +42,7 @@ class WordState(NamedTuple):
 
 
 class DialogueReader(nn.Module):
-    """Reads contexts once, and what is said in them word by word.
-
-    Args:
-        num_words: of the vocabulary.
-        sizes: widths.
-    """
+    """Reads contexts once, and what is said in them word by word."""
 
     def __init__(self, num_words: int, sizes: DiscriminatorSizes) -> None:
         super().__init__()

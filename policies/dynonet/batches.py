@@ -239,14 +239,7 @@ def side_of(chat: FriendsChat, side: int, vocabulary: FriendsVocabulary, sizes: 
 
 
 class SideExamples:
-    """Sides to fit a model to or to measure it on; those that never act are left out.
-
-    Args:
-        chats: recorded.
-        vocabulary: of the model.
-        sizes: of the model.
-        linker: finds entities.
-    """
+    """Sides to fit a model to or to measure it on; those that never act are left out."""
 
     def __init__(
         self, chats: Sequence[FriendsChat], vocabulary: FriendsVocabulary, sizes: DynoNetSizes, linker: EntityLinker

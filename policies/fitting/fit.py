@@ -64,11 +64,7 @@ class Epoch:
 
 
 class Objective(Generic[BatchT]):
-    """What training brings down: a model's own loss.
-
-    Args:
-        model: that is trained.
-    """
+    """What training brings down: a model's own loss."""
 
     def __init__(self, model: Predictor[Any]) -> None:
         self.model = model

@@ -40,11 +40,7 @@ _ANSWERS = {"human": 1.0, "machine": -1.0}
 
 
 class AskedSides:
-    """What a chat model says of pairs: 1 for a person, -1 for a machine, 0 where it says neither.
-
-    Args:
-        chat_model: who is asked.
-    """
+    """What a chat model says of pairs: 1 for a person, -1 for a machine, 0 where it says neither."""
 
     def __init__(self, chat_model: ChatModel) -> None:
         self._name, self._asked = chat_model.name, StrictQuestion(chat_model, side_of, REPAIR)

@@ -19,11 +19,7 @@ _TENTHS = 10
 
 
 class PropertyJudge(Judge):
-    """Goes by one property of a pair.
-
-    Args:
-        key: the property.
-    """
+    """Goes by one property of a pair."""
 
     def __init__(self, key: Callable[[RepliedPair], Hashable]) -> None:
         self._key = key

@@ -222,12 +222,7 @@ class Alphabet:
 
 
 class Reader:
-    """Makes blocks of contexts and candidates.
-
-    Args:
-        vocabulary: the model's words.
-        sizes: of the model.
-    """
+    """Makes blocks of contexts and candidates."""
 
     def __init__(self, vocabulary: PairVocabulary, sizes: MatcherSizes) -> None:
         self._vocabulary, self._sizes = vocabulary, sizes

@@ -200,10 +200,6 @@ def get_corpus(name: str, data_root: Path | None = None, progress: Progress | No
 def check_corpus(name: str, data_root: Path | None = None) -> CorpusCheck | PairCheck | CandidateCheck | ChatCheck:
     """Reads every line of a corpus and compares its files with what is published.
 
-    Args:
-        name: as for `find_corpus`.
-        data_root: where its folder lies.
-
     Returns:
         All that is wrong: missing files, files that differ from the published ones, and every broken line.
     """
@@ -240,10 +236,6 @@ def check_corpus(name: str, data_root: Path | None = None) -> CorpusCheck | Pair
 
 def describe_corpus(name: str, data_root: Path | None = None) -> CorpusInfo | PairInfo | CandidateInfo | ChatInfo:
     """A corpus in numbers, counted on its compiled form.
-
-    Args:
-        name: as for `find_corpus`.
-        data_root: where its folder lies.
 
     Raises:
         DataError: files are missing or broken.

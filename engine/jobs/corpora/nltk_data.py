@@ -29,9 +29,6 @@ class LexicalDelivery:
 def get_nltk(reporter: Reporter) -> LexicalDelivery:
     """Downloads what NLTK's data lack, with NLTK's own downloader.
 
-    Args:
-        reporter: told about every package.
-
     Raises:
         DataError: a package cannot be fetched; says what to put where.
     """

@@ -101,11 +101,7 @@ class Judging(Sharded[JudgedFold]):
 
 
 class JudgingWorker:
-    """Fits judges and asks them.
-
-    Args:
-        judging: whom, about what.
-    """
+    """Fits judges and asks them."""
 
     def __init__(self, judging: Judging) -> None:
         self._judging = judging

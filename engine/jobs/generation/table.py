@@ -251,25 +251,14 @@ class _ReplyReader:
 
 
 def measured_systems(config: TrainedTableConfig, path: Path) -> list[System]:
-    """The systems of all rows that were measured, whichever of them was left out.
-
-    Args:
-        config: of the table.
-        path: its folder.
-    """
+    """The systems of all rows that were measured, whichever of them was left out."""
     named = [folder.name.removesuffix(_JUDGED).rpartition("-")[0] for folder in path.glob(f"*{_JUDGED}")]
     found = systems(config, path, {row.removesuffix(SAMPLED) for row in named})
     return [each for each in found if all((path / name / SUMMARY).is_file() for name in (each.replies, each.judged))]
 
 
 def judged_shares(path: Path, system: System, judges: Sequence[str]) -> dict[tuple[str, str], dict[str, float]]:
-    """What judges said of a system, by figure and judge: of each source the share of pairs; a reply without a word is told.
-
-    Args:
-        path: the folder of the table.
-        system: whose replies are judged.
-        judges: labels.
-    """
+    """What judges said of a system, by figure and judge: of each source the share of pairs; a reply without a word is told."""
     scored = JudgedRows(RunFolder.load(path / system.judged).read_rows().to_pylist()).scored
     files = (path / system.replies / name for name in (HUMAN_FILE, MACHINE_FILE))
     recorded, said = ({source_name(each) for each in read_replied(file)} for file in files)

@@ -176,13 +176,7 @@ def _legend(trained: Sequence[str] = ()) -> dict[str, Metric]:
 
 
 def _asked(path: Path, row: str, config: TableConfig) -> dict[str, Estimate]:
-    """What chat models were asked for a row, `ASKED_METRICS`; nothing where they were asked nothing.
-
-    Args:
-        path: of the table's run.
-        row: with its defence.
-        config: of the table.
-    """
+    """What chat models were asked for a row, `ASKED_METRICS`; nothing where they were asked nothing."""
     attack, plus, around = row.partition("+")
     end = plus + around if around.endswith((ADAPTIVE, KNOWN)) else ""
     adversary = ADVERSARY + end.removesuffix(ADAPTIVE).removesuffix(KNOWN)

@@ -55,12 +55,7 @@ def measured(config: TableConfig, met: str = "") -> set[str]:
 
 
 def learned(config: TableConfig, around: Mapping[str, DefenceConfig]) -> list[Learned]:
-    """Whom adversaries learn against: the target, unless one is named, the target behind each defence, its counterparts.
-
-    Args:
-        config: what is asked for.
-        around: the defences by name.
-    """
+    """Whom adversaries learn against: the target, unless one is named, the target behind each defence, its counterparts."""
     found = [] if config.adversary else [Learned(config.target, DefenceConfig(), "", "")]
     found += [Learned(config.target, defence, f"+{name}", f"+{name}{KNOWN}") for name, defence in around.items()]
     for number, met in enumerate(config.trained_names(), start=1):

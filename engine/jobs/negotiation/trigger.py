@@ -131,11 +131,7 @@ class TalkSearcher:
 
 @dataclass(frozen=True)
 class TalkTriggerRoster(Roster):
-    """A match whose adversary searches words for a chat model.
-
-    Args:
-        attack: how.
-    """
+    """A match whose adversary searches words for a chat model."""
 
     side_by_side_chats: ClassVar[tuple[int, int]] = (1, 4)
 

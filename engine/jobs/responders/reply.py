@@ -130,11 +130,7 @@ class Replying(Sharded[Example]):
 
 
 class ReplyWorker:
-    """Holds a model, and replies.
-
-    Args:
-        replying: which one, how.
-    """
+    """Holds a model, and replies."""
 
     def __init__(self, replying: Replying) -> None:
         from policies.responders import load_responder

@@ -172,10 +172,6 @@ def rule_resources(config: RankersConfig, corpus: CandidateCorpus, limit: int = 
 def built_rules(config: RankersConfig, resources: RuleResources) -> list[Rule]:
     """The rules that are asked for.
 
-    Args:
-        config: which of them.
-        resources: what they lean on.
-
     Raises:
         ConfigError: two of them bear one name, there is none of a name, one does not suit the language or edits contexts.
         DataError: what one of them leans on is not there.

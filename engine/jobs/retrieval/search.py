@@ -111,10 +111,6 @@ class PoolSearch:
     def found(self, name: str, groups: Sequence[CandidateGroup]) -> dict[str, FoundReply]:
         """What the search finds in contexts at the model as it is, by their keys; read where it is known.
 
-        Args:
-            name: of this search.
-            groups: contexts with their candidates.
-
         Raises:
             RankerError: the model gives no scores.
             RunError: the disk refuses.

@@ -293,10 +293,6 @@ def input_model(config: TriggerConfig, victim: HuggingFaceSeq2Seq | HuggingFaceC
 def classifier(config: SuccessSettings, device: str = "cpu") -> ReplyClassifier | None:
     """What judges replies; None where no classifier does.
 
-    Args:
-        config: names it.
-        device: torch device.
-
     Raises:
         ConfigError: its package is not installed, or it has no such label.
         CheckpointError: there is no classifier.

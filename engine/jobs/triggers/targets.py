@@ -45,11 +45,6 @@ FILE = "targets.json"
 def open_targets(config: TriggerConfig, models: Models, path: Path) -> TargetList:
     """The targets of a run, those that it was started with where it has begun.
 
-    Args:
-        config: the search.
-        models: what is searched.
-        path: the run's folder.
-
     Raises:
         ConfigError: no list or file is called so.
         DataError: the list is empty, its file or corpus is missing or broken, or (strict) the model cannot say one.

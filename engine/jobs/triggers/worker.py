@@ -188,13 +188,7 @@ class Searching(Sharded[Target]):
 
 
 class SearchWorker(SearchTurns[Target]):
-    """Holds the models, and searches for the targets of several shards at a time.
-
-    Args:
-        config: the search.
-        models: what is searched.
-        answers: as in `Searching`.
-    """
+    """Holds the models, and searches for the targets of several shards at a time."""
 
     def __init__(self, config: TriggerConfig, models: Models, answers: str = "") -> None:
         from engine.triggers.hits import HitType

@@ -26,12 +26,7 @@ _NO_TRAINING: tuple[Sequence[str], str] = ((), "")
 
 
 def control_of(ranker: str, trainings: Trainings) -> str:
-    """The control that was trained as long from the same base, the first of several; "" where none is there, or it is one.
-
-    Args:
-        ranker: label of it.
-        trainings: of all rankers.
-    """
+    """The control that was trained as long from the same base, the first of several; "" where none is there, or it is one."""
     against, base = trainings.get(ranker, _NO_TRAINING)
     if not (against and base):
         return ""
@@ -52,12 +47,7 @@ def rankers_beside(rankers: Sequence[str], trainings: Trainings) -> list[tuple[s
 
 
 def differences(found: RankedRows, pairs: Iterable[tuple[str, str]]) -> dict[str, Estimate]:
-    """How much oftener one ranker puts a right reply first, or what a rule left of it, and the p-value of that difference.
-
-    Args:
-        found: rows.
-        pairs: which two.
-    """
+    """How much oftener one ranker puts a right reply first, or what a rule left of it, and the p-value of that difference."""
     at_first = first_place(found.several)
 
     @cache

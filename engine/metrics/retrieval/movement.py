@@ -23,11 +23,6 @@ def expected_ranks(scores: Sequence[float]) -> np.ndarray:
 def rank_movement(found: RankedRows, model: str, rule: str) -> np.ndarray:
     """How many of the replies that a rule changed went from which rank to which.
 
-    Args:
-        found: the rows.
-        model: a ranker.
-        rule: a rule.
-
     Returns:
         (n, n) int64, by rank before and rank after, from 1 to the most candidates of a group; a tie's half rank is rounded up.
     """

@@ -65,11 +65,7 @@ def points_in(metrics: Metrics) -> list[int]:
 
 
 def success_table(metrics: Metrics) -> TextTable:
-    """Success against queries: a line for each method or rule on each ranker.
-
-    Args:
-        metrics: those of `search_metrics`.
-    """
+    """Success against queries: a line for each method or rule on each ranker."""
     points, rows = points_in(metrics), []
     for model, method in attacks_of(metrics):
         shares = [metrics[f"{SUCCESS}{queries}.{model}.{method}"] for queries in points]

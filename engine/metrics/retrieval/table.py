@@ -129,12 +129,7 @@ class Shown:
 
 
 def overview(metrics: Metrics, shown: Shown) -> TextTable:
-    """How often each ranker puts a right reply first, and under each rule: a line for each ranker.
-
-    Args:
-        metrics: those of `ranking_metrics`.
-        shown: what else is told.
-    """
+    """How often each ranker puts a right reply first, and under each rule: a line for each ranker."""
     situations = {CLEAN: True, **shown.rules}
     rows = []
     for model in models_of(metrics):
@@ -153,12 +148,7 @@ def overview(metrics: Metrics, shown: Shown) -> TextTable:
 
 
 def tables(metrics: Metrics, shown: Shown) -> dict[str, TextTable]:
-    """All metrics of candidates as they are, and tables 3 to 6, those that there is something to say in, by their headings.
-
-    Args:
-        metrics: those of `ranking_metrics`.
-        shown: what else is told.
-    """
+    """All metrics of candidates as they are, and tables 3 to 6, those that there is something to say in, by their headings."""
     found = {"Candidates as they are": _attacked(metrics, shown, (), True, _ALL)}
     keeping, others = ([rule for rule, keeps in shown.rules.items() if keeps is wanted] for wanted in (True, False))
     if keeping:

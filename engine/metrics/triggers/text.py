@@ -42,12 +42,7 @@ _NOTE = (
 
 
 def text_metrics(rows: Sequence[Row], seed: int = 0) -> dict[str, Estimate]:
-    """All of `TEXT_METRICS`.
-
-    Args:
-        rows: of one run.
-        seed: names the bootstrap's resampling stream.
-    """
+    """All of `TEXT_METRICS`."""
     done = finished(rows)
     found = {name: rate(sum(bool(row[name]) for row in done), len(done)) for name in (VERIFIED, RANDOM, EMPTY)}
     found[SAMPLED] = clustered_rate([row[SAMPLED] for row in done], trials=[row["samples"] for row in done])

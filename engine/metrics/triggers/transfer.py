@@ -30,11 +30,7 @@ _NOTE = (
 
 
 def transfer_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
-    """Figures by "SOURCE | MODEL | FIGURE", and what it took.
-
-    Args:
-        rows: of one run.
-    """
+    """Figures by "SOURCE | MODEL | FIGURE", and what it took."""
     done = finished(rows)
     cells: dict[tuple[str, str], list[Row]] = {}
     for row in done:

@@ -71,10 +71,6 @@ _packing: ContextVar[Attend | None] = ContextVar("packing", default=None)
 def read_blocks(reader: CausalReader, blocks: Sequence[TextBlock]) -> list[tuple[Tensor, KeysValues]]:
     """Reads blocks.
 
-    Args:
-        reader: of the model.
-        blocks: what is read.
-
     Returns:
         Of each block the logits (n, K, V), and what the layers keep of it. Not differentiable.
     """

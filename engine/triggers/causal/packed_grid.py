@@ -137,11 +137,6 @@ def read_grid(
 ) -> list[tuple[Tensor, KeysValues | None]]:
     """Reads what lists want.
 
-    Args:
-        reader: of the model.
-        texts: what is read.
-        embedding_VE: of the model's words.
-
     Returns:
         Of each list the logits (B, K, V), and what the layers keep of its texts, from the first searched place on; None where
         that is not wanted. Not differentiable.

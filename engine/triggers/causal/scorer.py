@@ -69,9 +69,6 @@ class CausalVictim(Victim, Protocol):
     def prompt(self, target_T: Tensor) -> tuple[Sequence[int], Sequence[int]]:
         """What is read before a reply.
 
-        Args:
-            target_T: the reply's tokens.
-
         Returns:
             All tokens before it (S,), any in the searched places, and these places (N,) in rising order.
         """
