@@ -15,7 +15,8 @@ ADAPTIVE = "adaptive"
 """Share of targets for which a search of this very model found a trigger."""
 _NOTE = (
     "Found anew: share of the targets for which a search of this very model found a trigger. The others are of held-out "
-    "triggers that earlier searches found, and of held-out clean contexts. Control: trained as long on clean contexts alone."
+    "triggers that earlier searches found (start, control and the last round: the same ones; an earlier round: those known by "
+    "then), and of held-out clean contexts. Control: trained as long on clean contexts alone."
 )
 
 
