@@ -24,10 +24,12 @@ ROWS = 128
 
 
 @cache
-def has_onednn() -> bool:
-    """Whether this torch can hand a product of a CPU to oneDNN."""
-    needed = ("_linear_pointwise", "_reorder_linear_weight")
-    return torch.backends.mkldnn.is_available() and all(hasattr(torch.ops.mkldnn, name) for name in needed)
+def has_onednn(dtype: torch.dtype = torch.float32) -> bool:
+    """Whether this torch can hand a product of this CPU to oneDNN, which forms those in bfloat16 on some processors alone."""
+    needed = ("_linear_pointwise", "_reorder_linear_weight", "_is_mkldnn_bf16_supported")
+    if not torch.backends.mkldnn.is_available() or not all(hasattr(torch.ops.mkldnn, name) for name in needed):
+        return False
+    return dtype == torch.float32 or (dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 @cache
@@ -47,7 +49,7 @@ class Weight:
 
     def __init__(self, weight_JI: Tensor, dtype: torch.dtype = torch.float32) -> None:
         self.dtype, self._weight_JI = dtype, weight_JI.detach().to(dtype)
-        self._packed = weight_JI.device.type == "cpu" and has_onednn()
+        self._packed = weight_JI.device.type == "cpu" and has_onednn(dtype)
         if self._packed:
             self._weight_JI = torch.ops.mkldnn._reorder_linear_weight(self._weight_JI.contiguous(), ROWS)
 
@@ -62,7 +64,7 @@ class Weight:
 
 def product(rows_nI: Tensor, weight_JI: Tensor, bias_J: Tensor | None = None) -> Tensor:
     """Products (n, J) with a weight that serves a few times only, and a bias added to them; not differentiable."""
-    if rows_nI.device.type == "cpu" and has_onednn() and rows_nI.dtype != torch.float64:
+    if rows_nI.device.type == "cpu" and has_onednn(rows_nI.dtype):
         product_nJ: Tensor = torch.ops.mkldnn._linear_pointwise(rows_nI, weight_JI, bias_J, "none", [], "")
         return product_nJ
     return linear(rows_nI, weight_JI, bias_J)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor
@@ -9,11 +14,13 @@ from torch import Tensor
 from policies import products
 from policies.products import Adder, Linear, Weight, dense_onto, product, products_onto, rectified, scaled_products, tanh_
 
+ROOT = Path(__file__).parents[2]
+
 
 @pytest.fixture(params=["as the machine has it", "without oneDNN"])
 def _kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "without oneDNN":
-        monkeypatch.setattr(products, "has_onednn", lambda: False)
+        monkeypatch.setattr(products, "has_onednn", lambda *_: False)
 
 
 def drawn(*shape: int) -> Tensor:
@@ -99,6 +106,22 @@ def test_bfloat16_is_near() -> None:
     found = Weight(weight_JI, torch.bfloat16)(rows_nI)
     assert found.dtype == torch.bfloat16
     assert 0 < (found.float() - rows_nI @ weight_JI.T).abs().max() < 0.3
+
+
+WITHOUT = """
+import torch
+from policies.products import Adder, Weight, product
+rows_nI, weight_JI, sums_nJ = torch.ones(9, 64).bfloat16(), torch.ones(24, 64).bfloat16(), torch.zeros(9, 24)
+Adder(weight_JI, torch.float32)(sums_nJ, rows_nI)
+for found in (Weight(weight_JI, torch.bfloat16)(rows_nI), product(rows_nI, weight_JI), sums_nJ):
+    print(found.float().unique().tolist())
+"""
+
+
+def test_a_processor_whose_onednn_knows_no_bfloat16_forms_its_products_too() -> None:
+    variables = {**os.environ, "PYTHONPATH": str(ROOT), "ONEDNN_MAX_CPU_ISA": "AVX2"}
+    done = subprocess.run([sys.executable, "-c", WITHOUT], env=variables, capture_output=True, text=True, check=False)
+    assert done.stdout == "[64.0]\n" * 3, done.stderr
 
 
 @pytest.mark.parametrize("by_mkl", [True, False])
