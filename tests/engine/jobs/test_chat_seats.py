@@ -108,7 +108,7 @@ def test_a_model_that_rates_nothing_is_no_ranker_and_the_run_says_so(tmp_path: P
     with serving(lambda number, body: Said(completion(always))) as server:
         config = RankingConfig(model=server.name, rules="none", limit=2, num_erased=0, chat=QUICK)
         result = EVALUATE_RANKING.run(config, tmp_path / "ranking", Silent())
-        searching = RankingAttackConfig(model=server.name, limit=2, chat=QUICK)
+        searching = RankingAttackConfig(model=server.name, limit=2, budget=12, chat=QUICK)
         attacked = ATTACK_RANKING.run(searching, tmp_path / "attack", Silent())
     note = " ".join(table.note for table in result.tables.values())
     assert "fake rated 20 of 20 replies by no number" in note
