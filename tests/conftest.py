@@ -17,6 +17,9 @@ from engine.runtime.session import RaySession, connect
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Ray starts its workers at niceness 15: they would get next to nothing of cores that other tests use, and be waited for.
 os.environ.setdefault("RAY_worker_niceness", "0")
+# A socket's address holds 107 bytes: in a long folder the clusters that tests start would have no room for theirs.
+if len(os.environ.get("TMPDIR", "")) > 36:
+    os.environ.setdefault("RAY_TMPDIR", "/tmp")
 
 PUBLISHED = os.environ.get("PARLEY_DATA", "")
 """The data root that this machine names; packages of tests take the variable away, for as long as they like."""

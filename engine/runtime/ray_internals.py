@@ -5,7 +5,9 @@ A new version of Ray may change any of it. What `engine/rllib` overrides of RLli
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -14,6 +16,8 @@ from typing import Any
 CHATTY = ("ray._private.authentication.authentication_token_setup", "ray._common.deprecation")
 """Private loggers through which Ray comments on its own defaults."""
 _ALIVE, _DEAD = "ALIVE", "DEAD"
+_MOST_BYTES = 36
+"""Of a folder for what is temporary: a socket's address holds 107, and Ray's names below the folder take nearly 70."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,12 @@ def head_of_this_machine() -> str:
 
     address: str = canonicalize_bootstrap_address("auto")
     return address
+
+
+def temporary_folder() -> dict[str, str]:
+    """What `ray.init` is told where TMPDIR is too long for the addresses of sockets below it: where Ray lies by default."""
+    long = sys.platform == "linux" and len(os.fsencode(os.environ.get("TMPDIR", ""))) > _MOST_BYTES
+    return {"_temp_dir": "/tmp/ray"} if long and "RAY_TMPDIR" not in os.environ else {}
 
 
 def use_token() -> bool:

@@ -158,7 +158,8 @@ def _start(num_cpus: int | None) -> None:
 
     try:
         with ray_internals.started_apart():
-            ray.init("local", num_cpus=num_cpus, include_dashboard=False, **_options())
+            folder = ray_internals.temporary_folder()
+            ray.init("local", num_cpus=num_cpus, include_dashboard=False, **folder, **_options())
     except Exception as error:
         # On a machine that is too busy to start it in time Ray raises a bare Exception.
         fix = "try again when the machine is less busy; what is saved is not done twice"

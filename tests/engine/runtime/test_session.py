@@ -173,6 +173,33 @@ def test_the_token_is_for_its_owner_alone(tmp_path: Path, monkeypatch: pytest.Mo
     assert token.stat().st_mode & 0o777 == 0o600
 
 
+LONG = f"/scratch/{'x' * 40}"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Ray reads TMPDIR on Linux alone")
+@pytest.mark.parametrize(
+    ("variables", "told"),
+    [
+        ({}, None),
+        ({"TMPDIR": "/scratch"}, None),
+        ({"TMPDIR": LONG}, "/tmp/ray"),
+        ({"TMPDIR": LONG, "RAY_TMPDIR": "/fast"}, None),
+    ],
+)
+def test_sockets_lie_in_a_folder_that_is_short_enough_for_them(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], told: str | None
+) -> None:
+    heard: dict[str, Any] = {}
+    monkeypatch.setattr("ray.init", lambda *_, **options: heard.update(options))
+    monkeypatch.setattr(ray_internals, "hide_token", lambda: None)
+    for name in ("TMPDIR", "RAY_TMPDIR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    session._start(1)
+    assert heard.get("_temp_dir") == told
+
+
 def test_connecting_to_nothing_fails_in_time() -> None:
     code = f"from engine.runtime.session import connect\nwith connect({closed_address()!r}): print('connected')"
     found = subprocess.run(
