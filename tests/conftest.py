@@ -20,6 +20,8 @@ os.environ.setdefault("RAY_worker_niceness", "0")
 # A socket's address holds 107 bytes: in a long folder the clusters that tests start would have no room for theirs.
 if len(os.environ.get("TMPDIR", "")) > 36:
     os.environ.setdefault("RAY_TMPDIR", "/tmp")
+# A proxy of this machine's, where the surroundings name one, knows none of the servers that tests start.
+os.environ["no_proxy"] = ",".join(["127.0.0.1", *filter(None, [os.environ.get("no_proxy", os.environ.get("NO_PROXY"))])])
 
 PUBLISHED = os.environ.get("PARLEY_DATA", "")
 """The data root that this machine names; packages of tests take the variable away, for as long as they like."""

@@ -86,8 +86,9 @@ def listening_addresses(process: int) -> set[tuple[str, int]]:
         for path in Path(f"/proc/{process}/fd").iterdir():
             with suppress(OSError):
                 inodes.add(str(path.readlink()))
-    for table in ("tcp", "tcp6"):
-        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+    # A machine may know no IPv6.
+    for table in Path("/proc/net").glob("tcp*"):
+        for line in table.read_text().splitlines()[1:]:
             fields = line.split()
             if fields[3] == _LISTENS and f"socket:[{fields[9]}]" in inodes:
                 host, port = fields[1].split(":")
