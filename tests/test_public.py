@@ -56,7 +56,7 @@ def test_an_example_runs_from_an_empty_folder(path: Path, tmp_path: Path) -> Non
     """Slow, for each is a process of its own; one fits a target and starts Ray."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [sys.executable, str(path)], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=240
+        [sys.executable, str(path)], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=550
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()

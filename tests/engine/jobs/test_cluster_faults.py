@@ -80,18 +80,18 @@ def slow(*kinds: str) -> list[object]:
 @pytest.mark.parametrize("kind", ["search", *slow("attack", "robustness", "ranking", "ranking-attack", "selfplay")])
 def test_a_machine_lost_in_the_middle_costs_no_row(tmp_path: Path, kind: str) -> None:
     """A head and one more machine, each with a worker."""
-    survives(LOSES_A_MACHINE.replace("KIND", kind).replace("HEAD", "1"), tmp_path, timeout_s=280)
+    survives(LOSES_A_MACHINE.replace("KIND", kind).replace("HEAD", "1"), tmp_path, timeout_s=550)
 
 
 @pytest.mark.slow
 def test_of_three_machines_the_head_works_not_and_one_is_lost(tmp_path: Path) -> None:
-    survives(LOSES_A_MACHINE.replace("KIND", "search").replace("HEAD", "0"), tmp_path, timeout_s=280)
+    survives(LOSES_A_MACHINE.replace("KIND", "search").replace("HEAD", "0"), tmp_path, timeout_s=550)
 
 
 @pytest.mark.slow
 def test_a_machine_lost_in_the_middle_of_adversarial_training_changes_nothing(tmp_path: Path) -> None:
     """A runner on either machine; the phases after the loss have room for one."""
-    survives(LOSES_A_RUNNER, tmp_path, timeout_s=450)
+    survives(LOSES_A_RUNNER, tmp_path, timeout_s=550)
 
 
 @pytest.mark.parametrize("kind", ["selfplay", *slow("search", "attack", "robustness", "ranking", "ranking-attack")])

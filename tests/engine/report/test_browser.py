@@ -86,7 +86,7 @@ def look(page: str, folder: Path, asked: list[dict[str, str]] | None = None) -> 
     (folder / "host.html").write_text(host.encode("utf-8", "replace").decode())
     command = [str(BROWSER), "--headless=new", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=60000", "--dump-dom"]
     command += [f"--user-data-dir={folder / 'profile'}", (folder / "host.html").as_uri()]
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=250, check=True).stdout
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=550, check=True).stdout
     (out,) = re.findall(r'<pre id="out">(.*?)</pre>', shown, flags=re.DOTALL)
     found: list[dict[str, Any]] = json.loads(html.unescape(out))
     return found

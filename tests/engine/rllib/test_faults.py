@@ -262,10 +262,10 @@ def test_a_cast_of_several_opponents_plays_the_same_with_any_number_of_runners(
 
 def test_a_lost_machine_changes_no_dialogue_and_no_weight(tmp_path: Path) -> None:
     """Two machines of one CPU each, a runner on either; one is lost at work, and nothing has room for its runner any more."""
-    survives(LOSES_A_MACHINE, tmp_path, timeout_s=240)
+    survives(LOSES_A_MACHINE, tmp_path, timeout_s=550)
 
 
 def test_a_training_begins_without_the_runners_that_no_machine_has_room_for(tmp_path: Path) -> None:
     """As after the loss of a machine that Ray had not heard of."""
-    warned = survives(HAS_TOO_LITTLE_ROOM, tmp_path, timeout_s=240)
+    warned = survives(HAS_TOO_LITTLE_ROOM, tmp_path, timeout_s=550)
     assert "1 of 2 env runners have no place: training goes on without" in warned

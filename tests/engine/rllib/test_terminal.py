@@ -37,7 +37,7 @@ def test_a_training_in_actors_is_as_quiet_as_one_without(tmp_path: Path) -> None
     asked = ["train", "rl", "--target", "agent", "--corpus", CORPUS, "--data-root", str(root), "--run", "run", "--json"]
     asked += [word for setting in SMALL for word in ("--set", f"reinforce.{setting}")]
     with start_parley(*asked, "--env-runners", "1", "--remote-learner", "--log", "json", folder=tmp_path) as process:
-        out, err = process.communicate(timeout=200)
+        out, err = process.communicate(timeout=550)
     assert process.returncode == 0, err
     assert json.loads(out)["run"] == "run"
     for line in err.splitlines():
@@ -45,7 +45,7 @@ def test_a_training_in_actors_is_as_quiet_as_one_without(tmp_path: Path) -> None
 
 
 def test_what_a_runner_raises_and_says_reaches_the_terminal(tmp_path: Path) -> None:
-    told = survives(FAILS, tmp_path, timeout_s=250)
+    told = survives(FAILS, tmp_path, timeout_s=550)
     assert 'raise RuntimeError("no voice")' in told, "the line in the worker"
     assert "RuntimeError: no voice" in told
     assert "the runner has no voice" in told, "what the worker logged"

@@ -165,7 +165,7 @@ def test_a_training_whose_learner_loses_its_machine_ends_with_the_same_weights(t
 
     Another machine comes, or the learner takes the place of the runner.
     """
-    survives(LOSES_ITS_MACHINE.replace("RETURNS", str(returns)), tmp_path, timeout_s=240)
+    survives(LOSES_ITS_MACHINE.replace("RETURNS", str(returns)), tmp_path, timeout_s=550)
 
 
 def losing(monkeypatch: pytest.MonkeyPatch, lost_at: Callable[[int], bool]) -> list[int]:

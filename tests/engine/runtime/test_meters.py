@@ -101,4 +101,4 @@ with connect(num_cpus=1):
 @pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("prometheus_client") is None, reason="needs ray[default]: parley[cluster]")
 def test_a_machine_shows_all_of_them_to_prometheus(tmp_path: Path) -> None:
-    survives(SCRAPE, tmp_path, 240)
+    survives(SCRAPE, tmp_path, timeout_s=550)

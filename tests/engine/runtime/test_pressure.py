@@ -37,4 +37,4 @@ print("survived")
 @pytest.mark.slow
 def test_results_larger_than_the_object_store_come_back_whole(tmp_path: Path) -> None:
     """Four results of 30 MB at once in a store of 80 MB, then results of 100 MB each."""
-    survives(CROWDS_THE_STORE, tmp_path, timeout_s=280)
+    survives(CROWDS_THE_STORE, tmp_path, timeout_s=550)

@@ -127,7 +127,7 @@ def test_a_killed_driver_loses_no_finished_shard(tmp_path: Path, ray_session: Ra
 @pytest.mark.parametrize("noticed", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["unnoticed", "noticed"])
 def test_a_lost_machine_costs_no_shard(tmp_path: Path, noticed: bool) -> None:
     """Two machines of one CPU each, one is lost, and nothing has room for its worker any more."""
-    warned = survives(LOSES_A_MACHINE.replace("NOTICED", str(noticed)), tmp_path, timeout_s=250)
+    warned = survives(LOSES_A_MACHINE.replace("NOTICED", str(noticed)), tmp_path, timeout_s=550)
     assert "a worker is lost: 1 of 2 workers are up" in warned
 
 
@@ -138,4 +138,4 @@ def test_a_run_waits_for_a_worker_when_all_machines_are_lost_and_then_ends(
     tmp_path: Path, returns: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(TIMEOUT_VARIABLE, "200" if returns else "60")
-    survives(LOSES_ALL_MACHINES.replace("RETURNS", str(returns)), tmp_path, timeout_s=250)
+    survives(LOSES_ALL_MACHINES.replace("RETURNS", str(returns)), tmp_path, timeout_s=550)

@@ -56,4 +56,4 @@ def test_other_code_other_versions_and_missing_gpus_are_refused_at_once(tmp_path
     for room in ROOMS:
         (tmp_path / "other" / room).mkdir(parents=True)
         (tmp_path / "other" / room / "__init__.py").write_text('"""Not Parley."""\n')
-    survives(REFUSES, tmp_path, timeout_s=280)
+    survives(REFUSES, tmp_path, timeout_s=550)

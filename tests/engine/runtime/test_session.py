@@ -301,7 +301,7 @@ print("SURVIVED")
 
 @pytest.mark.ray
 def test_every_process_of_a_submitted_job_is_told_which_files_may_be_imported(tmp_path: Path) -> None:
-    survives(SUBMITTED.replace("SURVIVED", SURVIVED), tmp_path, timeout_s=250)
+    survives(SUBMITTED.replace("SURVIVED", SURVIVED), tmp_path, timeout_s=550)
 
 
 @pytest.mark.ray

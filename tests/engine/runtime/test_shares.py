@@ -107,4 +107,4 @@ print("survived")
 @pytest.mark.ray
 @pytest.mark.slow
 def test_an_actor_stays_and_its_own_are_where_there_is_room_with_the_gpus_that_they_reserve(tmp_path: Path) -> None:
-    survives(SHARES, tmp_path, timeout_s=300)
+    survives(SHARES, tmp_path, timeout_s=550)

@@ -235,7 +235,7 @@ def test_a_cluster_that_does_not_answer_is_named_and_the_run_can_go_on_without(t
     # In a process of its own, because this one may have a session, which `connect` would use.
     flags = ["--dialogues", "24", "--shard-size", "6", "--run", "run"]
     with start_parley("selfplay", *flags, "--workers", "2", "--address", "127.0.0.1:1", folder=tmp_path) as process:
-        _, told = process.communicate(timeout=250)
+        _, told = process.communicate(timeout=550)
     assert process.returncode == 2
     assert "where: 127.0.0.1:1" in told
     assert "Traceback" not in told
