@@ -63,25 +63,22 @@ def test_a_search_taken_up_at_any_step_comes_to_the_same(name: str, size: int) -
     for own in by_key().values():
         undisturbed.add(own)
     expected = finished(undisturbed)
-    num_steps, num_saved, left = 0, 0, True
-    while left:
+    first = method(name).side_by_side(BatchFinder(size, "searches"))
+    for own in by_key().values():
+        first.add(own)
+    num_steps, num_saved = 0, 0
+    ended: dict[tuple[str, int], Outcome] = {}
+    while first.keys:
         num_steps += 1
+        ended |= {(each.task.key, each.task.restart): replace(each, task=None) for each in first.step()}  # type: ignore[arg-type]
         # A relaxation's bits depend on the company, as its inputs are one tensor.
-        other = size if name == "relaxation" else 2
-        first, second = (method(name).side_by_side(BatchFinder(each, "searches")) for each in (size, other))
-        for own in by_key().values():
-            first.add(own)
-        told = {}
-        for _ in range(num_steps):
-            told.update({(outcome.task.key, outcome.task.restart): outcome for outcome in first.step()})
-        left = bool(first.keys)
+        second = method(name).side_by_side(BatchFinder(size if name == "relaxation" else 2, "searches"))
         for key, own in by_key().items():
             if key in first.keys:
                 assert 0 <= first.share(key) <= 1
                 begun = sent(first.begun(key), own)
                 num_saved += len(begun.saved)
                 second.add(own, begun)
-        ended = {place: replace(outcome, task=None) for place, outcome in told.items()}  # type: ignore[arg-type]
         assert ended | finished(second) == expected, f"left after {num_steps} steps"
     assert num_steps >= 3
     assert (num_saved > 0) == (name not in BEGUN_AGAIN)
