@@ -57,11 +57,10 @@ def test_every_hit_of_a_typed_search_is_what_the_model_generates(tmp_path: Path,
     assert [(row["prompt"], row["target"]) for row in found] == [
         ("tell me", "hello"), ("tell me", "you"), ("say it", "hello"), ("say it", "a"),
     ]  # fmt: skip
-    hits = 0
+    hits, victim = 0, load_hugging_face(folder, 4)
     for row in found:
         assert row["status"] == "ok", row["error"]
         (text,) = row["typed"]
-        victim = load_hugging_face(folder, 4)
         messages = [{"role": "user", "content": f"{row['prompt']} {text}"}]
         read = victim.tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt", return_dict=True)
         said = victim.model.generate(**read, do_sample=False, max_new_tokens=len(row["target_words"]) + 1)
