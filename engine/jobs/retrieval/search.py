@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.jobs.job import Reporter
 from engine.jobs.retrieval.pool import drawn_rows
-from engine.metrics.statistics import NOTHING, Estimate, mean
+from engine.metrics.statistics import Estimate, clustered_rate
 from engine.retrieval.catalogue import compose_attack
 from engine.store.documents import write_whole
 from engine.store.run_folder import RunFolder
@@ -178,7 +178,7 @@ def with_found(groups: Sequence[CandidateGroup], found: Mapping[str, FoundReply]
 def promoted(split: CandidateSplit, found: Mapping[str, FoundReply]) -> Estimate:
     """In how many contexts the search brings a wrong reply to the top, of those that had none there."""
     rows = [row for row in range(len(split)) if (reply := found.get(split.key(row))) and reply.is_tried]
-    return mean([found[split.key(row)].is_promoted for row in rows], split.dialogues[rows]) if rows else NOTHING
+    return clustered_rate([found[split.key(row)].is_promoted for row in rows], split.dialogues[rows])
 
 
 def composed_search(

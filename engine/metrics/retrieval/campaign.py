@@ -10,7 +10,7 @@ from engine.metrics.retrieval.ranks import group_metrics, recall_at
 from engine.metrics.retrieval.searched import REACHED_REASON
 from engine.metrics.rounds import HardeningMetrics, Round
 from engine.metrics.rows import Row, finished
-from engine.metrics.statistics import Estimate, Metric, clustered_rate, mean, paired_difference
+from engine.metrics.statistics import Estimate, Metric, clustered_rate, mean, rate_difference
 
 RANKER, HIGHER = "lower: ranker", "higher: ranker"
 POLICY_BEFORE, POLICY_AFTER, POLICY, SEARCH, HELD, FIRST = (
@@ -105,6 +105,6 @@ class UnderAttack:
     def more_than(self, other: UnderAttack) -> Estimate:
         """`held` less that of another ranker, in the contexts that count for both."""
         keys = sorted(self._held.keys() & other._held.keys())
-        return paired_difference(
+        return rate_difference(
             [self._held[key] for key in keys], [other._held[key] for key in keys], [self._dialogues[key] for key in keys]
         )

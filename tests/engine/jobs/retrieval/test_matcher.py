@@ -269,6 +269,7 @@ def test_training_against_the_search_attacks_the_model_as_it_is_at_each_epoch(
     assert list(metrics) == list(MATCHING)
     assert metrics[PROMOTED].value < metrics[PROMOTED + BEFORE].value
     assert metrics[PROMOTED].n <= 12
+    assert all(metrics[name].low < metrics[name].high for name in (PROMOTED, PROMOTED + BEFORE)), "also where all are alike"
     searches = {event["name"]: event for event in events if event["kind"] == SEARCHED}
     epochs = [f"epoch {number}" for number in (1, 2, 3)]
     assert list(searches) == ["test at the start", "val at the start", *epochs, "test at the end"]

@@ -176,6 +176,8 @@ def test_what_attacks_leave_counts_contexts_that_were_lost_before_it() -> None:
     assert UnderAttack(rows, ["greedy", "policy"]).held().value == 0.0
     other = UnderAttack([row("1", "success"), row("2", "success"), row("4", "failure")], ["greedy"])
     assert (first.more_than(other).value, first.more_than(other).n) == (0.5, 2)
+    same = first.more_than(first)
+    assert same.low < same.value == 0.0 < same.high, "three contexts prove no equality"
 
 
 def test_presets_train_their_own_start() -> None:
