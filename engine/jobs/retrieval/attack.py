@@ -131,12 +131,13 @@ class AttackRanking(RankersJob[RankingAttackConfig]):
         if config.goal != "promote":
             return found
         presets = TRAIN_MATCHER.presets
+        same = {name: getattr(config, name) for name in ("lexicon", "candidates", "data_root")}
         trained = {name: each.kind for name, each in zip(config.model_names, asked_rankers(config.model_names), strict=True)}
         hardened = [
             command_line(
                 TRAIN_MATCHER.words,
                 presets,
-                replace(presets[kind](), start=name, against=SEARCH, data_root=config.data_root),
+                replace(presets[kind](), start=name, against=SEARCH, **same),
                 Path(f"{name.removesuffix(f'/{CHECKPOINT}')}-{SEARCH}"),
             )
             for name, kind in trained.items()

@@ -26,7 +26,7 @@ from engine.jobs.command import command_line
 from engine.jobs.device import require_device, threads
 from engine.jobs.job import Job, Reporter, Summary
 from engine.jobs.retrieval.asked import ADVERSARIAL, CONTROL
-from engine.jobs.retrieval.config import DEFAULT_CORPUS, RankingAttackConfig, RankingConfig, lexicon_of
+from engine.jobs.retrieval.config import DEFAULT_CORPUS, RankingAttackConfig, RankingConfig, lexicon_of, listed_names
 from engine.jobs.retrieval.groups import Contexts, lexicon_setting, shared_resources, training_splits, utterances_of
 from engine.jobs.retrieval.matcher_config import (
     NO_VECTORS,
@@ -218,15 +218,15 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
         corpus, run, stored = config.corpus or DEFAULT_CORPUS, display_path(path), path / CHECKPOINT
         if config.start and not config.corpus and stored.is_dir():
             corpus = str(read_header(stored, config.kind)["provenance"]["corpus"])
-        known: dict[str, Any] = {"corpus": corpus, "candidates": config.candidates, "data_root": config.data_root}
+        same = ("lexicon", "candidates", "replies", "data_root")
+        known: dict[str, Any] = {"corpus": corpus} | {name: getattr(config, name) for name in same}
         asked = RankingConfig(**known)
         ranking = partial(command_line, ("evaluate", "ranking"), {"": RankingConfig}, run=None)
         searching = partial(command_line, ("attack", "ranking"), {"": RankingAttackConfig}, run=None)
         if config.start:
             # What further training alone brings shows under attack.
-            names = [name.strip() for name in config.against.split(",")]
-            rules = ",".join(name for name in names if name != SEARCH and not name.startswith(POLICY))
-            rules = "all" if rules in ("", NOTHING) else rules
+            names = [name for name in listed_names(config.against) if not name.startswith(POLICY)]
+            rules = ",".join(name for name in names if name not in (SEARCH, NOTHING)) or "all"
             both = f"{config.start},{run}"
             # A model that learned "words of the context are wrong" would err where wrong replies have them anyway.
             hard = replace(asked, model=both, rules="none", candidates=replace(config.candidates, negatives="hard"))

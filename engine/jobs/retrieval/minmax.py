@@ -83,7 +83,8 @@ class MinMaxRanking(HardeningJob[HardenRankingConfig]):
     def next_commands(self, config: HardenRankingConfig, path: Path) -> tuple[str, ...]:
         """The page, and the ranker before and after under all rules."""
         names = f"{RankingCampaign(config, path).model(0)},{display_path(path)}"
-        asked = RankingConfig(model=names, corpus=config.corpus, candidates=config.candidates, data_root=config.data_root)
+        same = {name: getattr(config, name) for name in ("corpus", "lexicon", "candidates", "data_root")}
+        asked = RankingConfig(model=names, **same)
         evaluated = command_line(("evaluate", "ranking"), {"": RankingConfig}, asked, run=None)
         return (*super().next_commands(config, path), evaluated)
 

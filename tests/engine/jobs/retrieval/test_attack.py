@@ -16,6 +16,7 @@ from engine.jobs.retrieval.config import RankingAttackConfig
 from engine.jobs.retrieval.groups import group_seed, rule_resources
 from engine.metrics.retrieval.searched import APPENDING, REACHED_REASON, SearchedRows, search_metrics
 from engine.perturb.replies.catalogue import build_rules
+from engine.perturb.replies.settings import ReplySettings
 from engine.retrieval.attack import RankAttack
 from engine.retrieval.catalogue import compose_attack
 from engine.retrieval.goals import RankGoal
@@ -25,6 +26,7 @@ from engine.runtime.session import RaySession
 from engine.store.run_folder import RunFolder
 from envs.candidates.compiled import load_candidates
 from envs.candidates.groups import CandidateGroup
+from envs.candidates.options import CandidateOptions
 from envs.core.errors import ConfigError, DataError
 from policies.rankers import load_ranker
 from tests.engine.cli.test_next import understood
@@ -289,3 +291,20 @@ def test_trainings_and_evaluations_name_the_attack_as_the_next_command() -> None
     assert understood(asked).model == "tfidf,bm25"
     trained = TRAIN_MATCHER.next_commands(TRAIN_MATCHER.presets["smn"](), Path("runs/matcher"))
     assert "parley attack ranking --model runs/matcher" in trained
+
+
+def test_what_follows_reads_words_and_candidates_as_the_run_did(tmp_path: Path) -> None:
+    from engine.jobs.retrieval.campaign import HardenRankingConfig
+    from engine.jobs.retrieval.matcher import TRAIN_MATCHER
+    from engine.jobs.retrieval.minmax import MINMAX_RANKING
+
+    model, few = save_matcher(tmp_path / "smn"), CandidateOptions(turns=3)
+    known: dict[str, Any] = {"lexicon": "built-in", "candidates": few}
+    trained = replace(TRAIN_MATCHER.presets["smn"](), replies=ReplySettings(same_tag=False), **known)
+    asked = TRAIN_MATCHER.next_commands(trained, tmp_path / "trained")
+    asked += TRAIN_MATCHER.next_commands(replace(trained, start=model, against="iiw", corpus="ubuntu_dialogues"), tmp_path)
+    assert all("--set replies.same_tag=false" in each for each in asked)
+    asked += MINMAX_RANKING.next_commands(HardenRankingConfig(model=model, **known), tmp_path)[1:]
+    asked += ATTACK_RANKING.next_commands(RankingAttackConfig(model=model, **known), tmp_path)[1:]
+    assert len(asked) == 8
+    assert all("--lexicon built-in" in each and "--set candidates.turns=3" in each for each in asked)
