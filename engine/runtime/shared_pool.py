@@ -14,10 +14,11 @@ from queue import SimpleQueue
 from threading import Lock
 from typing import Any
 
+from engine.runtime import logs
 from engine.runtime.actors import ActorPool
 from engine.runtime.sharding import Shard
 from engine.runtime.shares import Reserved
-from engine.runtime.worker import ShardAttempt, ShardFailure, require_no_end
+from engine.runtime.worker import ShardAttempt, ShardFailure, describe, require_no_end
 
 KEPT = 2
 """Pieces of work whose workers an actor keeps: their models are in memory."""
@@ -64,7 +65,9 @@ class Several:
                 self._built[piece.number] = worker_class(*worker_args)
             except Exception as error:
                 return _Unbuilt(error)
-        return self._built[piece.number].run(piece.shard)
+        # As its driver names it, and not with the number that tells it from those of the other pieces.
+        with logs.metadata(**describe(piece.shard)):
+            return self._built[piece.number].run(piece.shard)
 
 
 class SharedPool:

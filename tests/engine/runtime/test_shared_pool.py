@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
@@ -9,9 +11,12 @@ from typing import Any
 
 import pytest
 
+from engine.runtime import logs
 from engine.runtime.pool import run_sharded, working_in
 from engine.runtime.session import RaySession
-from engine.runtime.shared_pool import SharedPool
+from engine.runtime.sharding import Shard
+from engine.runtime.shared_pool import Several, SharedPool, _Piece
+from engine.runtime.worker import attempt
 from envs.core.errors import CheckpointError, ClusterError
 from tests.engine.runtime.workers import CannotBeBuilt, Counting, CountingInTwo, processes_of, shards_of
 
@@ -64,6 +69,23 @@ def unbuilt() -> Outcome:
 
 def full_disk(shard: Any, result: Any) -> None:
     raise OSError("the disk is full")
+
+
+class Talking:
+    def run(self, shard: Shard[int]) -> list[int]:
+        logging.getLogger("engine.talking").warning("at work")
+        return list(shard.items)
+
+
+def test_what_a_worker_logs_names_the_shard_as_the_driver_does(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("ray.get", lambda spec: spec)
+    (shard,) = shards_of(1, 1)
+    given = Shard(f"007-{shard.name}", shard.keys, (_Piece(7, [(Talking, ())], shard),))
+    with logs.json_lines():
+        assert attempt(Several(), given).result == [0]
+    assert json.loads(capsys.readouterr().err)["shard"] == shard.name
 
 
 @pytest.mark.ray
