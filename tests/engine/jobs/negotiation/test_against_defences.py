@@ -58,7 +58,7 @@ def test_the_attack_that_is_proposed_meets_the_same_target(root: Path, trainee: 
 
 
 def test_of_several_targets_the_newest_is_proposed(root: Path, trainee: Path) -> None:
-    config = training(root, trainee, target=f"{trainee}, scripted")
+    config = replace(training(root, trainee), target=f"{trainee}, scripted")
     for job in (TRAIN_RL, TRAIN_ADVERSARY):
         (command,) = job.next_commands(config, Path("runs/adversary"))
         assert understood(command).config.target == "scripted"

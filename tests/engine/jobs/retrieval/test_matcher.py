@@ -92,7 +92,8 @@ def test_it_leaves_a_ranker_and_its_figures(kind: Any, tmp_path: Path, corpus: s
     assert about["test"] == result.metrics["test_r@1"].value
     rank, search, harden = result.next_commands
     assert search == rank.replace("evaluate", "attack")
-    assert rank == f"parley evaluate ranking --model {tmp_path / 'run'} --corpus {corpus} --set candidates.size=4"
+    known = f"--corpus {corpus} --lexicon built-in --set candidates.size=4"
+    assert rank == f"parley evaluate ranking --model {tmp_path / 'run'} {known}"
     assert harden.startswith(f"parley train matcher {kind if kind != 'smn' else 'hardened'}"), "of a tenth of the contexts"
     assert f"--start {tmp_path / 'run'} --against iiw" in harden
     assert ("--adversary-share 0.1" in harden) == (kind != "smn"), "the preset says it"
