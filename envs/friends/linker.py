@@ -26,6 +26,8 @@ NUM_SEEN_OUTSIDE = 3
 MOST_MEANINGS = 2
 """A form of more entities must share a word with the name, or it is dropped: "work at" and "studied" name nothing."""
 _LEAST_LETTERS = 4
+_PLAIN = frozenset(("and", "at", "for", "from", "in", "of", "the", "to", "with", "work", "working", "works"))
+"""A form of these alone names nothing: the published lexicon has "work for" for a school and "and works" for a subject."""
 
 
 class EntityLinker:
@@ -52,7 +54,8 @@ class EntityLinker:
         for (entity, words), count in seen.items():
             if entity not in names or not words:
                 raise _no_entity(entity, words)
-            if words != names[entity] and (meanings[words] <= MOST_MEANINGS or _share_a_word(words, names[entity])):
+            known = meanings[words] <= MOST_MEANINGS or _share_a_word(words, names[entity])
+            if words != names[entity] and known and not _PLAIN.issuperset(words):
                 ranks[words].append((1, -count, entity))
         self._named = {words: [Mention(entity, words) for _, _, entity in sorted(found)] for words, found in ranks.items()}
         """What each form may mean, the likeliest first."""

@@ -57,6 +57,11 @@ def test_a_rare_form_counts_in_its_context_alone() -> None:
     assert linked("climbing") == [CLIMB], "seen three times"
 
 
+def test_words_of_any_talk_are_no_form_however_often_a_lexicon_has_them() -> None:
+    linker = EntityLinker(SCHEMA, [(PORT_ROSA, ("work", "for"))] * 5 + FORMS)
+    assert linker.link(("work", "for", "rosa"), {PORT_ROSA, TOWN_ROSA})[:2] == ("work", "for")
+
+
 def test_an_entity_of_no_table_is_found_by_its_name() -> None:
     assert linked("upper nib", TOWN_ROSA) == [UPPER]
 
