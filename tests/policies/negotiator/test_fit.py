@@ -62,6 +62,12 @@ def test_it_learns(tmp_path: Path) -> None:
     assert not model.training
 
 
+def test_one_seed_one_model(tmp_path: Path) -> None:
+    first, second, other = (fit(tmp_path / name, seed=seed).run(ignore) for name, seed in (("a", 1), ("b", 1), ("c", 2)))
+    assert_equal(weights(first), weights(second))
+    assert not torch.equal(first.decoder.weight, other.decoder.weight)
+
+
 def test_each_epoch_has_an_order_of_its_own_that_the_seed_names(tmp_path: Path) -> None:
     orders = []
     for number, seed in enumerate((1, 1, 2)):
@@ -124,6 +130,14 @@ def test_the_best_model_by_selection_loss_is_taken_back(tmp_path: Path) -> None:
     assert_equal(weights(model), kept[place][1])
 
 
+def test_patience_ends_the_full_rate_early(tmp_path: Path) -> None:
+    training = fit(tmp_path, replace(FAST, max_epochs=50, patience=2, learning_rate=0.3, anneal_floor=1.0))
+    epochs: list[NegotiatorEpoch] = []
+    training.run(epochs.append)
+    assert len(epochs) < 50
+    assert [epoch.best for epoch in epochs[-3:]] == [True, False, False]
+
+
 def test_the_reported_perplexity_is_that_of_the_training_words(tmp_path: Path) -> None:
     # Without dropout and at a rate that moves nothing, the first epoch's figure is that of the initial weights.
     still = replace(FAST, sizes=replace(SIZES, dropout=0.0), learning_rate=1e-12, max_epochs=1, anneal_floor=1.0)
@@ -143,6 +157,12 @@ def test_half_precision_learns_in_full_precision_weights(tmp_path: Path) -> None
     model = training.run(ignore)
     assert {value.dtype for value in model.state_dict().values()} == {torch.float32}
     assert evaluate(model, VALIDATION).perplexity < before
+
+
+def test_a_training_that_diverges_stops_and_says_what_to_lower(tmp_path: Path) -> None:
+    training = fit(tmp_path, replace(FAST, optimiser="sgd", learning_rate=1e6, clip=1e6))
+    with pytest.raises(ConfigError, match=r"diverged(.|\n)*epoch 1(.|\n)*learning_rate"):
+        training.run(ignore)
 
 
 @pytest.mark.parametrize(

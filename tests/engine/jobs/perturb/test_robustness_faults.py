@@ -49,6 +49,16 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path, asked: Robustne
     assert rows(tmp_path / "run") == rows(tmp_path / "whole")
 
 
+def test_a_finished_run_asks_nothing_and_says_so(
+    tmp_path: Path, asked: RobustnessConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, notes = run(asked, tmp_path / "run", Silent()), Notes()
+    monkeypatch.setattr(job, "_prepare", lambda *_: pytest.fail("nothing is left to ask"))
+    again = run(replace(asked, workers=3, address="10.0.0.1:6379"), tmp_path / "run", notes)
+    assert (again.metrics, again.legend, again.tables) == (first.metrics, first.legend, first.tables)
+    assert notes.said == [f"{tmp_path / 'run'} is finished: nothing is left to do"]
+
+
 def test_a_shard_that_fails_becomes_error_rows_and_is_tried_again(
     tmp_path: Path, asked: RobustnessConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -65,6 +75,12 @@ def test_a_shard_that_fails_becomes_error_rows_and_is_tried_again(
     assert result.metrics[f"change_rate.base.{SWAP}"].n == 6
     again = run(asked, tmp_path / "run", Silent())
     assert again.metrics[f"change_rate.base.{SWAP}"].n == 10
+
+
+def test_another_configuration_in_the_same_folder_is_an_error(tmp_path: Path, asked: RobustnessConfig) -> None:
+    run(asked, tmp_path / "run", Silent())
+    with pytest.raises(RunError, match="decoder: 'greedy' -> 'beam:2'"):
+        run(replace(asked, decoder="beam:2"), tmp_path / "run", Silent())
 
 
 def test_other_weights_under_the_same_name_are_an_error(tmp_path: Path, vocabulary: PairVocabulary) -> None:

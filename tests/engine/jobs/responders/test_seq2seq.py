@@ -18,7 +18,7 @@ from engine.jobs.triggers.config import TriggerConfig
 from engine.jobs.triggers.models import open_models
 from engine.metrics.training import PREDICTION, READING, TEXT
 from engine.store.run_folder import RunFolder
-from envs.core.errors import ConfigError, DataError
+from envs.core.errors import CheckpointError, ConfigError, DataError, RunError
 from envs.pairs.compiled import Ragged, load_pairs
 from envs.pairs.contexts import examples
 from envs.pairs.turns import context_words, turn_words
@@ -186,6 +186,15 @@ def test_searches_refuse_models_that_they_do_not_know(tmp_path: Path) -> None:
             open_models(TriggerConfig(model=str(tmp_path)))
 
 
+def test_a_finished_training_says_so_and_trains_no_more(tmp_path: Path, corpus: str) -> None:
+    first = TRAIN_SEQ2SEQ.run(asked(corpus), tmp_path / "run", Silent())
+    before, notes = (tmp_path / "run" / "events.jsonl").read_bytes(), Notes()
+    again = TRAIN_SEQ2SEQ.run(asked(corpus, data_root=tmp_path), tmp_path / "run", notes)
+    assert (again.metrics, again.title, again.files) == (first.metrics, first.title, first.files)
+    assert notes.said == [f"{tmp_path / 'run'} is finished: nothing is left to do"]
+    assert (tmp_path / "run" / "events.jsonl").read_bytes() == before
+
+
 def test_a_killed_training_resumes_to_the_same_weights(tmp_path: Path, corpus: str) -> None:
     config = asked(corpus, fit=replace(FIT, max_epochs=12, patience=11))
     flags = ["--corpus", corpus, "--set", "sizes.embed=8", "--set", "sizes.hidden=8", "--vocabulary", "10000"]
@@ -209,6 +218,13 @@ def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, corpus: str) -> N
     assert not (tmp_path / "run").exists()
 
 
+def test_another_model_in_the_same_folder_is_an_error(tmp_path: Path, corpus: str) -> None:
+    TRAIN_SEQ2SEQ.run(asked(corpus), tmp_path / "run", Silent())
+    other = replace(asked(corpus), sizes=Seq2SeqSizes(embed=8, hidden=8, attention="none"))
+    with pytest.raises(RunError, match=r"sizes\.attention: 'general' -> 'none'"):
+        TRAIN_SEQ2SEQ.run(other, tmp_path / "run", Silent())
+
+
 def test_a_run_says_in_which_precision_it_was_left_to_train(tmp_path: Path, corpus: str) -> None:
     TRAIN_SEQ2SEQ.run(asked(corpus), tmp_path / "run", Silent())
     TRAIN_SEQ2SEQ.run(replace(asked(corpus), fit=replace(FIT, precision="float32")), tmp_path / "set", Silent())
@@ -216,6 +232,14 @@ def test_a_run_says_in_which_precision_it_was_left_to_train(tmp_path: Path, corp
     assert told["precision"] == SEQ2SEQ.provenance(tmp_path / "run")["precision"]
     assert SEQ2SEQ.provenance(tmp_path / "set")["precision"] == "float32"
     assert not [event for event in RunFolder.load(tmp_path / "set").events() if event["kind"] == "precision"]
+
+
+def test_a_damaged_training_state_is_named(tmp_path: Path, corpus: str) -> None:
+    TRAIN_SEQ2SEQ.run(asked(corpus), tmp_path / "run", Silent())
+    (tmp_path / "run" / "summary.json").unlink()
+    (tmp_path / "run" / "training.safetensors").write_bytes(b"not this")
+    with pytest.raises(CheckpointError, match="training state is damaged"):
+        TRAIN_SEQ2SEQ.run(asked(corpus), tmp_path / "run", Silent())
 
 
 @pytest.mark.parametrize("job", [TRAIN_SEQ2SEQ, TRAIN_LM], ids=lambda job: job.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import torch
 from engine.jobs.job import Silent
 from engine.jobs.responders.vhred import TRAIN_VHRED, TrainVhredConfig
 from engine.store.run_folder import RunFolder
-from envs.core.errors import RunError
+from envs.core.errors import ConfigError, DataError, RunError
 from envs.pairs.compiled import load_pairs
 from policies.fitting.settings import FitConfig
 from policies.vhred.checkpoints import load_model
@@ -64,6 +65,22 @@ def test_a_finished_training_says_so_and_an_unfinished_one_goes_on(tmp_path: Pat
     assert notes.said[1] == "resumed after epoch 3, batch 0"
     found = load_model(tmp_path / "run").state_dict()
     assert [name for name in wanted if not torch.equal(found[name], wanted[name])] == []
+
+
+def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, corpus: str) -> None:
+    with pytest.raises(ConfigError, match="did you mean 'helpdesk'"):
+        run(asked("helpdsk"), tmp_path / "run", Silent())
+    with pytest.raises(DataError, match="not complete"):
+        run(asked("ubuntu_dialogues", data_root=tmp_path / "nothing"), tmp_path / "run", Silent())
+    with pytest.raises(ConfigError, match=r"--device(.|\n)*warp"):
+        run(asked(corpus, device="warp"), tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()
+
+
+def test_another_model_in_the_same_folder_is_an_error(tmp_path: Path, corpus: str) -> None:
+    run(asked(corpus), tmp_path / "run", Silent())
+    with pytest.raises(RunError, match=r"sizes\.attention: 'words' -> 'turns'"):
+        run(asked(corpus, sizes=replace(SIZES, attention="turns")), tmp_path / "run", Silent())
 
 
 def test_presets_are_what_they_say() -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from engine.jobs.job import Silent
 from engine.jobs.retrieval import ranking as job
+from engine.jobs.retrieval.groups import RankedGroup
 from engine.jobs.retrieval.ranking import EVALUATE_RANKING
+from engine.jobs.retrieval.worker import RankingWorker
 from engine.runtime.session import RaySession
+from engine.runtime.sharding import Shard
 from envs.core.errors import RunError
 from tests.engine.jobs.made_up import Notes, interrupt, rows
 from tests.engine.jobs.retrieval.rankings import OWN, Dying, asked, own
@@ -48,6 +53,27 @@ def test_a_finished_run_asks_nothing_and_says_so(tmp_path: Path, monkeypatch: py
     again = run(replace(asked(), workers=3, address="10.0.0.1:6379"), tmp_path / "run", notes)
     assert (again.metrics, again.legend, again.tables) == (first.metrics, first.legend, first.tables)
     assert notes.said == [f"{tmp_path / 'run'} is finished: nothing is left to do"]
+
+
+def test_a_shard_that_fails_becomes_error_rows_and_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Fails(RankingWorker):
+        def run(self, shard: Shard[RankedGroup]) -> list[dict[str, Any]]:
+            if shard.name == "00001":
+                raise RuntimeError("out of memory")
+            return super().run(shard)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("engine.jobs.retrieval.worker.RankingWorker", Fails)
+        run(asked(), tmp_path / "run", Silent())
+    assert Counter(row["status"] for row in rows(tmp_path / "run")) == {"ok": 6, "error": 4}
+    run(asked(), tmp_path / "run", Silent())
+    assert Counter(row["status"] for row in rows(tmp_path / "run")) == {"ok": 10}
+
+
+def test_another_configuration_in_the_same_folder_is_an_error(tmp_path: Path) -> None:
+    run(asked(), tmp_path / "run", Silent())
+    with pytest.raises(RunError, match="limit: 10 -> 9"):
+        run(replace(asked(), limit=9), tmp_path / "run", Silent())
 
 
 @pytest.mark.parametrize("changes", [{"model": "MINE:Plain"}, {"rules": "MINE:Shouting"}])

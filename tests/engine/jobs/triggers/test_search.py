@@ -177,6 +177,16 @@ def test_a_finished_run_searches_nothing_and_says_so(
     assert notes.said == [f"{tmp_path / 'run'} is finished: nothing is left to do"]
 
 
+def test_a_damaged_part_is_searched_again(tmp_path: Path, asked: TriggerConfig) -> None:
+    run(asked, tmp_path / "run", Silent())
+    before, notes = rows(tmp_path / "run"), Notes()
+    part = min((tmp_path / "run" / "rows").glob("*.parquet"))
+    part.write_bytes(part.read_bytes()[:-9])
+    run(asked, tmp_path / "run", notes)
+    assert rows(tmp_path / "run") == before
+    assert notes.steps[0] == 3, "only the damaged shard is left"
+
+
 def test_another_configuration_or_other_targets_in_the_same_folder_are_an_error(tmp_path: Path, asked: TriggerConfig) -> None:
     run(asked, tmp_path / "run", Silent())
     with pytest.raises(RunError, match=r"search\.candidates: 4 -> 7"):
