@@ -2,8 +2,8 @@
 
 Exchanges are made up: contexts of two turns and replies of 5 to 20 words as long as those of DailyDialog, 5,000 words. In the
 reference torch's LSTM reads contexts with their padding (with input feeding, packed: there the decoder starts from its last
-cells), each word of a reply is a step of its own under autograd, by the
-cell that the model replies with, and logits are formed for padding, too.
+cells), each word of a reply is a step of its own under autograd, by the cell that the model replies with, and logits are formed
+for padding, too.
 
 "attention" is the small model of `parley train seq2seq`, "fed" the same widths with input feeding, "published" the two layers
 of 512 of Li et al. 2017. "ratio" is that of all steps of the three together; "identical": no gradient differs by
