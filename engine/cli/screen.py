@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 PLAIN_INTERVAL_S, SILENCE_S = 5.0, 10.0
 SLOW = 0.01
 """Units a second below which they are told by the hour."""
+LEAST_SHARE = 0.001
+"""So little of the whole work tells no pace: models are still being loaded."""
 
 
 class Stage:
@@ -55,8 +57,8 @@ class Stage:
         if self._first is None:
             self._first = now, done
         began, at_first = self._first
-        if done <= at_first or now <= began:
-            return f"{_minutes(now - self._began)} so far" if not done and now - self._began >= PLAIN_INTERVAL_S else ""
+        if done - at_first <= LEAST_SHARE * (self._total or 0) or now <= began:
+            return f"{_minutes(now - self._began)} so far" if not at_first and now - self._began >= PLAIN_INTERVAL_S else ""
         rate = (done - at_first) / (now - began)
         shown = f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
         shown = f"{shown} {self._unit}/s" if rate >= SLOW else f"{3600 * rate:.3g} {self._unit}/h"

@@ -43,6 +43,16 @@ def test_pace_counts_from_the_first_news() -> None:
     assert stage.at(1000) == "match: 1,000/1,000 dialogues, 5 dialogues/s, 0:00 left"
 
 
+def test_hardly_any_work_tells_no_pace() -> None:
+    clock = Clock()
+    stage = Stage("search", 20, "targets", clock)
+    assert stage.at(0) == "search: 0/20 targets"
+    clock.now += 6
+    assert stage.at(0.0003) == "search: 0/20 targets, 0:06 so far"
+    clock.now += 4
+    assert stage.at(0.5) == "search: 0/20 targets, 0.05 targets/s, 6:30 left"
+
+
 def test_a_slow_stage_is_told_by_the_hour() -> None:
     times = iter([0.0, 0.0, 3600.0, 7200.0])
     stage = Stage("trainings", 24, "stages", lambda: next(times))
