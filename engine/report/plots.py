@@ -160,7 +160,9 @@ def draw_budget(axes: Axes, x_label: str, series: Mapping[str, Points], y_label:
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set(xlabel=short(x_label), ylabel=short(y_label))
     axes.margins(x=0.04)
-    if len(series) > 1 or few:
+    if len(series) > len(SERIES):
+        axes.figure.legend(loc="outside upper left", ncols=2, handletextpad=0.3, columnspacing=1.4)
+    elif len(series) > 1 or few:
         axes.legend()
 
 

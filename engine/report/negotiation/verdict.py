@@ -7,12 +7,14 @@ from collections.abc import Sequence
 
 from engine.jobs.negotiation.exploitability import NUM_TRAINED
 from engine.jobs.negotiation.minmax import AS_CONTROL, BEFORE_TRAINING, DROP, DROP_BEYOND_CONTROL
-from engine.metrics.negotiation.campaign import EXPLOITABILITY
+from engine.metrics.negotiation.campaign import EXPLOITABILITY, PLAIN_AGREEMENT
 from engine.metrics.statistics import NOTHING, Estimate, Metric
 from engine.report.content import Verdict
 from engine.report.negotiation.sections import PLAIN, Hardening, Match, Negotiation
-from engine.report.verdicts import MINUS, MOST_MARKS, POINTS, caveat, certain_sign, first_marks, listed, number
+from engine.report.verdicts import MINUS, MOST_MARKS, POINTS, SHARE, caveat, certain_sign, first_marks, listed, number
 
+_AGREES = 0.5
+"""Share of plain dialogues in which a hardened target has to agree, or its verdict says so."""
 _AHEAD = Metric("Points ahead", "higher: adversary", "the adversary's points less the target's, mean over all dialogues")
 ATTACKERS = {
     "attack-rl": "a trained adversary",
@@ -116,6 +118,11 @@ def _hardened(campaign: Hardening) -> tuple[str, dict[str, Estimate]]:
         doubt = "" if certain_sign(beyond) else ", no certain difference"
         alone = f"{number(POINTS, control.value)}{doubt}"
         said += f" As much training in plain play alone, without an adversary, brings it to {alone}."
+    was_agreed, agreed = (campaign.metrics.get(f"{PLAIN_AGREEMENT}{when}", NOTHING) for when in (BEFORE_TRAINING, ""))
+    if agreed.n and agreed.value < _AGREES:
+        # Nobody gains from who never comes to a deal.
+        said += f" But in plain play it comes to a deal in {number(SHARE, agreed.value)} of the dialogues"
+        said += f" ({number(SHARE, was_agreed.value)} before)." if was_agreed.n else "."
     return said + caveat(drop, unit="dialogues"), marks
 
 
