@@ -99,14 +99,15 @@ def test_hardening_over_few_dialogues_or_several_trainings_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("agreed", "told"), [(0.6, ""), (0.1, " But in plain play it comes to a deal in 10.0 % of the dialogues (70.0 % before).")]
+    ("agreed", "told"),
+    [(0.6, ""), (0.1, " But in plain play it comes to a deal in 10.0 % of the dialogues (70.0 % before).")],
 )
 def test_a_hardened_target_that_hardly_agrees_is_told(agreed: float, told: str) -> None:
     once = campaign(0.5)
     figures = {"plain_agreement_before": 0.7, "plain_agreement": agreed}
     found = {name: Estimate(value, value - 0.05, value + 0.05, 1000) for name, value in figures.items()}
     said = verdict(campaigns=(Hardening(name="x", metrics={**once.metrics, **found}, rounds=[]),)).sentence
-    assert said.endswith(f" 2.50 ahead after it.{told}")
+    assert said.replace("\N{NO-BREAK SPACE}", " ").endswith(f" 2.50 ahead after it.{told}")
 
 
 @pytest.mark.parametrize(("control", "told"), [(2.9, "2.90."), (2.6, "2.60, no certain difference.")])
