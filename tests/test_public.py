@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import parley
+from envs.core.errors import ConfigError
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -43,6 +44,13 @@ def test_the_door_makes_the_environments_known() -> None:
     code = "import gymnasium, parley; print(gymnasium.make('parley/NegotiationText-v1', partner='scripted').reset(seed=1)[0])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert "book" in done.stdout
+
+
+def test_an_agent_is_made_of_its_name_alone() -> None:
+    rows = parley.play_dialogues(parley.make_agent("scripted-tough"), parley.make_agent("scripted"), dialogues=3)
+    assert len(rows) == 3
+    with pytest.raises(ConfigError, match="did you mean 'scripted'"):
+        parley.make_agent("scriptd")
 
 
 def test_the_examples_are_listed() -> None:

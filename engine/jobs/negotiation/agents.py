@@ -199,7 +199,9 @@ def start_of(named: str, target: str, option: str) -> str:
     return named or target
 
 
-def make_agent(spec: str, vocabulary: Vocabulary, temperature: float = 0.5, device: str = "cpu", **chat: Any) -> Agent:
+def make_agent(
+    spec: str, vocabulary: Vocabulary | None = None, temperature: float = 0.5, device: str = "cpu", **chat: Any
+) -> Agent:
     """The agent that a name stands for, as `envs.negotiation.agents.make_agent`, which is told what is there instead.
 
     Raises:
