@@ -63,8 +63,10 @@ class Padded:
             begin += rows * columns
         columns_X = np.arange(sizes_Q.sum()) - np.repeat(starts_Q, sizes_Q)
         cells_X = np.repeat(firsts_Q, sizes_Q) + columns_X
-        self.places_X = block.tensor(np.repeat(block.starts_T[texts_Q], sizes_Q) + columns_X)
+        self.numbers_X = np.repeat(block.starts_T[texts_Q], sizes_Q) + columns_X
         """Where in the memory each place of the texts stands, one text behind the other."""
+        self.places_X = block.tensor(self.numbers_X)
+        """The same on the block's device."""
         self._cells_X = block.tensor(cells_X)
         self._memory_Y = torch.cat([each.places_RN.flatten() for each in self.rows])
 

@@ -165,7 +165,7 @@ class MRFN(Matcher):
         met_M2, _ = block.matches
         chosen = list(buckets(block.rooms_T[met_M2], self.most_match_cells))
         turns, replies = (Padded(block, texts_M, chosen) for texts_M in met_M2.T)
-        codes_X = block.codes_W[replies.places_X.cpu().numpy()]
+        codes_X = block.codes_W[replies.numbers_X]
         # Replies begin alike where they meet the same turn.
         codes_X = codes_X + np.repeat(met_M2[:, 0], block.rooms_T[met_M2[:, 1]]) * (block.codes_W.max() + 1)
         sequences = Sequences(block.rooms_T[met_M2[:, 1]], block.device, codes_X)
