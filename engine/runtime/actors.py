@@ -154,10 +154,10 @@ class ActorPool(Generic[ItemT, ResultT]):
 
         Args:
             more: gives shards that have come since it was last asked; None when none will come any more.
-            start_timeout_s: seconds without any worker after which the run ends.
+            start_timeout_s: seconds without any worker after which the run ends, unless one is being built.
 
         Raises:
-            ClusterError: no worker was up for that long, all died while they started, or a machine has other code.
+            ClusterError: no worker was up or had a place for that long, all died while they started, or a machine has other code.
             Exception: what building a worker raised.
         """
         import ray
@@ -181,7 +181,8 @@ class ActorPool(Generic[ItemT, ResultT]):
                     up_at = time.monotonic()
                 left_s = up_at + start_timeout_s - time.monotonic()
                 if left_s <= 0:
-                    raise self._no_worker(start_timeout_s)
+                    self._require_place(start_timeout_s)
+                    up_at, left_s = time.monotonic(), start_timeout_s
                 patience_s = min(left_s, RETRY_S if self._ask_again() else LOOK_S, MORE_S if is_open else LOOK_S)
                 calls = [*self._starting, *self._running]
                 if not calls:
@@ -367,11 +368,20 @@ class ActorPool(Generic[ItemT, ResultT]):
         self._suspects.append(shard)
         return None
 
-    def _no_worker(self, waited_s: float) -> ClusterError:
+    def _require_place(self, waited_s: float) -> None:
+        """Lets workers that have their places be built, however long that takes: a large model is not loaded in minutes.
+
+        Raises:
+            ClusterError: none has one.
+        """
         import ray
 
+        num = sum(ray_internals.actor_state(worker.actor).is_alive for worker in self._starting.values())
+        if num:
+            logger.warning("%d of %d workers have been built for %g s, and are waited for", num, len(self._workers), waited_s)
+            return
         started = any(worker.machine for worker in self._workers)
-        return ClusterError(
+        raise ClusterError(
             f"no worker {'has been up for' if started else 'could start within'} {waited_s:g} s",
             got=f"{self._wanted}; in all {listed(ray.cluster_resources())}, free {listed(ray.available_resources())}",
             fix="ask for fewer or smaller workers, end what holds the resources, or add machines; "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from tests.engine.runtime.workers import (
     IsRefused,
     OnlyOne,
     RaisesOn,
+    SlowToBuild,
     Unsendable,
     WaitsForAnother,
     attempts,
@@ -260,6 +262,24 @@ def test_resources_that_others_hold_are_an_error_after_a_while(log: Path, ray_se
             run_sharded(Counting, (str(log),), shards_of(4, 1), num_workers=2, on_result=Collected().take, start_timeout_s=1)
     finally:
         ray.kill(greedy)
+
+
+@pytest.mark.ray
+def test_workers_that_are_being_built_are_waited_for(
+    tmp_path: Path, log: Path, ray_session: RaySession, caplog: pytest.LogCaptureFixture
+) -> None:
+    mark, results = tmp_path / "built", Collected()
+
+    def release() -> None:
+        until(lambda: "1 of 1 workers have been built for 10 s, and are waited for" in caplog.text)
+        mark.touch()
+
+    with ThreadPoolExecutor(1) as aside:
+        released = aside.submit(release)
+        args = (str(log), str(mark))
+        run_sharded(SlowToBuild, args, shards_of(4, 1), num_workers=1, on_result=results.take, start_timeout_s=10)
+        released.result()
+    assert len(results) == 4
 
 
 @pytest.mark.ray

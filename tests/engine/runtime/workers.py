@@ -259,6 +259,14 @@ class CannotBeBuilt:
         raise NotImplementedError
 
 
+class SlowToBuild(Counting):
+    """Is built when a file is there."""
+
+    def __init__(self, folder: str, mark: str) -> None:
+        super().__init__(folder)
+        until(Path(mark).exists)
+
+
 class DiesWhileStarting:
     def __init__(self) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
