@@ -157,7 +157,8 @@ class ActorPool(Generic[ItemT, ResultT]):
             start_timeout_s: seconds without any worker after which the run ends, unless one is being built.
 
         Raises:
-            ClusterError: no worker was up or had a place for that long, all died while they started, or a machine has other code.
+            ClusterError: for that long no worker was up or had a place, all died while they started, or a machine has other
+                code.
             Exception: what building a worker raised.
         """
         import ray

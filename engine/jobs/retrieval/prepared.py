@@ -120,10 +120,13 @@ def not_scored(summary: Mapping[str, Any]) -> list[str]:
     if num_cut:
         what = f"{num_cut:,} of {summary[NUM_CONTEXTS]:,} contexts have more turns"
         found.append(f"{what}: the newest {turns} are kept (candidates.turns).")
+    alike: dict[tuple[int, int], list[str]] = {}
     for model, (contexts, replies) in summary.get(UNREAD, {}).items():
-        found.append(
-            f"{model} is made for shorter texts: it did not read all of {contexts:,} contexts and {replies:,} replies."
-        )
+        alike.setdefault((contexts, replies), []).append(model)
+    for (contexts, replies), models in alike.items():
+        are, they = ("are", "they") if models[1:] else ("is", "it")
+        what = f"{they} did not read all of {contexts:,} contexts and {replies:,} replies."
+        found.append(f"{', '.join(models)} {are} made for shorter texts: {what}")
     return found
 
 

@@ -227,9 +227,16 @@ def shortened(rows: Rows, column: str) -> Counter[str]:
 
 
 def counts_of(tally: Tally, begins: str, what: str) -> str:
-    """Such as "no scores: Mine 3", of counts whose names begin so; empty where there are none."""
-    found = {name.removeprefix(begins): num for name, num in tally.total.items() if name.startswith(begins)}
-    return f"{what}: {', '.join(f'{name} {found[name]:,}' for name in sorted(found))}" if found else ""
+    """Such as "no scores: Mine 3, Yours and 2 more 5 each", of counts whose names begin so; empty where there are none."""
+    alike: dict[int, list[str]] = {}
+    for name, num in sorted(tally.total.items()):
+        if name.startswith(begins):
+            alike.setdefault(num, []).append(name.removeprefix(begins))
+    told = [
+        f"{names[0]} and {len(names) - 1} more {num:,} each" if names[1:] else f"{names[0]} {num:,}"
+        for num, names in alike.items()
+    ]
+    return f"{what}: {', '.join(told)}" if told else ""
 
 
 def context_columns(item: RankedGroup) -> dict[str, Any]:

@@ -150,6 +150,10 @@ def test_what_is_not_read_is_counted_and_told(tmp_path: Path) -> None:
     assert "smn is made for shorter texts: it did not read all of 2 contexts and 3 replies." in told
     assert "contexts not read whole: smn 2" in " ".join(notes.said)
     assert told.count("made for shorter texts") == 1, "of controls nothing is said"
+    twice = replace(config, model=f"{smn},{save_matcher(tmp_path / 'twin')}", controls=False)
+    again = run(twice, tmp_path / "twice", notes)
+    assert "smn, twin are made for shorter texts: they did not read all of 2 contexts and 3 replies." in str(again.tables)
+    assert "contexts not read whole: smn and 1 more 2 each" in " ".join(notes.said)
 
 
 def test_rankers_that_know_nothing_stand_beside(tmp_path: Path) -> None:
