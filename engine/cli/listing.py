@@ -17,6 +17,7 @@ from engine.cli.verbs import Verb
 from engine.generation.settings import METHODS
 from engine.jobs.catalogue import ENTRIES
 from engine.jobs.collaboration.agents import friends_agents
+from engine.jobs.collaboration.channels import LIARS
 from engine.metrics.generation.trained import AT, DECODED, TRAINED
 from engine.metrics.negotiation.attack import ATTACK_METRICS
 from engine.perturb.catalogue import strategies
@@ -25,6 +26,7 @@ from engine.retrieval.catalogue import rank_attacks
 from engine.retrieval.moves import BY_NAME
 from engine.triggers.catalogue import searches
 from envs.candidates.corpora import candidate_corpora
+from envs.friends.corpora import friend_corpora
 from envs.negotiation.agents import agents
 from envs.negotiation.corpora.catalogue import corpora
 from envs.negotiation.domain import domains
@@ -63,10 +65,14 @@ def run_list(verb: Verb, arguments: Sequence[str]) -> int:
     show_table(console, "Corpora of pairs, beside source<TAB>reply files", ("name", "what it is"), pairs)
     candidates = [*parts["candidate corpora"].items()]
     show_table(console, "Corpora of candidates, beside those of pairs", ("name", "what it is"), candidates)
+    chats = [*parts["friend corpora"].items()]
+    show_table(console, "Corpora of chats between friends", ("name", "what it is"), chats)
     presets = [(verb, ", ".join(names)) for verb, names in parts["presets"].items()]
     show_table(console, "Presets, the default first", ("verb", "presets"), presets)
     show_table(console, "Methods of trigger search", ("name", "what it is"), [*parts["searches"].items()])
     show_table(console, "Perturbation strategies", ("name", "what it does"), [*parts["strategies"].items()])
+    liars = [*parts["liars"].items()]
+    show_table(console, "Strategies of evaluate collaboration, beside these", ("name", "what is heard"), liars)
     show_table(console, "Rules on candidate replies", ("name", "what it does"), [*parts["rules"].items()])
     show_table(console, "Rankers", ("name", "what it goes by"), [*parts["rankers"].items()])
     show_table(console, "Methods of attacks on rankers", ("name", "what it tries"), [*parts["rank attacks"].items()])
@@ -92,9 +98,11 @@ def listing() -> dict[str, Any]:
         "corpora": {name: corpora.summary(name) for name in corpora},
         "pair corpora": {name: pair_corpora.summary(name) for name in pair_corpora},
         "candidate corpora": {name: candidate_corpora.summary(name) for name in candidate_corpora},
+        "friend corpora": {name: friend_corpora.summary(name) for name in friend_corpora},
         "presets": {" ".join(entry.words): list(entry.load().presets) for entry in ENTRIES},
         "searches": {name: searches.summary(name) for name in searches},
         "strategies": {name: strategies.summary(name) for name in strategies},
+        "liars": LIARS,
         "rules": {name: rules.summary(name) for name in rules},
         "rankers": {name: rankers.summary(name) for name in rankers} | RANKER_KINDS,
         "rank attacks": {name: rank_attacks.summary(name) for name in rank_attacks},

@@ -127,7 +127,7 @@ OTHERS = (
     ),
     Verb.of(
         "data check",
-        "read every line of a corpus; every problem with file and line",
+        "read every line of a corpus; every problem with where it stands",
         "engine.cli.data:run_check",
         "parley data check embedded",
         "parley data check dealornodeal --json",

@@ -7,7 +7,8 @@ are being said in some rows of a game, sees both tables, and draws from the chat
 - Random with Kept Entities: the same, but the words of entities stay.
 - Confusing Entity: every entity by another one of its category in the listener's table that is not in the common friend. Where
   there is none the entity stays, and is counted. Ours: each different one is as likely, however many friends have it; one that
-  is called as an entity of another category in the common friend is none.
+  is called as an entity of another category in the common friend is none. Forms of the published lexicon such as "and
+  studied" may make words around a new name those of an entity of the common friend: then all entities of the utterance stay.
 
 How words and entities are drawn is `engine/perturb/entities.py`, which does the same to recorded dialogues. Others of ours tell
 what these come to: nothing is heard (`Unheard`), entities give way to ones that nobody has (`StrangeHearing`), and every other
@@ -173,6 +174,23 @@ class ConfusedHearing(Hearing):
     """Confusing Entity."""
 
     name = CONFUSING
+
+    def __call__(self, game: FriendsGame, rows: list[int], events: list[ChatEvent]) -> list[ChatEvent]:
+        """What is heard; an utterance whose new words would name what the common friend has stays as it is."""
+        heard = super().__call__(game, rows, events)
+        scenarios = map(game.scenario, rows)
+        return [
+            event if other is not event and self._tells(scenario, other) else other
+            for scenario, event, other in zip(scenarios, events, heard, strict=True)
+        ]
+
+    def _tells(self, scenario: FriendsScenario, heard: ChatEvent) -> bool:
+        """Whether the listener finds an entity of the common friend that was not put there."""
+        listener = 1 - heard.side
+        common = set(scenario.entities[listener][scenario.shared[listener]])
+        put = {token.entity for token in heard.tokens if not isinstance(token, str)}
+        found = self.knowledge.linker.find(heard.words, scenario.mentionable[listener])
+        return any(mention.entity in common and mention.entity not in put for _, mention in found)
 
     def edits(self, laid: _Laid, seeds: Sequence[int]) -> Edits:
         choices = [confusing(entity, scenario, listener) for entity, scenario, listener in laid.entities]

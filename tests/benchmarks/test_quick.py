@@ -22,7 +22,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_benchmarks_are_found() -> None:
     promised = {"bootstrap", "selfplay", "supervised", "rllib", "whitebox", "trigger", "perturbation", "pool", "ranking"}
-    assert promised | {"dynonet", "regs", "reranking", "scripted_chats", "subwords"} <= set(NAMES)
+    assert promised | {"collaboration", "dynonet", "regs", "reranking", "scripted_chats", "subwords"} <= set(NAMES)
 
 
 @pytest.mark.slow

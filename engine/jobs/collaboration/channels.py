@@ -42,6 +42,12 @@ NONE = "none"
 """Chats as they were recorded, or no strategy at all."""
 LIAR, RANDOM_LIES = "liar:", "random-lies"
 """Before the run of a trained liar or the address of a chat model that lies; lies by chance."""
+LIARS = {
+    RANDOM_LIES: "entities give way to others of the schema, and claims are made, by chance",
+    f"{LIAR}RUN": "what a trained liar chooses (parley train liar)",
+    f"{LIAR}ADDRESS": "what a chat model chooses",
+}
+"""What tells lies, beside the strategies of parley perturb."""
 LIAR_MAKER = "parley train liar"
 
 

@@ -100,13 +100,17 @@ def small() -> TrainDynoNetConfig:
 
 
 def he2017() -> TrainDynoNetConfig:
-    """The published widths and recipe, on scripted chats of the published schema."""
-    return TrainDynoNetConfig(corpus=PUBLISHED)
+    """The published widths and rate, 15 epochs on scripted chats of the published schema."""
+    return TrainDynoNetConfig(corpus=PUBLISHED, fit=_fifteen_epochs())
 
 
 def stanonet() -> TrainDynoNetConfig:
     """The published ablation: nodes do not keep what is said about them."""
-    return TrainDynoNetConfig(corpus=PUBLISHED, sizes=DynoNetSizes(dynamic=False))
+    return TrainDynoNetConfig(corpus=PUBLISHED, sizes=DynoNetSizes(dynamic=False), fit=_fifteen_epochs())
+
+
+def _fifteen_epochs() -> FitConfig:
+    return replace(dynonet_fit(), max_epochs=15, patience=15)
 
 
 def demo() -> TrainDynoNetConfig:

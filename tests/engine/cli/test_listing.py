@@ -6,6 +6,7 @@ from typing import get_args, get_type_hints
 
 from engine.cli.listing import listing
 from engine.generation.settings import Method
+from engine.jobs.collaboration.channels import strategy_list
 from engine.jobs.generation.table_config import TrainedTableConfig
 from policies.decoders import RULES, DecoderSettings
 from policies.discriminator.settings import DiscriminatorSizes
@@ -21,3 +22,9 @@ def test_parts_of_generation_are_those_that_commands_take() -> None:
     assert TrainedTableConfig(rows=",".join(rows)).row_names == tuple(rows)
     named = {name for name in TrainedTableConfig().row_names if not name.startswith("sample-")}
     assert named == {*parts["generation rows"]} - {"sample-T"}
+
+
+def test_parts_of_collaboration_are_those_that_commands_take() -> None:
+    parts = listing()
+    assert set(parts["friend corpora"]) >= {"friends", "mutualfriends_scripted", "mutualfriends_sample", "mutualfriends"}
+    assert strategy_list(",".join(parts["liars"])) == tuple(parts["liars"])

@@ -88,6 +88,14 @@ def test_a_name_of_the_common_friend_confuses_nobody_in_another_category_either(
     assert {event.words for event in heard} == {("any", "cleo", "?")}, "the common friend lives in Rosa"
 
 
+def test_words_around_a_new_name_do_not_come_to_name_the_common_friend() -> None:
+    common = next(each for each in SCENARIO.entities[1][SCENARIO.shared[1]] if each.type == "hobby")
+    linker = EntityLinker(SCHEMA, [(common, ("any", "knitting"))])
+    hearing = ConfusedHearing(ChatKnowledge(SCHEMA, linker, WORDS))
+    assert {event.words for event in heard_by(hearing, ("any", "chess", "?"), num=20)} == {("any", "chess", "?")}
+    assert {event.words for event in heard_by(hearing, ("some", "chess", "?"), num=20)} == {("some", "knitting", "?")}
+
+
 def test_every_entity_that_may_confuse_is_drawn() -> None:
     found = Counter(event.tokens[0] for event in heard_by(ConfusedHearing(KNOWLEDGE), ("upper", "nib")))
     assert {token.entity.value for token in found if isinstance(token, Mention)} == {"port rosa", "nib"}
