@@ -88,13 +88,22 @@ def limit(settings: RewardSettings, generator: Seq2Seq, discriminator: Discrimin
     """Words of a reply at most, `</s>` not counted, for two models that can work together.
 
     Raises:
-        ConfigError: their vocabularies differ, or the discriminator reads fewer words than a reply may have.
+        ConfigError: their vocabularies differ, or one of them reads or says fewer words than a reply may have.
     """
     if generator.vocabulary.words != discriminator.vocabulary.words:
         got = f"{len(generator.vocabulary)} and {len(discriminator.vocabulary)} words"
         fix = "train the discriminator on replies of this generator"
         raise ConfigError("generator and discriminator have different vocabularies", where="vocabulary", got=got, fix=fix)
-    most, read = settings.max_words or generator.sizes.max_reply - 1, discriminator.sizes.words - 1
+    said, read = generator.sizes.max_reply - 1, discriminator.sizes.words - 1
+    most = settings.max_words or said
+    if most > said:
+        # Recorded replies would be longer than any that is said, and their length would tell them.
+        raise ConfigError(
+            "replies may be longer than what the generator says",
+            where="max_words",
+            got=f"{most} words",
+            fix=f"set max_words to {said} or less, or train a generator with sizes.max_reply={most + 1}",
+        )
     if most > read:
         raise ConfigError(
             "replies may be longer than what the discriminator reads",

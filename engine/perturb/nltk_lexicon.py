@@ -38,6 +38,8 @@ _SLIPS = {"unmaked": "unmade", "overspended": "overspent"}
 """Made-up pasts in lemminflect's dictionary, of all that WordNet calls opposites of verbs."""
 _USUAL = 2
 """How often WordNet's own texts hold a usual sense of a word."""
+_SELDOM = 5
+"""How often these texts hold a thing, rather than somebody who is called so, at least."""
 _MAIN = 0.5
 """Share of a word's counted places that its main sense has at least."""
 _NUM_UTTERANCES = 1 << 16
@@ -99,6 +101,8 @@ class NltkLexicon:
 
     def synonyms(self, word: str, part_of_speech: str, *, every_sense: bool = False) -> tuple[str, ...]:
         """The other words of a base form's synsets, in WordNet's order; see `Lexicon`."""
+        if part_of_speech == "n" and self._is_name(word):
+            return ()
         senses = self._wordnet.synsets if every_sense else self._first_sense
         lemmas = (
             name for synset in senses(word, part_of_speech) for name in synset.lemma_names() if not synset.instance_hypernyms()
@@ -156,6 +160,24 @@ class NltkLexicon:
         """The first of WordNet's `synsets`, if there is one; the others are not read."""
         base = self._wordnet.morphy(word, part_of_speech)
         return [] if base is None else [self._wordnet.synset(f"{base}.{part_of_speech}.01")]
+
+    def _is_name(self, word: str) -> bool:
+        """Whether WordNet has a noun as the name of one thing or person too, and its makers met it seldom as any other thing.
+
+        Texts are in lower case, so that no tag tells a john from John.
+        """
+        if word not in self._names:
+            return False
+        synsets = (synset for synset in self._wordnet.synsets(word, pos="n") if not synset.instance_hypernyms())
+        others = (lemma for synset in synsets for lemma in synset.lemmas())
+        return sum(self._num_met(lemma) for lemma in others if lemma.name().lower() == word) < _SELDOM
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        """Nouns of which a sense is an instance, from the file (wndb(5WN)): asking for all senses of each word takes long."""
+        synsets = (line.split(" ") for line in _lines(WORDNET, "data.noun") if " @i " in line)
+        # The number of words is hexadecimal; another number stands behind each.
+        return frozenset(word.lower() for fields in synsets for word in fields[4 : 4 + 2 * int(fields[3], 16) : 2])
 
     def _num_met(self, lemma: Any) -> int:
         return self._sense_counts.get(lemma.key(), 0)

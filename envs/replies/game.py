@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from envs.core.errors import JudgeError
 from envs.core.ranges import Configuration, PositiveInt
 from envs.core.seeds import stream
 from envs.pairs.turns import Example, Turn, turn_of, turn_words
@@ -88,11 +89,19 @@ class ReplyGame:
             self.replies.append(turn_of(self.vocabulary.decode(spoken)))
 
     def judged(self, judge: ReplyJudge) -> np.ndarray:
-        """What a judge finds of the speaker's replies (B,) float64; a reply without a word is not shown to it and gets 0."""
+        """What a judge finds of the speaker's replies (B,) float64; a reply without a word is not shown to it and gets 0.
+
+        Raises:
+            JudgeError: it does not answer with a number from 0 to 1 for each.
+        """
         rows = [row for row, said in enumerate(self._said) if len(said)]
         found = np.zeros(len(self.examples))
         if rows:
-            found[rows] = judge.judge_replies([self.examples[row] for row in rows], [self.replies[row] for row in rows])
+            told = np.asarray(judge.judge_replies([self.examples[row] for row in rows], [self.replies[row] for row in rows]))
+            if told.shape != (len(rows),) or not ((told >= 0) & (told <= 1)).all():
+                fix = f"a judge gives {len(rows)} replies as many numbers from 0 to 1"
+                raise JudgeError("no rewards", where=type(judge).__name__, got=str(told)[:80], fix=fix)
+            found[rows] = told
         return found
 
     def shown(self) -> tuple[np.ndarray, np.ndarray]:

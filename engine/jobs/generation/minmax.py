@@ -257,8 +257,8 @@ class _ReplyTraining:
         earlier = [other[ADVERSUC].value for number, other in self._checks.items() if number < rounds]
         if self._config.keep == "last" or all(found[ADVERSUC].value > value for value in earlier):
             save_model(model, self._run.path / BEST, {"round": rounds})
-        if self._config.keep == "last" and (self._watcher is None or self._watcher.is_calm):
-            save_model(model, self._run.path / GOOD, {"round": rounds})
+            if self._watcher is None or self._watcher.is_calm:
+                save_model(model, self._run.path / GOOD, {"round": rounds})
         self._run.event(CHECK, number=rounds, estimates={name: each.to_json() for name, each in found.items()}, **figures)
         both = f"AdverSuc {found[ADVERSUC]}, machine-vs-random {found[RANDOM]}"
         alike = f", one reply to {figures[COMMONEST]:.0%} of contexts" * (figures[COMMONEST] > self._config.watch.max_commonest)

@@ -366,6 +366,6 @@ def _trained(metrics: Metrics, shown: Shown, keeps_labels: bool) -> TextTable:
 
 def _before(kind: str, rule: str, keeps_labels: bool) -> tuple[float, float]:
     """R10@1 before training as the paper has it, clean and under the rule."""
-    table = published.TABLE_3 if keeps_labels else published.TABLE_4
-    clean = published.TABLE_5_BEFORE[kind][published.CLEAN]
-    return clean, table["ubuntu"][kind].get(rule, {}).get(recall_at(1), math.nan)
+    before = published.TABLE_5_BEFORE[kind]
+    spoiled = published.TABLE_4["ubuntu"][kind].get(rule, {}).get(recall_at(1), math.nan)
+    return before[published.CLEAN], before.get(rule, math.nan) if keeps_labels else spoiled

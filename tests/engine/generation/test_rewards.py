@@ -204,5 +204,7 @@ def test_models_that_cannot_work_together_are_refused() -> None:
     assert limit(RewardSettings(max_words=3), models.generator, models.discriminator) == 3
     with pytest.raises(ConfigError, match="different vocabularies"):
         limit(RewardSettings(), models.generator, other.discriminator)
-    with pytest.raises(ConfigError, match="longer than what the discriminator reads"):
+    with pytest.raises(ConfigError, match="longer than what the generator says"):
         limit(released(), models.generator, models.discriminator)
+    with pytest.raises(ConfigError, match="longer than what the discriminator reads"):
+        limit(RewardSettings(), pair(12, MAX_WORDS + 1).generator, models.discriminator)

@@ -251,6 +251,14 @@ def test_synonyms_are_single_words_of_the_first_sense_or_of_all(full: NltkLexico
     assert full.synonyms("paris", "n") == ()
 
 
+@pytest.mark.data
+@pytest.mark.skipif(not os.environ.get("NLTK_DATA"), reason="NLTK_DATA names no folder with NLTK's data")
+def test_words_that_are_rather_names_have_no_synonyms(full: NltkLexicon) -> None:
+    for name in ("john", "china", "turkey", "java", "jenny"):
+        assert full.synonyms(name, "n") == full.synonyms(name, "n", every_sense=True) == ()
+    assert full.synonyms("mark", "n"), "a name too, but rather a thing"
+
+
 def test_the_built_in_lexicon_has_listed_synonyms(built_in: BuiltInLexicon) -> None:
     assert built_in.synonyms("big", "a") == ("large",)
     assert built_in.synonyms("zzyzx", "n") == ()

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.jobs.conformance import check_part
-from envs.core.errors import ConfigError, ScenarioError
+from envs.core.errors import ConfigError, JudgeError, ScenarioError
 from envs.pairs.turns import Turn
 from envs.pairs.vocabulary import BOS_ID, EOS_ID, PAD_ID
 from envs.replies.game import MACHINE, PERSON, ReplyGame
@@ -114,6 +114,18 @@ def test_out_of_the_box_it_answers_the_help_desk() -> None:
 def test_the_overlap_of_words_counts_how_often_they_stand() -> None:
     replies: list[Turn] = [(("it", "it", "jams", "<eou>"),), (("which", "one", "?"),)]
     assert RecordedOverlap().judge_replies(EXAMPLES, replies).tolist() == pytest.approx([2 * 3 / 10, 2 * 2 / 8])
+
+
+@pytest.mark.parametrize("told", [[7.0], [float("nan")], [0.5, 0.5], 0.5])
+def test_a_judge_that_answers_with_no_share_for_each_is_refused(told: Any) -> None:
+    class Odd:
+        def judge_replies(self, examples: Any, replies: Any) -> np.ndarray:
+            return np.array(told)
+
+    env = make(judge=Odd())
+    env.reset(seed=1)
+    with pytest.raises(JudgeError, match=r"no rewards(.|\n)*as many numbers from 0 to 1"):
+        env.step(ids("lower", "</s>"))
 
 
 @pytest.mark.parametrize("judge", [RecordedOverlap, Asks])

@@ -143,6 +143,10 @@ def test_trainings_stand_beside_their_base() -> None:
     assert others.columns[4:6] == ("attacked A3@1 before", "attacked A3@1 after")
     assert [row[0] for row in others.rows] == ["hard, sow", "published"]
     assert others.rows[1][1:] == ("0.726", "0.723", "−0.003", "0.711", "0.057", "−0.654", "")
+    against = {"trainings": {"hard": (["rsw"], "mine")}, "kinds": {"hard": "mrfn"}}
+    fused = shown(**against, rules={**KEEPS, "rsw": True}, corpus="ubuntu")
+    repeated = tables(trained(), fused)["Training against rules that keep labels"].rows[1]
+    assert repeated[1:7] == ("0.786", "0.789", "0.003", "0.529", "0.596", "0.067"), "of table 5, not .569 of table 3"
     alone = tables(trained(), shown(trainings={"hard": (["iiw"], "")}))["Training against rules that keep labels"]
     assert cells(alone, "hard, iiw")[:6] == ["–", "1.00", "–", "–", "1.00", "–"]
 
