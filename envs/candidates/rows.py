@@ -74,6 +74,9 @@ def read_rows(files: Mapping[str | None, Path]) -> CandidateText:
     return text
 
 
+_APART = "\N{IDEOGRAPHIC FULL STOP}"
+
+
 class _Reader:
     """Of one file."""
 
@@ -83,7 +86,11 @@ class _Reader:
 
     def read(self) -> None:
         rows = self._rows()
-        in_words = [comes_in_words(each) for row in rows for each in (*row.context, row.response)]
+        texts = [each for row in rows for each in (*row.context, row.response)]
+        in_words = [comes_in_words(each) for each in texts]
+        if {*in_words} == {None}:
+            # Each is too short to tell; all of them together may not be.
+            in_words = [comes_in_words(_APART.join(texts))]
         if in_words.count(False) > in_words.count(True):
             self._words = cut
         for _, members in groupby(rows, key=lambda row: row.context):
@@ -112,5 +119,8 @@ class _Reader:
     def _said(self, text: str, line: int) -> list[str]:
         if self._words is tokenise and comes_in_words(text) is False:
             what = "Chinese without blanks, in a file that comes in words, is read as it stands"
+            self._text.mended_line(what, self._path, line, text)
+        elif self._words is cut and comes_in_words(text):
+            what = "Chinese in words, in a file that comes without blanks, may be cut further"
             self._text.mended_line(what, self._path, line, text)
         return self._words(text)

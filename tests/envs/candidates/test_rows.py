@@ -165,6 +165,13 @@ def test_chinese_without_blanks_is_cut_into_words(tmp_path: Path) -> None:
     assert groups(read(tmp_path, *IN_WORDS))[0].context == group.context
 
 
+def test_chinese_texts_that_are_too_short_to_tell_are_cut_as_all_of_them_come(tmp_path: Path) -> None:
+    (group,) = groups(read(tmp_path, "1\t请问什么时候\t今天下午", "0\t请问什么时候\t没有了").require_whole())
+    assert group.context == (("请问", "什么", "时候"),)
+    (group,) = groups(read(tmp_path, "1\t请问 什么 时候\t今天 下午", "0\t请问 什么 时候\t没有 了").require_whole())
+    assert group.candidates[0] == ("今天", "下午")
+
+
 def test_chinese_in_words_needs_no_jieba_and_raw_chinese_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jieba", None)
     chinese.cutter.cache_clear()
@@ -178,3 +185,8 @@ def test_raw_chinese_among_words_is_told_line_by_line(tmp_path: Path) -> None:
     text = read(tmp_path, *lines).require_whole()
     assert groups(text)[0].candidates[-1] == ("这个颜色没有了不好意思",)
     assert places(text.mended) == ["4: Chinese without blanks, in a file that comes in words, is read as it stands"]
+
+
+def test_words_among_raw_chinese_are_told_line_by_line(tmp_path: Path) -> None:
+    text = read(tmp_path, *RAW, "0\t你好请问什么时候发货呢\t没有 了 今天 下午 就 会 给 您").require_whole()
+    assert places(text.mended) == ["3: Chinese in words, in a file that comes without blanks, may be cut further"]
