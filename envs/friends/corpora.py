@@ -20,7 +20,7 @@ friend_corpora.register(EMBEDDED_FRIENDS, "scripted searches for a common friend
     )
 )
 
-friend_corpora.register("mutualfriends_scripted", "the same with the schema and lexicon of He et al. 2017")(
+friend_corpora.register("mutualfriends_scripted", "scripted searches with the schema and lexicon of He et al. 2017")(
     ScriptedChats(
         name="mutualfriends_scripted",
         summary="as many scripted chats as MutualFriends has, of its schema and lexicon (He et al. 2017)",
