@@ -14,6 +14,7 @@ from typing import Protocol
 from benchmarks.plain_perturbation import Draw, Knowledge, PlainNltk, Words
 from engine.perturb.commands import NAMES, held_in_one
 from engine.perturb.lexicon import Lexicon
+from engine.perturb.nltk_lexicon import SELDOM
 from engine.perturb.replies.term_counts import TermCounts
 
 Loop = Callable[[Sequence[Words], Words, Draw], Words]
@@ -38,10 +39,19 @@ class PlainWordNet:
         from nltk.corpus import wordnet
 
         self._wordnet = wordnet
+        with wordnet.open("cntlist.rev") as file:
+            # `Lemma.count` looks through the file at every question.
+            self._counts = {line.split()[0]: int(line.split()[2]) for line in file}
 
     def __call__(self, word: str, part_of_speech: str) -> Sequence[str]:
-        """The other words of a base form's first sense."""
-        for synset in self._wordnet.synsets(word, pos=part_of_speech)[:1]:
+        """The other words of a base form's first sense, unless it is rather a name."""
+        found = self._wordnet.synsets(word, pos=part_of_speech)
+        things = [synset for synset in found if not synset.instance_hypernyms()]
+        if part_of_speech == "n" and len(things) < len(found):
+            lemmas = [lemma for synset in things for lemma in synset.lemmas() if lemma.name().lower() == word]
+            if sum(self._counts.get(lemma.key(), 0) for lemma in lemmas) < SELDOM:
+                return []
+        for synset in found[:1]:
             if not synset.instance_hypernyms():
                 return [name for name in synset.lemma_names() if name != word and name.isalpha() and name.islower()]
         return []

@@ -38,7 +38,7 @@ _SLIPS = {"unmaked": "unmade", "overspended": "overspent"}
 """Made-up pasts in lemminflect's dictionary, of all that WordNet calls opposites of verbs."""
 _USUAL = 2
 """How often WordNet's own texts hold a usual sense of a word."""
-_SELDOM = 5
+SELDOM = 5
 """How often these texts hold a thing, rather than somebody who is called so, at least."""
 _MAIN = 0.5
 """Share of a word's counted places that its main sense has at least."""
@@ -170,7 +170,7 @@ class NltkLexicon:
             return False
         synsets = (synset for synset in self._wordnet.synsets(word, pos="n") if not synset.instance_hypernyms())
         others = (lemma for synset in synsets for lemma in synset.lemmas())
-        return sum(self._num_met(lemma) for lemma in others if lemma.name().lower() == word) < _SELDOM
+        return sum(self._num_met(lemma) for lemma in others if lemma.name().lower() == word) < SELDOM
 
     @cached_property
     def _names(self) -> frozenset[str]:
