@@ -96,19 +96,13 @@ def limit(settings: RewardSettings, generator: Seq2Seq, discriminator: Discrimin
         raise ConfigError("generator and discriminator have different vocabularies", where="vocabulary", got=got, fix=fix)
     said, read = generator.sizes.max_reply - 1, discriminator.sizes.words - 1
     most = settings.max_words or said
-    if most > said:
-        # Recorded replies would be longer than any that is said, and their length would tell them.
-        raise ConfigError(
-            "replies may be longer than what the generator says",
-            where="max_words",
-            got=f"{most} words",
-            fix=f"set max_words to {said} or less, or train a generator with sizes.max_reply={most + 1}",
-        )
-    if most > read:
-        raise ConfigError(
-            "replies may be longer than what the discriminator reads",
-            where="max_words",
-            got=f"{most} words",
-            fix=f"set max_words to {read} or less, or train a discriminator with words={most + 1}",
-        )
+    # Were recorded replies longer than any that is said, their length would tell them.
+    ends = (
+        (said, "generator says", "a generator with sizes.max_reply"),
+        (read, "discriminator reads", "a discriminator with words"),
+    )
+    for end, who, other in ends:
+        if most > end:
+            fix = f"set max_words to {end} or less, or train {other}={most + 1}"
+            raise ConfigError(f"replies may be longer than what the {who}", where="max_words", got=f"{most} words", fix=fix)
     return most
