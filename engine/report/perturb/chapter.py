@@ -151,10 +151,12 @@ def _other(evaluation: ShownEvaluation, strategy: str) -> str:
 
 
 def _training(evaluation: ShownEvaluation, strategy: str, model: str) -> str:
-    """Whether training helped with a strategy, by the paired difference over all contexts."""
+    """Whether training helped with a strategy, by the paired difference over all contexts, beside the control."""
     after = evaluation.metrics[f"{TOUCHED_CHANGE_RATE}.{model}.{strategy}"]
     gain = evaluation.metrics.get(f"{CHANGE_RATE}{GAIN}.{model}.{strategy}")
     better = 1 if evaluation.strategies[strategy] == Expectation.SHOULD_CHANGE else -1
     helped = 0 if gain is None else better * certain_sign(gain)
     told = {1: "it helped", 0: "no certain gain", -1: "it is worse"}[helped]
+    if (control := evaluation.metrics.get(f"{TOUCHED_CHANGE_RATE}.{CONTROL}.{strategy}")) is not None:
+        told += f"; as much training on clean contexts alone: {number(SHARE, control.value)}"
     return f"{number(SHARE, after.value)} ({told})"

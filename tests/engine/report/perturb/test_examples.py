@@ -178,11 +178,13 @@ def test_a_run_without_rows_has_no_section(tmp_path: Path) -> None:
     assert "This run holds no results yet." in page_of(data)
 
 
-def said(*rows: dict[str, Any], gain: float | None = None) -> str:
-    """The verdict of an evaluation, its trained model changing replies by so much more than the base."""
+def said(*rows: dict[str, Any], gain: float | None = None, control: float | None = None) -> str:
+    """The verdict of an evaluation, its trained model changing replies by so much more than the base, its control so many."""
     found = section(*rows)
     name = f"change_rate_gain.{SWAP}.{SWAP}"
     changed = {} if gain is None else {name: Estimate(gain, gain - 0.1, gain + 0.1, 40)}
+    if control is not None:
+        changed[f"change_rate_touched.none.{SWAP}"] = Estimate(control, control, control, 40)
     verdict = Perturbations().verdict(ShownPerturbations(evaluations=[replace(found, metrics={**found.metrics, **changed})]))
     assert verdict is not None
     return verdict.sentence
@@ -194,6 +196,8 @@ def test_the_verdict_says_what_changed_and_whether_training_helped() -> None:
     second = "antonym (one word by its opposite) changes 0.0 % of the replies that should change."
     assert said(*rows).replace("\xa0", " ").startswith(f"{first}; {second} Training against it brings that to 0.0 %")
     assert "(it helped)" in said(*rows, gain=-0.3)
+    beside = "(it helped; as much training on clean contexts alone: 12.0 %)"
+    assert beside in said(*rows, gain=-0.3, control=0.12).replace("\xa0", " ")
     assert "(no certain gain)" in said(*rows, gain=0.05)
     assert "(it is worse)" in said(*rows, gain=0.3)
     assert "Few contexts (3): do not lean on it." in said(*rows[:3])
