@@ -84,8 +84,8 @@ _NOTE_TRAINED = (
 _NOTE_LIES = (
     "Replaced: mentions that were heard as another entity of that attribute, over all chats; left: those heard as they were "
     "said, for confusing-entity because the listener has no other, or new words would name the common friend; where one side's "
-    "words alone are changed, those of this side, on normal inputs too. Believed: share of those replaced whose listener next names the "
-    "new entity or selects an item that has it; asks again: whose listener next asks something or names an entity "
+    "words alone are changed, those of this side, on normal inputs too. Believed: share of those replaced whose listener next "
+    "names the new entity or selects an item that has it; asks again: whose listener next asks something or names an entity "
     "of that attribute, beside it the same of all mentions on normal inputs; intervals over chats. Completion: of the chats in "
     "which such a mention was replaced, and of the same scenarios on normal inputs."
 )
