@@ -1,4 +1,7 @@
-"""Reads the rows of a run with pyarrow: a run is a folder of Parquet files and JSON."""
+"""Reads the rows of a run with pyarrow: a run is a folder of Parquet files and JSON.
+
+`parley rows RUN FILE` makes one flat file of them, a line for the smallest thing.
+"""
 
 from __future__ import annotations
 

@@ -196,6 +196,15 @@ OTHERS = (
         usage="RUN",
     ),
     Verb.of(
+        "rows",
+        "write the rows of a run as one flat file, for pandas, R or a spreadsheet",
+        "engine.cli.rows:run_rows",
+        "parley rows runs/ranking ranking.parquet      # a line for each candidate, ranker and rule",
+        "parley rows runs/selfplay dialogues.csv",
+        "parley rows runs/adversarial-evaluation pairs.jsonl --json",
+        usage="RUN FILE",
+    ),
+    Verb.of(
         "status",
         "how a run stands: running or not, how far, how fast, what failed",
         "engine.cli.status:run_status",
@@ -222,7 +231,7 @@ _ORDER = (
     ("matches and attacks", ("selfplay", "attack", "search", "perturb")),
     ("robustness", ("minmax", "evaluate", "reproduce")),
     ("sweeps", ("sweep",)),
-    ("runs", ("status", "report", "resume")),
+    ("runs", ("status", "report", "rows", "resume")),
 )
 
 

@@ -18,6 +18,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import pyarrow as pa
 
 from engine.jobs.command import command_line
+from engine.jobs.flat import FlatRows
 from engine.jobs.tables import TABLE_FILE, write_tables
 from engine.jobs.weights import weights_digests
 from engine.metrics.statistics import Estimate, Metric
@@ -319,6 +320,10 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
     def metrics_of(self, config: ConfigT) -> Collection[str] | None:
         """The names of the metrics that a run of a configuration can have; None where only the run can tell."""
         return self.legend
+
+    def flat(self, run: RunFolder) -> FlatRows | None:
+        """How a run's rows become the lines of one flat file; None where each row is a line as it is."""
+        return None
 
     def next_commands(self, config: ConfigT, path: Path) -> tuple[str, ...]:
         """What to type after a run of that configuration in that folder."""

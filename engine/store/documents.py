@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -26,14 +27,25 @@ def write_whole(path: Path, content: bytes) -> None:
     Raises:
         OSError: the disk is full or the folder cannot be written; nothing is left behind.
     """
+    with whole_file(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """A file to be written bit by bit in a `with` block, whose end puts it where it belongs, see `write_whole`.
+
+    Raises:
+        OSError: as there. Whatever the block raises leaves nothing behind either.
+    """
     aside = path.with_name(path.name + ASIDE)
     try:
         with aside.open("wb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         aside.replace(path)
-    except OSError:
+    except BaseException:
         aside.unlink(missing_ok=True)
         raise
     sync(path.parent)

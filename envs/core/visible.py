@@ -1,4 +1,7 @@
-"""Text made fit to be shown: what a terminal or a page would obey, or a reader would not see, is spelled."""
+"""Text made fit to be shown: what a terminal or a page would obey, or a reader would not see, is spelled.
+
+Also which cells of a table a spreadsheet would run.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,9 @@ import unicodedata
 
 _HIDDEN_CATEGORIES = ("Cc", "Cf", "Co", "Cs", "Zl", "Zp")
 """Controls (ESC and C1 among them), format characters (bidirectional overrides), private ones, surrogates, line ends."""
+FORMULA = r"^(?: *[=+\-@\t\r]|')"
+"""A regular expression of cells that need an apostrophe in front: those that a spreadsheet takes for formulas, and those that
+begin with one, so that what reads the cells back may take one away from each."""
 
 
 def visible(text: str, keep: str = "") -> str:

@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
+from engine.jobs.flat import FlatRows
 from engine.jobs.generation.adversarial_config import AdversarialConfig, absolute, labels_of
 from engine.jobs.generation.adversarial_worker import JUDGED, JudgedFold, Judging
-from engine.jobs.generation.judged_pairs import PAIRS_FILE, write_pairs
+from engine.jobs.generation.judged_pairs import PAIRS_FILE, flat_pairs, write_pairs
 from engine.jobs.generation.pooled import Pooled, pooled
 from engine.jobs.job import Job, Reporter, Result, Silent, Summary
 from engine.jobs.sharded import RESUME_SAFE, work_off
@@ -89,6 +90,7 @@ class EvaluateAdversarial(Job[AdversarialConfig, PreparedJudging, PreparedJudgin
 
     def work(self, run: RunFolder, prepared: PreparedJudging, reporter: Reporter) -> PreparedJudging:
         config = prepared.config
+        write_pairs(run.path / PAIRS_FILE, prepared.pooled.scenarios.values())
         settings = replace(config.settings, answers=str(run.path / ANSWERS_FOLDER))
         judging = Judging(prepared.pooled.scenarios, settings, config.seed)
         work_off(run, judging, prepared.items, config, reporter, "fitting and asking judges")
@@ -97,7 +99,6 @@ class EvaluateAdversarial(Job[AdversarialConfig, PreparedJudging, PreparedJudgin
 
     def measure(self, run: RunFolder, found: PreparedJudging) -> Summary:
         config, systems = found.config, found.pooled.systems
-        write_pairs(run.path / PAIRS_FILE, found.pooled.scenarios.values())
         asked = asked_of(config, systems)
         metrics = adversarial_metrics(JudgedRows(run.read_rows().to_pylist()), asked.all_judges, systems, config.folds)
         said = verdicts(metrics, asked)
@@ -123,6 +124,9 @@ class EvaluateAdversarial(Job[AdversarialConfig, PreparedJudging, PreparedJudgin
 
     def metrics_of(self, config: AdversarialConfig) -> None:
         """Only a run can tell which scenarios there are pairs for."""
+
+    def flat(self, run: RunFolder) -> FlatRows:
+        return flat_pairs(run.path / PAIRS_FILE)
 
     def tables(self, run: RunFolder) -> dict[str, TextTable]:
         """Tables 3 and 2 of the paper, then what else there is something to say in."""

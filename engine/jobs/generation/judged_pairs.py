@@ -1,22 +1,24 @@
 """The pairs that an adversarial evaluation asked judges about, in a file of the run, so that each score has its texts.
 
 A row of `JUDGED` is a judge in a fold of a scenario; its k-th source, label and score are of the pair of that scenario and fold
-with the `place` k. Texts stand here once and not in the rows of every judge.
+with the `place` k. Texts stand here once and not in the rows of every judge; a flat file (`parley rows`) has both.
 """
 
 from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from engine.jobs.flat import FlatRows, Line, Row
 from engine.metrics.generation.scenarios import JudgedScenario
 from engine.store.documents import write_whole
-from engine.store.schemas import list_of
+from engine.store.head import whole
+from engine.store.schemas import list_of, with_base
 from envs.core.errors import RunError
 
 PAIRS_FILE = "pairs.parquet"
@@ -61,3 +63,45 @@ def write_pairs(path: Path, scenarios: Iterable[JudgedScenario]) -> None:
     except OSError as error:
         fix = "free some space, then the same command writes it"
         raise RunError("the judged pairs cannot be written", where=path, got=error.strerror, fix=fix) from None
+
+
+FLAT_JUDGED = with_base(
+    [
+        # As `engine.metrics.generation.scenarios`; the file of its system, null in scenarios of people alone; the judge; the
+        # fold whose pairs it has not seen.
+        pa.field("scenario", pa.string()),
+        pa.field("system", pa.string()),
+        pa.field("judge", pa.string()),
+        pa.field("fold", pa.int64()),
+        # As in `JUDGED_PAIRS`; the judge's score, above 0 for the first side.
+        *(JUDGED_PAIRS.field(name) for name in ("place", "source", "label")),
+        pa.field("score", pa.float64()),
+        *(JUDGED_PAIRS.field(name) for name in ("context", "reply")),
+    ]
+)
+"""One pair per line, as one judge scored it in one scenario."""
+
+
+def flat_pairs(path: Path) -> FlatRows:
+    """How rows of `JUDGED` become lines of `FLAT_JUDGED`.
+
+    Args:
+        path: the file of the run's pairs.
+
+    Raises:
+        RunError: it is not there, or damaged.
+    """
+    with whole(path, "the command that made the run writes it again"):
+        pairs = pq.read_table(path, schema=JUDGED_PAIRS)
+        # Numbers of lines: as Python's own values all texts would take several times as much memory.
+        found: dict[tuple[str, int], list[int]] = {}
+        for number, key in enumerate(zip(pairs["scenario"].to_pylist(), pairs["fold"].to_pylist(), strict=True)):
+            found.setdefault(key, []).append(number)
+
+    def lines(row: Row) -> Iterator[Line]:
+        about = {"judge": row["judge"], "system": row["scenario"].partition(".")[2] or None}
+        with whole(path):
+            texts = pairs.take(found[row["scenario"], row["fold"]]).to_pylist()
+            yield from (about | pair | {"score": score} for pair, score in zip(texts, row["scores"], strict=True))
+
+    return FlatRows(FLAT_JUDGED, lines)

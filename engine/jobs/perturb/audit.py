@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from engine.jobs.checkpoints import require_checkpoint
+from engine.jobs.flat import FlatRows, each_of
 from engine.jobs.job import Job, Reporter, Result, Silent, Summary
 from engine.jobs.perturb.audit_worker import Auditing, audit_resources, entailment_model, likelihood_model
 from engine.jobs.perturb.config import AuditConfig
@@ -248,6 +249,10 @@ class PerturbAudit(Job[AuditConfig, PreparedAudit, PreparedAudit]):
             return None
         kinds = [kind for kind in KINDS if kind != WRONG and (kind != KEPT or config.entailment)]
         return [f"{kind}.{name}" for name in (*config.strategy_names, CONTROL) for kind in kinds]
+
+    def flat(self, run: RunFolder) -> FlatRows:
+        """One utterance that a strategy changed per line."""
+        return each_of(AUDIT, "touched")
 
     def next_commands(self, config: AuditConfig, path: Path) -> tuple[str, ...]:
         label = ["parley", "perturb", "label", display_path(path), display_path(path / SHEET)]

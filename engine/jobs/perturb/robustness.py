@@ -14,11 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from engine.jobs.flat import FlatRows
 from engine.jobs.job import Job, Reporter, Result, Silent, Summary
 from engine.jobs.perturb.config import RobustnessConfig
 from engine.jobs.perturb.examples import chosen_examples, tell_of_left_out, tried
 from engine.jobs.perturb.models import AskedModels, models_of, open_models
-from engine.jobs.perturb.rows import ROBUSTNESS
+from engine.jobs.perturb.rows import REPLIES, ROBUSTNESS
 from engine.jobs.perturb.scores import Activities
 from engine.jobs.perturb.worker import Asking, resources
 from engine.jobs.sharded import RESUME_SAFE, work_off
@@ -219,6 +220,9 @@ class EvaluateRobustness(Job[RobustnessConfig, Evaluation, Evaluation]):
         if config.trained or config.beside or any(".py:" in name for name in config.strategy_names):
             return None
         return base_metrics(config.strategy_names)
+
+    def flat(self, run: RunFolder) -> FlatRows:
+        return REPLIES
 
     def next_commands(self, config: RobustnessConfig, path: Path) -> tuple[str, ...]:
         after = super().next_commands(config, path)

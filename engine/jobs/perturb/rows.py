@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pyarrow as pa
 
+from engine.jobs.flat import FlatRows, Line, Row
 from engine.perturb.signals import SIGNALS
 from engine.store.schemas import list_of, with_base
 
@@ -44,6 +47,27 @@ ROBUSTNESS = with_base(
     ]
 )
 """One example of a dialogue corpus per row: its context perturbed, and what models reply to it before and after."""
+
+
+def _replied_lines(row: Row) -> Iterator[Line]:
+    clean = {"text": row["context"], "changed": False, "num_changed": 0}
+    made = {each["strategy"]: each for each in row["perturbations"]}
+    about = {name: row[name] for name in ("context", "truth")}
+    yield from (about | made.get(reply["strategy"], clean) | reply for reply in row["replies"])
+
+
+REPLIES = FlatRows(
+    with_base(
+        [
+            # As in `ROBUSTNESS`: the clean context and what followed it; what was replied to "text" under "strategy".
+            *(ROBUSTNESS.field(name) for name in ("context", "truth")),
+            *_REPLY,
+            *(field for field in _PERTURBATION if field.name != "strategy"),
+        ]
+    ),
+    _replied_lines,
+)
+"""Of `ROBUSTNESS` one reply of one model per line."""
 
 _SIGNALS = pa.struct([pa.field(name, pa.int64()) for name in SIGNALS])
 _TOUCHED = pa.struct(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,12 +24,11 @@ from engine.store.schemas import OK
 from envs.core.errors import DataError
 from envs.core.registry import nearest
 from envs.core.seeds import stable_hash
-from envs.core.visible import visible
+from envs.core.visible import FORMULA, visible
 
 COLUMNS = ("key", "strategy", "before", "after", "label", "note")
 LABELS = {"ok": False, "wrong": True}
 """What a label says: whether the line is wrong."""
-_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 _DELIMITERS = ",;\t"
 _SLACK = 1000
 
@@ -187,7 +187,7 @@ def _texts(line: DrawnLine) -> tuple[str, str]:
 
 def _guarded(cell: str) -> str:
     """A cell that no spreadsheet takes for a formula."""
-    return f"'{cell}" if cell.lstrip(" ").startswith(_FORMULAS) or cell.startswith("'") else cell
+    return f"'{cell}" if re.match(FORMULA, cell) else cell
 
 
 def _unguarded(cell: str) -> str:

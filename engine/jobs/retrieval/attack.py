@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.jobs.command import command_line
+from engine.jobs.flat import FlatRows
 from engine.jobs.job import Reporter, Result, Summary
 from engine.jobs.retrieval.asked import asked_rankers
 from engine.jobs.retrieval.attack_worker import RankingAttacks, composed, goal_of, method_label, suits
@@ -33,7 +34,7 @@ from engine.jobs.retrieval.prepared import (
     not_rated,
     not_read,
 )
-from engine.jobs.retrieval.rows import SEARCHES
+from engine.jobs.retrieval.rows import ATTACKED_CONTEXTS, SEARCHES
 from engine.jobs.sharded import work_off
 from engine.jobs.tables import noted
 from engine.metrics.retrieval.search_tables import success_table, tables_of_searches
@@ -124,6 +125,9 @@ class AttackRanking(RankersJob[RankingAttackConfig]):
         named = [name for name in config.method_names if ".py:" in name or name.startswith(POLICY)]
         own = {f"method {name}": name.removeprefix(POLICY) for name in named}
         return {**super().models(config), **own}
+
+    def flat(self, run: RunFolder) -> FlatRows:
+        return ATTACKED_CONTEXTS
 
     def next_commands(self, config: RankingAttackConfig, path: Path) -> tuple[str, ...]:
         """The page; of each matching model the training against what the search finds, where wrong replies were promoted."""

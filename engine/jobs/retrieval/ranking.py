@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.jobs.command import command_line
+from engine.jobs.flat import FlatRows
 from engine.jobs.job import Reporter, Result, Summary
 from engine.jobs.limit import drawn
 from engine.jobs.retrieval.asked import asked_rankers
@@ -30,7 +31,7 @@ from engine.jobs.retrieval.prepared import (
     not_rated,
     not_read,
 )
-from engine.jobs.retrieval.rows import RANKING
+from engine.jobs.retrieval.rows import RANKED_CANDIDATES, RANKING
 from engine.jobs.retrieval.worker import Ranking
 from engine.jobs.sharded import work_off
 from engine.jobs.tables import noted
@@ -122,6 +123,9 @@ class EvaluateRanking(RankersJob[RankingConfig]):
                 SEVERAL: read.several,
             },
         )
+
+    def flat(self, run: RunFolder) -> FlatRows:
+        return RANKED_CANDIDATES
 
     def next_commands(self, config: RankingConfig, path: Path) -> tuple[str, ...]:
         """The page, and how many queries a search needs where rules change what they change anyway."""

@@ -1,13 +1,20 @@
 """The rows of evaluations of rankers and of attacks on them: a context each, with its candidates.
 
-Of an evaluation what rules made of candidates, and all scores; of attacks what each method found on each ranker.
+Of an evaluation what rules made of candidates, and all scores; of attacks what each method found on each ranker. At the end
+what becomes of them in a flat file (`parley rows`).
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 import pyarrow as pa
 
-from engine.store.schemas import list_of, with_base
+from engine.jobs.flat import FlatRows, Line, Row
+from engine.metrics.retrieval.movement import expected_ranks
+from engine.store.schemas import ERROR, list_of, with_base
 
 _CHANGED = pa.struct(
     [
@@ -117,3 +124,88 @@ _SEARCHED = pa.struct(
 )
 SEARCHES = with_base([*_CONTEXT, pa.field("before", list_of(_BEFORE)), pa.field("searches", list_of(_SEARCHED))])
 """One attacked context per row."""
+
+_ABOUT = _CONTEXT[:3]
+"""What a line of a flat file says of its context: the dialogue, the turns, whether older ones are left out."""
+
+
+def _ranked_lines(row: Row) -> Iterator[Line]:
+    about = {field.name: row[field.name] for field in _ABOUT}
+    changed = {attack["rule"]: {each["place"]: each for each in attack["changed"]} for attack in row["attacks"]}
+    keeps_labels = {attack["rule"]: attack["keeps_labels"] for attack in row["attacks"]}
+    for entry in row["ranked"]:
+        rule, scores = entry["rule"], entry["scores"] if entry["error"] is None else []
+        ranks, times = expected_ranks(scores).tolist(), Counter(scores)
+        told = about | {"model": entry["model"], "rule": rule, "keeps_labels": keeps_labels.get(rule, True)}
+        told |= {name: entry[name] for name in ("turns_unread", "replies_unread")} | _error(entry["error"])
+        for place, candidate in enumerate(zip(row["candidates"], row["labels"], row["kinds"], strict=True)):
+            text, label, kind = candidate
+            edited: Mapping[str, Any] = changed.get(rule, {}).get(place, {"text": text, "num_changed": 0})
+            line = told | {"place": place, "label": label, "kind": kind}
+            line |= {"text": edited["text"], "num_changed": edited["num_changed"]}
+            if scores:
+                line |= {"score": scores[place], "rank": ranks[place], "tied": times[scores[place]]}
+            yield line
+
+
+def _searched_lines(row: Row) -> Iterator[Line]:
+    about = {field.name: row[field.name] for field in _ABOUT}
+    for found in row["searches"]:
+        status, place = found["status"], found["place"]
+        line = about | {field.name: found[field.name] for field in _FOUND} | {"outcome": status}
+        if status == ERROR:
+            line |= _error(found["reason"])
+        if place is not None:
+            line |= {"label": row["labels"][place], "kind": row["kinds"][place], "original": row["candidates"][place]}
+        yield line
+
+
+def _error(reason: str | None) -> dict[str, Any]:
+    return {} if reason is None else {"status": ERROR, "error": reason}
+
+
+RANKED_CANDIDATES = FlatRows(
+    with_base(
+        [
+            *_ABOUT,
+            # A ranker, a rule ("clean" for none), whether it keeps labels.
+            pa.field("model", pa.string()),
+            pa.field("rule", pa.string()),
+            pa.field("keeps_labels", pa.bool_()),
+            # Which candidate of the context, whether it was right, where it comes from; what the rule left of it.
+            pa.field("place", pa.int64()),
+            pa.field("label", pa.bool_()),
+            pa.field("kind", pa.string()),
+            pa.field("text", pa.string()),
+            pa.field("num_changed", pa.int64()),
+            # Null where the ranker gave none. Rank from 1, ties share the mean of theirs; candidates that have this score, this
+            # one too.
+            pa.field("score", pa.float64()),
+            pa.field("rank", pa.float64()),
+            pa.field("tied", pa.int64()),
+            *_UNREAD,
+        ]
+    ),
+    _ranked_lines,
+)
+"""Of `RANKING` one candidate per line, as one ranker scored it under one rule."""
+
+_FOUND = [field for field in _SEARCHED if field.name != "status"]
+ATTACKED_CONTEXTS = FlatRows(
+    with_base(
+        [
+            *_ABOUT,
+            # As in `SEARCHES`; outcome: "success", "failure", "skipped" or "error".
+            *_FOUND[:2],
+            pa.field("outcome", pa.string()),
+            *_FOUND[2:4],
+            # Of the edited reply its label, where it comes from, and its words before.
+            pa.field("label", pa.bool_()),
+            pa.field("kind", pa.string()),
+            pa.field("original", pa.string()),
+            *_FOUND[4:],
+        ]
+    ),
+    _searched_lines,
+)
+"""Of `SEARCHES` one context per line, as one method attacked one ranker in it."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from engine.jobs.flat import FlatRows, each_of
 from engine.jobs.job import ATTACK, Job, Reporter, Result, Summary
 from engine.jobs.sharded import RESUME_SAFE, work_off
 from engine.jobs.tables import TABLE_FILE
@@ -187,6 +188,10 @@ class SearchUniversal(Job[UniversalConfig, WantedUniversal, WantedUniversal]):
 
     def metrics_of(self, config: UniversalConfig) -> None:
         return None
+
+    def flat(self, run: RunFolder) -> FlatRows:
+        """One input behind the prompt of one pair per line."""
+        return each_of(UNIVERSAL, "pairs")
 
     def tables(self, run: RunFolder) -> dict[str, TextTable]:
         metrics = run.metrics()

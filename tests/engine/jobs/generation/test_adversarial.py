@@ -13,6 +13,7 @@ from pyarrow.parquet import read_table
 
 from engine.cli.flags import parse_job
 from engine.cli.verbs import find_verb
+from engine.jobs.flat import write_flat
 from engine.jobs.generation.adversarial import EVALUATE_ADVERSARIAL, NOTES, VERDICTS
 from engine.jobs.generation.adversarial_config import AdversarialConfig, labels_of
 from engine.jobs.generation.judged_pairs import PAIRS_FILE
@@ -26,6 +27,7 @@ from policies.judges.judge import CONTROLS
 from tests.engine.jobs.generation.judging import NUM, asked, own, replies, written
 from tests.engine.jobs.made_up import Notes, interrupt, rows
 
+PAGE = Path(__file__).parents[4] / "docs" / "adversarial_evaluation.md"
 run = EVALUATE_ADVERSARIAL.run
 
 
@@ -87,6 +89,55 @@ def test_each_score_has_its_texts_where_a_source_has_several_replies(tmp_path: P
             assert pair["context"][0].startswith("what about topic")
             num_joined += 1
     assert num_joined == len(texts) > 2 * NUM
+
+
+def test_a_pair_by_a_judge_is_a_line_of_the_flat_file_and_figures_follow_exactly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = asked(tmp_path, judges=f"{own(tmp_path)}:Telltale,{own(tmp_path)}:Dead")
+    result = run(config, tmp_path / "run", Silent())
+    written = write_flat(str(tmp_path / "run"), str(tmp_path / "judged.parquet"), Silent())
+    lines, stored = read_table(tmp_path / "judged.parquet").to_pylist(), rows(tmp_path / "run")
+    failed = [line for line in lines if line["status"] == "error"]
+    assert len(failed) == written.num_failed == sum(row["judge"] is None for row in stored) > 0
+    assert all("out of memory" in line["error"] and line["score"] is None for line in failed)
+    assert len(lines) == len(failed) + sum(len(row["scores"] or ()) for row in stored)
+    for judge in ("Telltale", "length", "constant"):
+        for system in ("plain", "telling"):
+            of = [line for line in lines if (line["scenario"], line["judge"]) == (f"adversuc.{system}", judge)]
+            assert {line["system"] for line in of} == {system}
+            errors = [0.5 if line["score"] == 0 else float((line["score"] > 0) != line["label"]) for line in of]
+            assert sum(errors) / len(errors) == result.metrics[f"adversuc.{judge}.{system}"].value
+    for line in lines:
+        if line["judge"] == "Telltale":
+            assert line["score"] == (-1.0 if "indeed" in line["reply"].split() else 1.0)
+    assert {line["system"] for line in lines if line["scenario"] == "human-random"} == {None}
+    monkeypatch.chdir(tmp_path)
+    code, *_ = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    exec(code, names := {})
+    found = names["fooled"].groupby([names["pairs"]["judge"], names["pairs"]["system"]]).mean().to_dict()
+    assert {judge for judge, _ in found} == {"Telltale", *CONTROLS}
+    for (judge, system), value in found.items():
+        assert value == pytest.approx(result.metrics[f"adversuc.{judge}.{system}"].value, abs=1e-12)
+
+
+def test_the_flat_file_of_a_run_that_was_broken_off_has_texts_and_lines_are_those_of_the_whole_run(tmp_path: Path) -> None:
+    config = asked(tmp_path)
+    interrupt(EVALUATE_ADVERSARIAL, config, tmp_path / "run", done=60)
+    first = write_flat(str(tmp_path / "run"), str(tmp_path / "part.parquet"), Silent())
+    run(config, tmp_path / "run", Silent())
+    second = write_flat(str(tmp_path / "run"), str(tmp_path / "whole.parquet"), Silent())
+    assert (first.num_rows, first.finished, second.finished) == (60, False, True)
+    part, whole = (
+        {(each["item_key"], each["place"]): each for each in read_table(tmp_path / name).to_pylist()}
+        for name in ("part.parquet", "whole.parquet")
+    )
+    assert len(part) == first.num_lines < len(whole) == second.num_lines
+    assert all(whole[key] == each for key, each in part.items())
+    assert all(each["reply"] for each in part.values())
+    (tmp_path / "run" / PAIRS_FILE).write_bytes(b"PAR1")
+    with pytest.raises(RunError, match=f"damaged(.|\n)*{PAIRS_FILE}"):
+        write_flat(str(tmp_path / "run"), str(tmp_path / "again.parquet"), Silent())
 
 
 def test_rows_depend_neither_on_the_order_of_lines_nor_on_shards(tmp_path: Path) -> None:

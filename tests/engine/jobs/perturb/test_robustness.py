@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow.parquet import read_table
 
+from engine.jobs.flat import write_flat
 from engine.jobs.job import Silent
 from engine.jobs.perturb import robustness as job
 from engine.jobs.perturb.config import EngineSettings, RobustnessConfig
@@ -76,6 +78,19 @@ def test_every_example_is_a_row_with_its_contexts_and_replies(
     assert result.metrics[f"perturbed_share.{SWAP}"].value == sum(made(row)[SWAP]["changed"] for row in found) / 10
     assert result.legend[f"change_rate.base.{SWAP}"].direction == "lower: better"
     assert result.legend[f"change_rate.base.{ANTONYM}"].direction == "higher: better"
+
+
+def test_a_reply_of_a_model_is_a_line_of_the_flat_file(tmp_path: Path, asked: RobustnessConfig) -> None:
+    run(asked, tmp_path / "run", Silent())
+    write_flat(str(tmp_path / "run"), str(tmp_path / "flat.parquet"), Silent())
+    lines, stored = read_table(tmp_path / "flat.parquet").to_pylist(), {row["item_key"]: row for row in rows(tmp_path / "run")}
+    assert len(lines) == 10 * (2 + 1) * len({line["model"] for line in lines})
+    for line in lines:
+        row = stored[line["item_key"]]
+        assert replies(row, line["model"])[line["strategy"]].items() <= line.items()
+        assert (line["context"], line["truth"], line["seed"]) == (row["context"], row["truth"], row["seed"])
+        clean = {"text": row["context"], "changed": False, "num_changed": 0}
+        assert made(row).get(line["strategy"], clean).items() <= line.items()
 
 
 def test_what_a_strategy_draws_is_named_by_seed_strategy_and_example() -> None:
