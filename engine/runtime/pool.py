@@ -183,8 +183,11 @@ def _work_here(worker: ShardWorker[ItemT, ResultT], shards: Sequence[Shard[ItemT
 def _turns_here(turns: Turns[ItemT, ResultT], shards: Sequence[Shard[ItemT]], room: int) -> _Results[ItemT, ResultT]:
     waiting, held = deque(shards), dict[str, Shard[ItemT]]()
     while waiting or held:
-        joining = [waiting.popleft() for _ in range(min(room - len(held), len(waiting)))]
-        held |= {shard.name: shard for shard in joining}
+        joining = []
+        # One that a process has died over is tried alone, so that it does not take others along.
+        while waiting and len(held) < (1 if waiting[0].deaths else room):
+            joining.append(waiting.popleft())
+            held[joining[-1].name] = joining[-1]
         turn = turns.take(joining, TURN_S)
         for name, tried in turn.ended.items():
             yield held.pop(name), tried, 1

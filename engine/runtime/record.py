@@ -4,6 +4,10 @@ Of a run at a URI, each worker puts the parts of its shards there itself and han
 driver. Of any other run the driver writes them, because other machines do not see its folders. Which it is shows nowhere else.
 A shard that failed becomes rows with status "error", one per item, and is tried again when the run is resumed. Of workers that
 work in turns it is also saved what a shard under way is gone on from; one that was interrupted goes on from there.
+
+Actors may die and work goes on. Without them the death of this process is the run's, so the shards that it works on are noted
+(`engine/store/begun.py`): on resuming, one that a process died over is tried again after all others, and alone. Over a second
+death it fails. One death may have come from outside (a kill, the memory, a time limit) and is no fault of the shard.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ import logging
 import time
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, Generic, Protocol
@@ -25,10 +29,12 @@ from engine.runtime.meters import COUNTERS, Meters
 from engine.runtime.pool import Progress, run_sharded
 from engine.runtime.sharding import ItemT, Shard
 from engine.runtime.worker import ShardFailure, ShardWorker, TurnResult, TurnWorker, UnderWay
+from engine.store.begun import Begun
 from engine.store.parts import Part, put_part, require_writable, to_table
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK, error_row
 from engine.store.unfinished import delete_unfinished, put_unfinished, read_unfinished, remove_unfinished, write_unfinished
+from envs.core.errors import RunError
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +42,8 @@ Rows = Sequence[Mapping[str, Any]]
 Counts = Counter[str]
 PUT_S = 30.0
 """Seconds after which a worker puts again at a URI what a shard is gone on from."""
+MAX_DEATHS = 2
+"""Processes without actors that die over a shard before it fails."""
 WORK = "work"
 """Kind of the event that says how many items a run has, in shards of which size, and how many workers a session began with."""
 
@@ -82,30 +90,41 @@ class Recorder(Generic[ItemT]):
         schema: the columns of the rows.
         rows_uri: where parts are put; empty when the driver writes them.
         models: that the work reads, where it is on another machine perhaps.
+        begun: where it notes the shards that it works on; None for an actor.
 
     Raises:
         StorageError: this machine may not write there, or has no room for the models.
     """
 
-    def __init__(self, work: Work[ItemT], schema: pa.Schema, rows_uri: str, models: CarriedModels | None = None) -> None:
+    def __init__(
+        self,
+        work: Work[ItemT],
+        schema: pa.Schema,
+        rows_uri: str,
+        models: CarriedModels | None = None,
+        begun: Begun | None = None,
+    ) -> None:
         if models is not None:
             models.open()
         if rows_uri:
             # Before the work and not after it.
             require_writable(rows_uri)
-        self._work, self._schema, self._rows_uri = work, schema, rows_uri
+        self._work, self._schema, self._rows_uri, self._begun = work, schema, rows_uri, begun
         self._worker: Any = work.worker()
         self._held: dict[str, Shard[ItemT]] = {}
         self._put: dict[str, float] = {}
 
     def run(self, shard: Shard[ItemT]) -> Receipt:
         """Works the shard off, and saves its rows where that is up to the worker."""
+        self._note([shard])
         return self._receipt(shard, self._worker.run(shard))
 
     def turn(self, joining: Sequence[Shard[ItemT]], seconds: float) -> TurnResult[Receipt]:
         """A turn of a worker that works in turns; what shards are gone on from is saved as rows are, a URI's now and then."""
         self._held |= {shard.name: shard for shard in joining}
         self._put |= {shard.name: -inf if shard.kept is None else 0.0 for shard in joining}
+        if joining:
+            self._note(self._held.values())
         turn: TurnResult[Rows] = self._worker.turn(joining, seconds)
         ended = {name: self._receipt(self._held.pop(name), rows) for name, rows in turn.ended.items()}
         failed = {name for name, rows in turn.ended.items() if any(row["status"] != OK for row in rows)}
@@ -124,6 +143,14 @@ class Recorder(Generic[ItemT]):
         """Forgets all shards."""
         self._held = {}
         self._worker.drop()
+
+    def _note(self, held: Collection[Shard[ItemT]]) -> None:
+        if any(shard.deaths >= MAX_DEATHS for shard in held):
+            what = f"the process died {MAX_DEATHS} times while it worked on this shard, by a crash, os._exit or a kill"
+            fix = "--workers 1, whose death the run outlives, or more memory and time; parley resume tries it again"
+            raise RunError(what, fix=fix)
+        if self._begun is not None:
+            self._begun.note(shard.name for shard in held)
 
     def _receipt(self, shard: Shard[ItemT], rows: Rows) -> Receipt:
         strays = {row["item_key"] for row in rows} ^ set(shard.keys)
@@ -171,7 +198,16 @@ def record_shards(
         ClusterError: as in `run_sharded`.
     """
     kept = read_unfinished(run.path) if room else {}
-    left = [replace(shard, kept=kept.get(shard.name)) for shard in shards if not run.is_done(shard.name, shard.keys)]
+    begun = Begun(run.path)
+    left = [
+        replace(shard, kept=kept.get(shard.name), deaths=0 if num_workers else begun.deaths.get(shard.name, 0))
+        for shard in shards
+        if not run.is_done(shard.name, shard.keys)
+    ]
+    left.sort(key=lambda shard: shard.deaths)
+    if again := [shard.name for shard in left if 0 < shard.deaths < MAX_DEATHS]:
+        what = "the process died at work on shard %s: tried once more, last and alone; a run with --workers 1 outlives that"
+        logger.warning(what, ", ".join(again))
     if len(left) < len(shards):
         logger.info("%d of %d shards are saved already", len(shards) - len(left), len(shards))
     size = max(map(len, shards), default=0)
@@ -183,6 +219,7 @@ def record_shards(
 
     def save(shard: Shard[ItemT], result: Receipt | ShardFailure) -> None:
         under_way.pop(shard.name, None)
+        begun.deaths.pop(shard.name, None)
         has_failed = isinstance(result, ShardFailure)
         if isinstance(result, ShardFailure):
             run.event("shard_failed", name=shard.name, reason=result.reason, details=result.details)
@@ -216,15 +253,18 @@ def record_shards(
             on_progress(progress, total)
 
     with logs.metadata(run=str(run.path), job=run.job):
-        return run_sharded(
-            Recorder,
-            (work, run.schema, run.rows_uri, models),
-            left,
-            num_workers=num_workers,
-            on_result=save,
-            room=room,
-            on_under_way=keep,
-            num_gpus_per_worker=num_gpus_per_worker,
-            on_progress=show,
-            start_timeout_s=start_timeout_s,
-        )
+        try:
+            return run_sharded(
+                Recorder,
+                (work, run.schema, run.rows_uri, models, None if num_workers else begun),
+                left,
+                num_workers=num_workers,
+                on_result=save,
+                room=room,
+                on_under_way=keep,
+                num_gpus_per_worker=num_gpus_per_worker,
+                on_progress=show,
+                start_timeout_s=start_timeout_s,
+            )
+        finally:
+            begun.note(())

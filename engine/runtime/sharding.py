@@ -22,12 +22,14 @@ class Shard(Generic[ItemT]):
         keys: the items' keys in rising order.
         items: what the keys stand for, in the same order.
         kept: what an earlier attempt at it has left to go on from, JSON types; None where there is nothing.
+        deaths: processes without actors that died while they worked on it.
     """
 
     name: str
     keys: tuple[str, ...]
     items: tuple[ItemT, ...]
     kept: Any = None
+    deaths: int = 0
 
     def __len__(self) -> int:
         return len(self.keys)

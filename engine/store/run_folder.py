@@ -5,6 +5,7 @@
     events.jsonl       what happened when, appended and fsynced line by line
     rows/part-*.parquet   the rows of one finished shard each
     unfinished/*.json  what a shard under way is gone on from (`unfinished.py`); not of every job
+    begun.json         the shards that a process without actors works on, while it does (`begun.py`)
     summary.json       the metrics
     lock               held by the process that writes
 

@@ -151,6 +151,20 @@ class DiesOn(Counting):
         return rows
 
 
+class ExitsOn(Counting):
+    """Ends its process each time it gets the named shard, as code of a user's own may."""
+
+    def __init__(self, folder: str, shard: str) -> None:
+        super().__init__(folder)
+        self.shard = shard
+
+    def run(self, shard: Shard[int]) -> list[dict[str, Any]]:
+        rows = super().run(shard)
+        if shard.name == self.shard:
+            os._exit(7)
+        return rows
+
+
 class RaisesOn(Counting):
     """Raises, or exits, when it gets the named shards."""
 
@@ -226,6 +240,19 @@ class DiesInATurn(InTurns):
         if name == self.shard and self.steps[name] == 2 and not self.mark.exists():
             self.mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
+        super().step(name)
+
+
+class ExitsInATurn(InTurns):
+    """Ends its process each time that the named shard makes its third step."""
+
+    def __init__(self, folder: str, shard: str) -> None:
+        super().__init__(folder)
+        self.shard = shard
+
+    def step(self, name: str) -> None:
+        if name == self.shard and self.steps[name] == 2:
+            os._exit(7)
         super().step(name)
 
 
