@@ -30,7 +30,6 @@ from engine.jobs.retrieval.config import DEFAULT_CORPUS, RankingAttackConfig, Ra
 from engine.jobs.retrieval.groups import Contexts, lexicon_setting, shared_resources, training_splits, utterances_of
 from engine.jobs.retrieval.matcher_config import (
     NO_VECTORS,
-    PAPER_SHARE,
     SKIP_GRAM,
     TrainMatcherConfig,
     dam,
@@ -180,6 +179,9 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
             before = _figures(prepared, held) if config.start else {}
             recipe = replace(config.fit, patience=config.fit.max_epochs) if config.start else config.fit
             pool = drawn_pool(train, config.adversary_share, config.seed) if prepared.rules else frozenset()
+            if pool:
+                of = f"{len(pool):,} of {len(train):,} training contexts"
+                reporter.say(f"rules and policies change the replies of {of} (--adversary-share)")
             fixed = prepared.replies is None
             adversaries = Adversaries(prepared.rules, config.seed, pool, fixed=fixed) if prepared.rules else list
             fit = MatcherFit(
@@ -235,7 +237,7 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
                 searching(RankingAttackConfig(model=both, **known)),
                 ranking(hard),
             )
-        harden = replace(config, start=run, against="iiw", adversary_share=PAPER_SHARE)
+        harden = replace(config, start=run, against="iiw")
         hardened = self.command(harden, path.with_name(f"{path.name}-iiw"))
         return ranking(replace(asked, model=run)), searching(RankingAttackConfig(model=run, **known)), hardened
 

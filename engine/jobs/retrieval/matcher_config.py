@@ -19,8 +19,6 @@ from policies.matching.settings import DamSizes, MatcherFitConfig, MatcherSizes,
 
 Kind = Literal["smn", "dam", "mrfn"]
 NO_VECTORS, SKIP_GRAM = "none", "skip-gram"
-PAPER_SHARE = 0.1
-"""Of the training examples that Li et al. 2019 change: 100,000 of Ubuntu V1's million pairs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,10 +51,10 @@ class TrainMatcherConfig(SupervisedConfig):
     """With --start: what to train against, separated by commas: rules on replies by name, path/file.py:Name, or all;
     editor:RUN: what a trained editing policy does at the ranker that it learned to mislead; search: what the attack search
     finds at the model as it is when an epoch begins; none: the control, as long on replies as they are."""
-    adversary_share: PositiveShare = 1.0
-    """Share of the training contexts whose replies rules and policies change, drawn at random. Li et al. 2019 change 100,000
-    examples, 0.1 of Ubuntu V1's million pairs. With IIW in all of them a small model forgets replies as they are
-    (docs/results/li2019.md)."""
+    adversary_share: PositiveShare = 0.1
+    """Share of the training contexts whose replies rules and policies change, drawn at random, of one context at least. Li et
+    al. 2019 change 100,000 examples, 0.1 of Ubuntu V1's million pairs. With IIW in all of them a small model forgets replies
+    as they are (docs/results/li2019.md)."""
     held_out: NumItemsOrAll = 0
     """At most so many contexts of the validation and of the test split, the seed's choice, so that attacking and measuring them
     does not take longer than the epochs; 0 for all."""
@@ -137,7 +135,7 @@ def demo() -> TrainMatcherConfig:
 
 def hardened() -> TrainMatcherConfig:
     """The SMN of runs/matcher further, against the seven rules of Li et al. 2019 at once."""
-    return replace(smn(), start="runs/matcher", against="all", adversary_share=PAPER_SHARE)
+    return replace(smn(), start="runs/matcher", against="all")
 
 
 def smn_paper() -> TrainMatcherConfig:

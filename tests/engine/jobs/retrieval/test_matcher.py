@@ -94,9 +94,9 @@ def test_it_leaves_a_ranker_and_its_figures(kind: Any, tmp_path: Path, corpus: s
     assert search == rank.replace("evaluate", "attack")
     known = f"--corpus {corpus} --lexicon built-in --set candidates.size=4"
     assert rank == f"parley evaluate ranking --model {tmp_path / 'run'} {known}"
-    assert harden.startswith(f"parley train matcher {kind if kind != 'smn' else 'hardened'}"), "of a tenth of the contexts"
+    assert harden.startswith(f"parley train matcher {'' if kind == 'smn' else f'{kind} '}--")
     assert f"--start {tmp_path / 'run'} --against iiw" in harden
-    assert ("--adversary-share 0.1" in harden) == (kind != "smn"), "the preset says it"
+    assert "--adversary-share" not in harden, "the paper's is the default"
 
 
 def test_what_a_training_does_not_read_is_counted_and_told(tmp_path: Path) -> None:
@@ -196,7 +196,8 @@ def test_training_against_rules_goes_on_from_a_model_and_is_measured_before_and_
     fresh: bool, tmp_path: Path, corpus: str, base: Path
 ) -> None:
     notes = Notes()
-    config = asked(corpus, start=str(base), against="iiw,sow,ngr", fit=replace(FIT, fresh_negatives=fresh, patience=1))
+    fit = replace(FIT, fresh_negatives=fresh, patience=1)
+    config = asked(corpus, start=str(base), against="iiw,sow,ngr", fit=fit, adversary_share=1.0)
     result = run(config, tmp_path / "run", notes)
     assert list(result.metrics) == [name for name in MATCHING if PROMOTED not in name]
     stored = RunFolder.load(base).metrics()
@@ -237,8 +238,11 @@ def test_the_control_makes_as_many_steps_on_replies_as_they_are(tmp_path: Path, 
 
 
 def test_a_small_share_changes_few_contexts(tmp_path: Path, corpus: str, base: Path) -> None:
-    run(asked(corpus, start=str(base), against="sow", adversary_share=0.075), tmp_path / "run", Silent())
-    assert FORMATS["smn"].provenance(tmp_path / "run")["pool"] == 3
+    for share, pool in ((0.075, 3), (0.001, 1)):
+        notes, path = Notes(), tmp_path / str(share)
+        run(asked(corpus, start=str(base), against="sow", adversary_share=share), path, notes)
+        assert FORMATS["smn"].provenance(path)["pool"] == pool
+        assert f"rules and policies change the replies of {pool} of 40 training contexts (--adversary-share)" in notes.said
 
 
 def test_an_interrupted_training_against_rules_goes_on_exactly(tmp_path: Path, corpus: str, base: Path) -> None:
@@ -359,7 +363,8 @@ def test_presets_are_what_they_say() -> None:
     assert list(made) == ["smn", "dam", "mrfn", "smn-paper", "dam-paper", "mrfn-paper", "demo", "hardened"]
     assert made["smn"] == matcher_config.smn()
     assert made.pop("demo").kind == "smn"
-    assert made.pop("hardened") == replace(matcher_config.smn(), start="runs/matcher", against="all", adversary_share=0.1)
+    assert made.pop("hardened") == replace(matcher_config.smn(), start="runs/matcher", against="all")
+    assert made["smn"].adversary_share == 0.1, "100,000 of a million pairs"
     for name, preset in made.items():
         kind, _, published = name.partition("-")
         assert preset.kind == kind
