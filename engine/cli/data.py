@@ -142,6 +142,7 @@ def run_check(verb: Verb, arguments: Sequence[str]) -> int:
         show_table(console, f"{found.name}, {found.where}", columns, groups, right=columns[1:])
         if found.mended:
             show_lines(console, f"{len(found.mended):,} read otherwise", [_line(problem) for problem in found.mended])
+        show_lines(console, "unusually long", found.long)
     elif isinstance(found, ChatCheck):
         chats = [(split, f"{num:,}") for split, num in found.num_chats.items()]
         show_table(console, f"{found.name}, {found.where}", ("part", "good chats"), chats, right=("good chats",))

@@ -127,10 +127,12 @@ def no_group(source: CandidateSource, text: CandidateText, root: Path) -> DataEr
 
 
 def _report(source: CandidateSource, text: CandidateText) -> None:
-    """Logs what was mended, each kind once with its number and first place."""
+    """Logs what was mended, each kind once with its number and first place, and what is unusually long."""
     first = {error.what: error.where for error in reversed(text.mended)}
     for what, num in Counter(error.what for error in text.mended).items():
         logger.warning("%s: %s: %d times, first at %s", source.name, what, num, first[what])
+    for told in text.long_told():
+        logger.warning("%s", told)
 
 
 def _compile(text: CandidateText, options: CandidateOptions, folder: Path) -> None:

@@ -24,6 +24,9 @@ from envs.pairs.text import SplitText
 
 MAX_WORDS = 10_000
 """Words of a turn or a reply; a line with more of them is not one utterance."""
+LONG_WORDS, LONG_TURNS = 1_000, 50
+"""Of an utterance, and of a context: what has more is allowed, told of, and read in part; it may be a mistake of the file."""
+_NAMED = 5
 
 
 class Candidate(NamedTuple):
@@ -133,6 +136,8 @@ class CandidateText(ReadText):
     broken: list[DataError] = field(default_factory=list)
     mended: list[DataError] = field(default_factory=list)
     """One error per line that is read otherwise than it stands, such as a positive that is listed again as a negative."""
+    long: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+    """Lines of what is unusually long, ascending, by file and by what is said of it."""
 
     def listed(
         self, name: str, path: Path, line: int, context: Sequence[Sequence[str]], replies: Sequence[ListedReply]
@@ -152,6 +157,9 @@ class CandidateText(ReadText):
         if not any(context):
             self.broken_line("no turn of the context has a word", path, line, said)
             return
+        if len(context) > LONG_TURNS:
+            what = f"contexts of more than {LONG_TURNS} turns, of which the newest are kept (candidates.turns)"
+            self._long_line(what, path, line)
         if not all(context):
             self.mended_line("a turn without a word is left out", path, line, said)
         rights = {tuple(reply.words) for reply in replies if reply.label}
@@ -186,3 +194,19 @@ class CandidateText(ReadText):
             if len(words) > MAX_WORDS:
                 what = f"a {name} has {len(words):,} words, and {MAX_WORDS:,} are the most of an utterance"
                 self.broken_line(what, path, line, " ".join(words[:MAX_WORDS]))
+            elif len(words) > LONG_WORDS:
+                plural = {"turn": "turns", "reply": "replies"}[name]
+                self._long_line(f"{plural} of more than {LONG_WORDS:,} words, of which networks read a part", path, line)
+
+    def _long_line(self, what: str, path: Path, line: int) -> None:
+        lines = self.long.setdefault((str(path), what), [])
+        if line not in lines[-1:]:
+            lines.append(line)
+
+    def long_told(self) -> tuple[str, ...]:
+        """What is unusually long, in a sentence for each file and kind, with the numbers of the first lines."""
+        told = []
+        for (file, what), lines in sorted(self.long.items()):
+            named = ", ".join(map(str, lines[:_NAMED])) + f" and {len(lines) - _NAMED:,} more" * (len(lines) > _NAMED)
+            told.append(f"{file}: {what}: line{'s' * (len(lines) > 1)} {named}")
+        return tuple(told)

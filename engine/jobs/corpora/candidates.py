@@ -29,6 +29,8 @@ class CandidateCheck(Check):
     """Groups of each split whose contexts have more."""
     mended: tuple[Problem, ...]
     """What is read otherwise than it stands; the corpus can be used."""
+    long: tuple[str, ...]
+    """What is unusually long, in sentences that name files and lines; the corpus can be used."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +88,7 @@ def check_candidates(source: CandidateSource, root: Path) -> CandidateCheck:
         num_cut={name: split.num_longer(turns) for name, split in text.splits.items()},
         problems=tuple(sorted(map(problem, wrong), key=lambda each: each.file)),
         mended=tuple(map(problem, text.mended)),
+        long=text.long_told(),
     )
 
 

@@ -144,13 +144,16 @@ def test_a_corpus_is_compiled_once_and_each_option_is_part_of_the_key(
 
 
 def test_what_is_mended_is_logged_once_with_its_number(own: Path, cache: Path, caplog: pytest.LogCaptureFixture) -> None:
-    write_lines(own / "test.txt", "1\ta\tb", "0\ta\tb", "0\ta\tc", "1\td\te", "0\td\te", "0\td\tc")
+    rows = ("1\ta\tb", "0\ta\tb", "0\ta\tc", "1\td\te", "0\td\te", "0\td\tc")
+    many = "\ta" * 51
+    write_lines(own / "test.txt", *rows, f"1{many}\tb", f"0{many}\tc")
     with caplog.at_level(logging.WARNING, logger=compiled.__name__):
         assert load_candidates(str(own), cache=cache).num_mended == 2
         assert load_candidates(str(own), cache=cache).num_mended == 2
     place = own / "test.txt"
     assert [record.getMessage() for record in caplog.records] == [
-        f"own: a wrong reply with the words of a right one is left out: 2 times, first at {place}:2"
+        f"own: a wrong reply with the words of a right one is left out: 2 times, first at {place}:2",
+        f"{place}: contexts of more than 50 turns, of which the newest are kept (candidates.turns): line 7",
     ]
 
 

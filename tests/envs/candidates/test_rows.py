@@ -146,13 +146,25 @@ def test_a_context_whose_only_wrong_reply_is_its_right_one_is_left_out_and_told(
     ]
 
 
-def test_many_turns_long_turns_and_several_right_replies_are_fine(tmp_path: Path) -> None:
+def test_many_turns_long_turns_and_several_right_replies_are_fine_and_told(tmp_path: Path) -> None:
     context = "\t".join(["word " * 3_000, *["so"] * 59])
     text = read(tmp_path, f"1\t{context}\tyes", f"1\t{context}\tof course", f"0\t{context}\tno")
     (group,) = groups(text.require_whole())
     assert (len(group.context), len(group.context[0])) == (60, 3_000)
     assert listed(group)[1] == {"yes": True, "of course": True, "no": False}
     assert not text.mended
+    file = tmp_path / "test"
+    assert text.long_told() == (
+        f"{file}: contexts of more than 50 turns, of which the newest are kept (candidates.turns): line 1",
+        f"{file}: turns of more than 1,000 words, of which networks read a part: line 1",
+    )
+
+
+def test_the_first_of_many_long_lines_are_named(tmp_path: Path) -> None:
+    text = read(tmp_path, *(f"{label}\thello {number}\t{'word ' * 1_001}{label}" for number in range(4) for label in (1, 0)))
+    (told,) = text.long_told()
+    assert told.endswith("replies of more than 1,000 words, of which networks read a part: lines 1, 2, 3, 4, 5 and 3 more")
+    assert not read(tmp_path, f"1\thello\t{'word ' * 1_000}", f"0\thello\t{'so ' * 10_001}").long_told()
 
 
 RAW = ("1\t你好请问什么时候发货呢\t今天下午就会给您发货的", "0\t你好请问什么时候发货呢\t这个颜色没有了不好意思")

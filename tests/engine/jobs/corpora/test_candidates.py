@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from engine.cli.main import main
 from engine.jobs.conformance import check_part
 from engine.jobs.corpora.candidates import CandidateCheck, CandidateInfo
 from engine.jobs.corpora.data import check_corpus, describe_corpus, get_corpus, list_corpora
@@ -84,6 +85,16 @@ def test_check_counts_what_is_good_and_names_what_is_broken_or_mended(own: str) 
     ]
     assert [(Path(each.file).name, each.line) for each in check.mended] == [("test.txt", 8)]
     json.dumps(dataclasses.asdict(check))
+
+
+def test_check_names_what_is_unusually_long_and_finds_nothing_wrong(own: str, capsys: pytest.CaptureFixture[str]) -> None:
+    file, many = Path(own) / "test.txt", "\tso" * 60
+    write_lines(file, *ROWS, f"1{many}\tyes", f"0{many}\tno")
+    assert main(["data", "check", own]) == 0
+    said = capsys.readouterr().err
+    kept = "of which the newest are kept (candidates.turns)"
+    assert f"{file}: contexts of more than 50 turns, {kept}: line {len(ROWS) + 1}\n" in said
+    assert "nothing is wrong" in said
 
 
 def test_check_says_that_there_is_no_group(own: str) -> None:
