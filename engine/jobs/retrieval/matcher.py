@@ -180,10 +180,8 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
             recipe = replace(config.fit, patience=config.fit.max_epochs) if config.start else config.fit
             pool = drawn_pool(train, config.adversary_share, config.seed) if prepared.rules else frozenset()
             if pool:
-                of = f"{len(pool):,} of {len(train):,} training contexts"
-                reporter.say(f"rules and policies change the replies of {of} (--adversary-share)")
-            fixed = prepared.replies is None
-            adversaries = Adversaries(prepared.rules, config.seed, pool, fixed=fixed) if prepared.rules else list
+                reporter.say(f"rules and policies change {len(pool):,} of {len(train):,} training contexts (--adversary-share)")
+            adversaries = Adversaries(prepared.rules, config.seed, pool, fixed=not prepared.replies) if prepared.rules else list
             fit = MatcherFit(
                 model,
                 train,

@@ -242,7 +242,7 @@ def test_a_small_share_changes_few_contexts(tmp_path: Path, corpus: str, base: P
         notes, path = Notes(), tmp_path / str(share)
         run(asked(corpus, start=str(base), against="sow", adversary_share=share), path, notes)
         assert FORMATS["smn"].provenance(path)["pool"] == pool
-        assert f"rules and policies change the replies of {pool} of 40 training contexts (--adversary-share)" in notes.said
+        assert f"rules and policies change {pool} of 40 training contexts (--adversary-share)" in notes.said
 
 
 def test_an_interrupted_training_against_rules_goes_on_exactly(tmp_path: Path, corpus: str, base: Path) -> None:
