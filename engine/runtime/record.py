@@ -29,7 +29,7 @@ from engine.runtime.meters import COUNTERS, Meters
 from engine.runtime.pool import Progress, run_sharded
 from engine.runtime.sharding import ItemT, Shard
 from engine.runtime.worker import ShardFailure, ShardWorker, TurnResult, TurnWorker, UnderWay
-from engine.store.begun import Begun
+from engine.store.begun import BegunShards
 from engine.store.parts import Part, put_part, require_writable, to_table
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK, error_row
@@ -102,7 +102,7 @@ class Recorder(Generic[ItemT]):
         schema: pa.Schema,
         rows_uri: str,
         models: CarriedModels | None = None,
-        begun: Begun | None = None,
+        begun: BegunShards | None = None,
     ) -> None:
         if models is not None:
             models.open()
@@ -198,7 +198,7 @@ def record_shards(
         ClusterError: as in `run_sharded`.
     """
     kept = read_unfinished(run.path) if room else {}
-    begun = Begun(run.path)
+    begun = BegunShards(run.path)
     left = [
         replace(shard, kept=kept.get(shard.name), deaths=0 if num_workers else begun.deaths.get(shard.name, 0))
         for shard in shards

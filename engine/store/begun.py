@@ -19,7 +19,7 @@ from envs.storage.places import display_path
 logger = logging.getLogger(__name__)
 
 
-class Begun:
+class BegunShards:
     """The notes of a run; a damaged file tells of nothing.
 
     Args:
