@@ -82,6 +82,12 @@ def replier() -> Seq2SeqSizes:
     return Seq2SeqSizes(embed=200, hidden=300, attention="dot", input_feeding=True, max_source=60, max_reply=21, turns=2)
 
 
+def released_replier() -> Seq2SeqSizes:
+    """The released generator of Li et al. 2017; two turns of context are one source of 50 words, replies have 20."""
+    sizes = Seq2SeqSizes(embed=512, hidden=512, attention="dot", input_feeding=True, layers=2, dropout=0.2)
+    return replace(sizes, max_source=50, max_reply=21, turns=2)
+
+
 def he2018() -> FitConfig:
     """The published recipe: SGD at rate 1 for 10 epochs, then 10 more, the rate halved before each; the last model is kept."""
     return FitConfig(

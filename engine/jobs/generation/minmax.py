@@ -102,7 +102,8 @@ class MinMaxReplies(Composite[MinMaxRepliesConfig, MinMaxRepliesConfig, Summary]
         """What is trained first."""
         planned: dict[str, Stage] = {}
         known: dict[str, Any] = {name: getattr(config, name) for name in ("corpus", "limit", "data_root", "seed", "threads")}
-        fitted = known | {"sizes": config.sizes, "fit": config.fit, "min_reply": config.min_reply, "max_reply": config.longest}
+        fitted = known | {name: getattr(config, name) for name in ("sizes", "fit", "min_reply", "vocabulary")}
+        fitted |= {"max_reply": config.longest}
         if not config.start:
             planned[GENERATOR] = TRAIN_SEQ2SEQ, TrainSeq2SeqConfig(**fitted)
         if not config.discriminator:

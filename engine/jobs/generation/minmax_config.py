@@ -77,6 +77,9 @@ class ReplyTrainingConfig(RewardSettings):
     """Order and amounts of steps."""
     watch: Watch = field(default_factory=Watch)
     """When a training has gone wrong."""
+    vocabulary: int | None = None
+    """Entries of the vocabulary of generators and language models that are trained first; the corpus' own number when not
+    given."""
     sizes: Seq2SeqSizes = field(default_factory=Seq2SeqSizes)
     """Of a generator that is trained first."""
     fit: FitConfig = field(default_factory=settings.fast)
@@ -132,12 +135,27 @@ def helpdesk() -> MinMaxRepliesConfig:
 
 
 def released() -> MinMaxRepliesConfig:
-    """The authors' code where it differs from the paper, on Ubuntu: SGD, a linear critic, 40 words; name --start."""
+    """The authors' code, on Ubuntu: SGD, a linear critic, replies of 40 words; name --start, or it trains for days.
+
+    Released: Monte Carlo rewards alone, their options (`engine/generation/settings.py`), the rates, widths, dropout of .2,
+    64 contexts a step, 25,000 words, 50 words of source, and that a round is five discriminator steps, a generator step and
+    teacher forcing on its contexts. The generator steps at a rate of 1 in sums over words divided by the number of replies,
+    its gradient's norm 5 at most; `policies/seq2seq/settings.py:li2017` says why that is 10 and .5 here.
+
+    Not known: how many rounds they trained for and which state they kept (it goes on until it is killed), how the replies
+    were decoded that the discriminator is trained on first (the paper's way here), and the corpus, of which 256 triples
+    are released.
+
+    # Released: the discriminator's gradient has a norm of 5 at most, and dropout also where the generator's own replies
+    are scored. Ours: one largest norm, the generator's, and no dropout there.
+    """
     authors = replace(li2017(), **vars(settings_of_rewards.released()))
+    rates = ReplyLearning(optimiser="sgd", generator_rate=10.0, discriminator_rate=0.01, critic_rate=5e-4, clip=0.5)
     return replace(
         authors,
-        learning=ReplyLearning(optimiser="sgd", critic_rate=5e-4),
-        sizes=replace(authors.sizes, embed=512, hidden=512, layers=2, max_reply=41),
+        learning=rates,
+        vocabulary=25_000,
+        sizes=replace(settings.released_replier(), max_reply=41),
         fit=settings.li2017(),
         discriminator_sizes=DiscriminatorSizes(),
         discriminator_fit=discriminator_released(),

@@ -39,9 +39,6 @@ class TrainedTableConfig(ReplyTrainingConfig):
     """Language model (parley train lm) of the row mmi-antilm; when empty one is trained first."""
     judge_lm: str = ""
     """Language model of the perplexity and the vectors; when empty another one is trained first, from another seed."""
-    vocabulary: int | None = None
-    """Entries of the vocabulary of generators and language models that are trained first; the corpus' own number when not
-    given."""
     published: Literal["none", "li2017"] = "none"
     """Figures to show beside the measured ones."""
     workers: NonNegativeInt = 0
@@ -87,8 +84,9 @@ class TrainedTableConfig(ReplyTrainingConfig):
             number: of the training, from 1.
         """
         known = shared(self, ReplyTrainingConfig) | {"seed": self.seed + number - 1}
-        # Its discriminator is there.
-        known = {name: value for name, value in known.items() if name not in ("discriminator_decoder", "backward")}
+        # Its generator and its discriminator are there.
+        done = ("vocabulary", "discriminator_decoder", "backward")
+        known = {name: value for name, value in known.items() if name not in done}
         learning = self.learning
         if row == "forced":
             steps = learning.generator_steps + learning.teacher_steps * (self.teacher_forcing != "none")

@@ -84,10 +84,8 @@ def replies() -> TrainSeq2SeqConfig:
 
 def li2017() -> TrainSeq2SeqConfig:
     """The generator of Li et al. 2017 by the released recipe, on Ubuntu: two layers of 512, 25,000 words, replies of 5-20."""
-    sizes = Seq2SeqSizes(embed=512, hidden=512, attention="dot", input_feeding=True, layers=2, dropout=0.2)
-    sizes = replace(sizes, max_source=50, max_reply=21, turns=2)
-    lengths: dict[str, Any] = {"min_reply": 5, "max_reply": 20}
-    return TrainSeq2SeqConfig(corpus="ubuntu_irc", vocabulary=25_000, sizes=sizes, fit=settings.li2017(), **lengths)
+    how: dict[str, Any] = {"sizes": settings.released_replier(), "fit": settings.li2017(), "min_reply": 5, "max_reply": 20}
+    return TrainSeq2SeqConfig(corpus="ubuntu_irc", vocabulary=25_000, **how)
 
 
 def small_lm() -> TrainLMConfig:

@@ -289,6 +289,16 @@ def test_the_released_preset_rewards_as_the_authors_code_does() -> None:
     assert (generator.max_reply, generator.sizes.layers) == (40, 2)
 
 
+def test_the_released_preset_steps_as_the_authors_code_does() -> None:
+    config = MINMAX_REPLIES.presets["released"]()
+    assert (config.learning.discriminator_rate, config.learning.examples_per_step) == (0.01, 64)
+    # Their rate of 1 and norm of 5 are of sums over words divided by the number of replies, ours of means over words.
+    assert (config.learning.generator_rate, config.learning.clip) == (config.fit.learning_rate, config.fit.clip) == (10.0, 0.5)
+    (_, generator), (_, backward), (_, discriminator) = MINMAX_REPLIES.stages(config, Path("run")).values()
+    assert (generator.vocabulary, backward.vocabulary) == (25_000, 25_000)
+    assert (generator.sizes.max_source, generator.sizes.dropout, discriminator.sizes.dropout) == (50, 0.2, 0.2)
+
+
 def test_a_discriminator_that_is_trained_first_learns_from_mmi(corpus: str) -> None:
     published = MINMAX_REPLIES.presets["li2017"]()
     stages = MINMAX_REPLIES.stages(published, Path("run"))
