@@ -1,9 +1,9 @@
 """Adversarial evaluation: `parley evaluate adversarial` (Li et al. 2017, sections 4 and 5.1).
 
-Judges are fitted to tell the replies of people from those of systems. Each is cross-fitted in folds that no source crosses, so
-that every pair is judged by one that never saw its source; a shard is a few fits, and a row is one judge in one fold of one
-scenario; the texts of its pairs stand in a file beside. Beside the judges that are named stand controls that know length, the
-first word and the like alone.
+Judges are fitted to tell the replies of people from those of systems. Each is cross-fitted in folds that no last turn of a
+source crosses, so that every pair is judged by one that never saw it; a shard is a few fits, and a row is one judge in one fold
+of one scenario; the texts of its pairs stand in a file beside. Beside the judges that are named stand controls that know
+length, the first word and the like alone.
 """
 
 from __future__ import annotations

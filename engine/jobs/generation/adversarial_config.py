@@ -48,7 +48,7 @@ class AdversarialConfig(ShardedConfig):
     """File of source<TAB>the utterance that followed the human reply; when empty those that the next line of a dialogue
     shows."""
     folds: AtLeastTwo = 5
-    """Parts of the sources; each pair is judged by a judge that was fitted on the other parts."""
+    """Parts of the sources, those of one last turn in one; each pair is judged by a judge fitted on the other parts."""
     most: PositiveInt = 10
     """Replies of a source and file that are judged, the seed's choice."""
     normalise: bool = True

@@ -71,7 +71,7 @@ class HeldOut:
         human = by_source(recorded, self._seed, len(said))
         machine = by_source([pair for pair in answers if pair.reply], self._seed, len(said))
         silent = [source_name(pair) for pair in answers if not pair.reply]
-        folds = assign_folds(human, NUM_FOLDS, self._seed)
+        folds = assign_folds([human], human, NUM_FOLDS, self._seed)
         others = random_replies(machine, human, folds, self._seed)
         asked = against(ADVERSUC, human, machine, folds), against(RANDOM, machine, others, folds)
         return {scenario.name: self._scores(scenario).with_told(silent) for scenario in asked}

@@ -96,7 +96,8 @@ def pooled(config: AdversarialConfig) -> Pooled:
             notes.append(f"{name}: {num_left:,} replies left out, more than {config.most} of one source.")
     notes += [note for name, pairs in files.items() if name != _NEXT and (note := _longest_note(name, pairs))]
     answered = {source for system in systems for source in sides[system].shared}
-    folds = assign_folds(answered, config.folds, config.seed)
+    read = [human, *(pairs for side in sides.values() for pairs in (side.human, side.machine))]
+    folds = assign_folds(read, answered, config.folds, config.seed)
     for system in systems:
         _require_enough(config, system, sides[system].shared, folds)
         lone = len(sides[system].human.keys() ^ sides[system].machine.keys())
@@ -206,5 +207,5 @@ def _require_enough(config: AdversarialConfig, system: str, shared: Collection[s
         where=f"--folds {config.folds}",
         got=f"{len(shared):,}, {min(counts)} of them in the smallest fold",
         fix=f"every fold needs {PER_FOLD}: give {PER_FOLD * config.folds:,} shared sources at least, or fewer folds; "
-        "sources are compared with all turns before them",
+        "sources are compared with all turns before them, and those of one last turn are in one fold",
     )

@@ -1,4 +1,4 @@
-"""What judges are asked: pairs of two sides, in folds that no source crosses (Li et al. 2017, section 4).
+"""What judges are asked: pairs of two sides, in folds that no source and no last turn crosses (Li et al. 2017, section 4).
 
     adversuc.S           human : system S, both answering the same sources           gold AdverSuc: none, this is measured
     matched.S            the same, with as many replies of each length on both sides
@@ -17,8 +17,9 @@ many pairs, of each source equally many.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heapreplace
 from itertools import chain, pairwise
 from types import MappingProxyType
 from typing import NamedTuple
@@ -27,6 +28,7 @@ import numpy as np
 
 from envs.core.seeds import stable_hash
 from envs.pairs.replied import RepliedPair
+from envs.pairs.turns import Utterance
 
 ADVERSUC, MATCHED, CUT, RANDOM = "adversuc", "matched", "cut", "random"
 HUMAN_HUMAN, MACHINE_MACHINE, HUMAN_RANDOM, HUMAN_NEXT = "human-human", "machine-machine", "human-random", "human-next"
@@ -99,10 +101,25 @@ def by_source(
     return {source: sorted(found[source], key=lambda pair: _rank(seed, pair))[:most] for source in sorted(found)}
 
 
-def assign_folds(sources: Iterable[str], num_folds: int, seed: int) -> dict[str, int]:
-    """A fold for each source: dealt out in the order of their hashes, so that folds differ by one source at most."""
-    order = sorted(sources, key=lambda source: stable_hash("fold", seed, source))
-    return {source: number % num_folds for number, source in enumerate(order)}
+def assign_folds(files: Iterable[BySource], sources: Collection[str], num_folds: int, seed: int) -> dict[str, int]:
+    """A fold for each source; those of one last turn are in one, because a judge that met the turn with a reply knows it.
+
+    Groups are dealt out to the smallest fold, large ones first, in the order of hashes: where each is one source, folds differ
+    by one source at most.
+
+    Args:
+        files: pairs by source, as judges read them; one that reads other words may give other sources a last turn in common.
+        sources: which of theirs are judged.
+        num_folds: how many.
+        seed: of the hashes.
+    """
+    groups = [sorted(group, key=lambda source: stable_hash("fold", seed, source)) for group in _of_one_turn(files, sources)]
+    smallest, found = [(0, fold) for fold in range(num_folds)], dict[str, int]()
+    for group in sorted(groups, key=lambda group: (-len(group), stable_hash("fold", seed, group[0]))):
+        size, fold = smallest[0]
+        heapreplace(smallest, (size + len(group), fold))
+        found |= dict.fromkeys(group, fold)
+    return found
 
 
 def against(name: str, first: BySource, second: BySource, folds: Mapping[str, int], most: int | None = None) -> JudgedScenario:
@@ -201,6 +218,26 @@ def next_utterances(pairs: Sequence[RepliedPair]) -> list[RepliedPair]:
         for pair, after in pairwise(pairs)
         if after.context[-1] == pair.reply and (len(after.context) < 2 or after.context[-2] == pair.context[-1])
     ]
+
+
+def _of_one_turn(files: Iterable[BySource], sources: Collection[str]) -> Iterable[list[str]]:
+    """Sources in groups: those of one last turn are in one group, and so are those that a third one joins."""
+    parents = {source: source for source in sources}
+
+    def root(source: str) -> str:
+        while parents[source] != source:
+            parents[source] = source = parents[parents[source]]
+        return source
+
+    first: dict[Utterance, str] = {}
+    for file in files:
+        for source in file.keys() & parents.keys():
+            for turn in {pair.context[-1] for pair in file[source]}:
+                parents[root(source)] = root(first.setdefault(turn, source))
+    groups: dict[str, list[str]] = defaultdict(list)
+    for source in parents:
+        groups[root(source)].append(source)
+    return groups.values()
 
 
 def _couples(scenario: JudgedScenario) -> list[tuple[SidedPair, SidedPair]]:

@@ -38,7 +38,7 @@ def pairs(kind: str, num: int = NUM, several: int = 1) -> list[RepliedPair]:
 
 def made(several: int = 1) -> tuple[dict[str, list[RepliedPair]], dict[str, list[RepliedPair]], dict[str, int]]:
     human, machine = (by_source(pairs(kind, several=several), 1, 10) for kind in ("human", "machine"))
-    return human, machine, assign_folds(human, FOLDS, 1)
+    return human, machine, assign_folds([human], human, FOLDS, 1)
 
 
 def sides(scenario: JudgedScenario) -> tuple[list[RepliedPair], list[RepliedPair]]:
@@ -47,10 +47,35 @@ def sides(scenario: JudgedScenario) -> tuple[list[RepliedPair], list[RepliedPair
 
 
 def test_folds_part_the_sources_and_are_of_one_size() -> None:
-    folds = assign_folds((f"s{number}" for number in range(63)), FOLDS, 1)
+    sources = [f"s{number}" for number in range(63)]
+    folds = assign_folds([], sources, FOLDS, 1)
     assert Counter(Counter(folds.values()).values()) == {12: 2, 13: 3}
-    assert folds == assign_folds((f"s{number}" for number in reversed(range(63))), FOLDS, 1)
-    assert folds != assign_folds(folds, FOLDS, 2)
+    assert folds == assign_folds([], sources[::-1], FOLDS, 1)
+    assert folds != assign_folds([], sources, FOLDS, 2)
+
+
+def test_sources_of_one_last_turn_are_in_one_fold() -> None:
+    said = [RepliedPair(((f"before{number}",), (f"turn{number // 7}",)), ("yes",)) for number in range(70)]
+    one = by_source(said, 1, 10)
+    folds = assign_folds([one], one, FOLDS, 1)
+    by_turn = {
+        turn: {folds[source_name(pair)] for pair in said if pair.context[-1] == turn}
+        for turn in {pair.context[-1] for pair in said}
+    }
+    assert {len(some) for some in by_turn.values()} == {1}
+    assert Counter(folds.values()) == dict.fromkeys(range(FOLDS), 14)
+    # What a judge of another file reads joins two of these turns, so that all of both are in one fold.
+    names = list(one)
+    joined = {names[0]: [RepliedPair((("<unk>",),), ("yes",))], names[-1]: [RepliedPair((("<unk>",),), ("yes",))]}
+    together = assign_folds([one, joined], one, FOLDS, 1)
+    assert together[names[0]] == together[names[-1]]
+    assert together == assign_folds([joined, one], names[::-1], FOLDS, 1)
+
+
+def test_a_last_turn_of_half_the_sources_leaves_the_other_folds_the_rest() -> None:
+    said = [RepliedPair(((f"before{number}",), ("yes",) if number % 2 else (str(number),)), ("no",)) for number in range(40)]
+    one = by_source(said, 1, 10)
+    assert sorted(Counter(assign_folds([one], one, FOLDS, 1).values()).values()) == [5, 5, 5, 5, 20]
 
 
 def test_a_scenario_has_equally_many_pairs_of_both_sides_from_each_source() -> None:
