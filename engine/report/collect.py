@@ -34,6 +34,7 @@ _FILES = {
     "environment.json": "versions, commit, device",
     "events.jsonl": "what happened when",
     "rows": "every dialogue, target or example, as Parquet",
+    "next.tsv": "what followed the recorded replies; empty where the corpus does not know",
     "labels": "the sheets that people have labelled",
     "sheet.csv": "changed lines for a person to label",
     "summary.json": "the metrics",

@@ -56,6 +56,15 @@ def chains(split: PairSplit, turns: int) -> np.ndarray:
     return np.stack(found_KP, axis=1)
 
 
+def afterwards(split: PairSplit) -> np.ndarray:
+    """The utterance that followed the reply of each pair (P,) int64, the first of several; `NOBODY` where there is none."""
+    # As in `chains`: the first pair counts, and the place of nobody stays.
+    children = np.full(len(split.utterances) + 1, NOBODY, dtype=np.int64)
+    for links in (split.links[::-1], split.pairs[::-1]):
+        children[links[:, 0]] = links[:, 1]
+    return children[split.pairs[:, 1]]
+
+
 def contexts(split: PairSplit, turns: int, eot_id: int) -> Ragged:
     """What the reply of each pair follows, in the order of the pairs, oldest turn first.
 
@@ -183,7 +192,7 @@ def said(corpus: PairCorpus, split: str) -> Iterator[Utterance]:
 class _Examples(Sequence[Example]):
     def __init__(self, corpus: PairCorpus, split: str, chains_PK: np.ndarray, rows: np.ndarray) -> None:
         self._corpus, self._name, self._split = corpus, split, corpus.splits[split]
-        self._chains, self._rows = chains_PK, rows
+        self._chains, self._rows, self._after = chains_PK, rows, afterwards(self._split)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -197,7 +206,8 @@ class _Examples(Sequence[Example]):
             return [self[place] for place in range(*index.indices(len(self)))]
         row = int(self._rows[index])
         context = tuple(self._turn(turn) for turn in self._chains[row, ::-1] if turn != NOBODY)
-        return Example(f"{self._name}-{row:06d}", context, self._turn(self._split.pairs[row, 1]))
+        after = None if (turn := self._after[row]) == NOBODY else self._turn(turn)
+        return Example(f"{self._name}-{row:06d}", context, self._turn(self._split.pairs[row, 1]), after)
 
     def _turn(self, utterance: int) -> Turn:
         return turn_of(self._corpus.vocabulary.decode(self._split.utterances[utterance]))

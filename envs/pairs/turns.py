@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from envs.pairs import vocabulary
 from envs.pairs.tokens import normalised, origins, tokenise, tokenise_where
@@ -34,11 +34,13 @@ class Example:
         key: unique in its corpus, such as "test-000123"; sorts in the order of the corpus.
         context: the turns before, oldest first; at least one.
         reply: the turn that followed.
+        after: the turn that followed the reply, the first of several; None where the corpus has none.
     """
 
     key: str
     context: Turns
     reply: Turn
+    after: Turn | None = field(default=None, compare=False)
 
 
 def parse_turns(line: str) -> Turns:

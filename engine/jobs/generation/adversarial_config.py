@@ -45,8 +45,8 @@ class AdversarialConfig(ShardedConfig):
     judges: str = "svm-unigram"
     """Judges separated by commas: see parley list; hf:FOLDER, gguf:FILE, openai:URL#MODEL, or path/file.py:Name."""
     next_utterances: str = ""
-    """File of source<TAB>the utterance that followed the human reply; when empty those that the next line of a dialogue
-    shows."""
+    """File of source<TAB>the utterance that followed the human reply (next.tsv of parley reply); when empty those that the next
+    line of a dialogue shows."""
     folds: AtLeastTwo = 5
     """Parts of the sources, those of one last turn in one; each pair is judged by a judge fitted on the other parts."""
     most: PositiveInt = 10

@@ -151,18 +151,19 @@ def _files(config: AdversarialConfig) -> tuple[dict[str, list[RepliedPair]], lis
             raise DataError("a file is named twice", where=name, got=f"{seen[spelled]} and {name}", fix="name each file once")
         seen[spelled] = name
     files = {label: _read(name, config) for label, name in named.items()}
-    if config.next_utterances:
-        files[_NEXT] = _read(config.next_utterances, config)
+    if config.next_utterances and (followed := _read(config.next_utterances, config, may_be_empty=True)):
+        files[_NEXT] = followed
     return files, list(labels.values())
 
 
-def _read(name: str, config: AdversarialConfig) -> list[RepliedPair]:
+def _read(name: str, config: AdversarialConfig, *, may_be_empty: bool = False) -> list[RepliedPair]:
     if name.startswith(f"{SAMPLE}:"):
         return read_sample_replies(data_root(config.data_root), name.removeprefix(f"{SAMPLE}:"))
     path = fetched_file(name)
     if not path.is_file():
         raise DataError("there is no such file", where=path, fix="name a file of lines source<TAB>reply")
-    return read_replied(path, normalise=config.normalise)
+    # Where a corpus knows of no next utterance, parley reply writes a file without a line.
+    return [] if may_be_empty and not path.stat().st_size else read_replied(path, normalise=config.normalise)
 
 
 def _scenarios(

@@ -12,7 +12,7 @@ from engine.jobs.generation.adversarial_config import AdversarialConfig
 from engine.jobs.generation.discriminator import TRAIN_DISCRIMINATOR, TrainDiscriminatorConfig
 from engine.jobs.generation.minmax import MINMAX_REPLIES, MinMaxRepliesConfig
 from engine.jobs.generation.table_config import DECODERS, TrainedTableConfig
-from engine.jobs.responders.reply import HUMAN_FILE, MACHINE_FILE, REPLY, ReplyConfig
+from engine.jobs.responders.reply import HUMAN_FILE, MACHINE_FILE, NEXT_FILE, REPLY, ReplyConfig
 from engine.jobs.responders.seq2seq import TRAIN_LM, TRAIN_SEQ2SEQ, TrainLMConfig, TrainSeq2SeqConfig
 from engine.metrics.generation.trained import AT, DECODED, SAMPLED, TRAINED
 from envs.core.seeds import derive_seed
@@ -22,7 +22,7 @@ from policies.seq2seq.settings import LanguageModelSizes
 
 START, BACKWARD, LM, JUDGE_LM, DISCRIMINATOR, BEGINNINGS = "start", "backward", "lm", "judge-lm", "discriminator", "beginnings"
 """Folders of models that are trained first."""
-FILES = {"human": HUMAN_FILE, "machine": MACHINE_FILE}
+FILES = {"human": HUMAN_FILE, "machine": MACHINE_FILE, "next_utterances": NEXT_FILE}
 PARTIAL = "regs-partial"
 
 

@@ -1,7 +1,8 @@
 """What a model replies to the contexts of a corpus: `parley reply`.
 
-Two files of lines `turn TAB ... TAB source TAB reply` come of it: `replies.tsv` holds the model's replies and `human.tsv` the
-recorded ones, to the same contexts in the same order, a line for each. A reply without a word is no line, and is counted.
+Files of lines `turn TAB ... TAB source TAB reply` come of it: `replies.tsv` holds the model's replies and `human.tsv` the
+recorded ones, to the same contexts in the same order, a line for each, and `next.tsv` in the place of a reply what followed the
+recorded one, where the corpus knows. A reply without a word is no line, and is counted.
 Validation and test contexts that stand in the training split, too, are left out: a model may know their replies by heart.
 """
 
@@ -48,7 +49,7 @@ from policies.stored import CONFIG, model_inside
 if TYPE_CHECKING:
     from policies.responder import TrainableResponder
 
-MACHINE_FILE, HUMAN_FILE = "replies.tsv", "human.tsv"
+MACHINE_FILE, HUMAN_FILE, NEXT_FILE = "replies.tsv", "human.tsv", "next.tsv"
 NUM_CONTEXTS = "contexts"
 """Entry of the summary: how many contexts there are."""
 OWN_TURNS = 2
@@ -208,7 +209,7 @@ class ReplyJob(Job[ReplyConfig, AskedContexts, AskedContexts]):
     presets = {"full": full, "li2017": li2017, "quick": quick}
     schema = REPLIED
     legend = REPLIES
-    files = (MACHINE_FILE, HUMAN_FILE, SUMMARY, "rows")
+    files = (MACHINE_FILE, HUMAN_FILE, NEXT_FILE, SUMMARY, "rows")
     num_rows_entry = NUM_CONTEXTS
     resume_safe = RESUME_SAFE
 
@@ -247,10 +248,13 @@ class ReplyJob(Job[ReplyConfig, AskedContexts, AskedContexts]):
         return prepared
 
     def measure(self, run: RunFolder, found: AskedContexts) -> Summary:
-        """Writes the two files beside the rows."""
+        """Writes the files beside the rows."""
         rows = sorted((row for row in run.read_rows().to_pylist() if row["status"] == OK), key=lambda row: row["item_key"])
+        contexts = [parse_turns(row["context"]) for row in rows]
         for file, column in ((MACHINE_FILE, "reply"), (HUMAN_FILE, "truth")):
-            _write(run.path / file, rows, column)
+            _write(run.path / file, zip(contexts, (row[column] for row in rows), strict=True))
+        after = {each.key: format_turns((each.after,)) for each in found.examples if each.after}
+        _write(run.path / NEXT_FILE, zip(contexts, (after.get(row["item_key"], "") for row in rows), strict=True))
         config = found.replying.config
         said, recorded = ([row[side].split() for row in rows] for side in ("reply", "truth"))
         what = f"{len(rows):,} {config.split} contexts, replies by {config.decoder}, seed {config.seed}."
@@ -262,7 +266,8 @@ class ReplyJob(Job[ReplyConfig, AskedContexts, AskedContexts]):
         )
 
     def next_commands(self, config: ReplyConfig, path: Path) -> tuple[str, ...]:
-        files = ["--human", display_path(path / HUMAN_FILE), "--machine", display_path(path / MACHINE_FILE)]
+        named = {"human": HUMAN_FILE, "machine": MACHINE_FILE, "next-utterances": NEXT_FILE}
+        files = [word for flag, file in named.items() for word in (f"--{flag}", display_path(path / file))]
         judge = ["parley", "evaluate", "adversarial", *files, *root_words(config.data_root)]
         return (*super().next_commands(config, path), shlex.join(judge))
 
@@ -295,13 +300,13 @@ def tabbed_line(context: Turns, reply: str) -> str:
     return "\t".join([*(format_turns((turn,)) for turn in context), " ".join(words)]) if has_word(words) else ""
 
 
-def _write(path: Path, rows: Iterable[Mapping[str, Any]], column: str) -> None:
-    """Writes the lines of one file.
+def _write(path: Path, said: Iterable[tuple[Turns, str]]) -> None:
+    """Writes the lines of one file: what is said to contexts.
 
     Raises:
         RunError: the disk refuses.
     """
-    lines = (tabbed_line(parse_turns(row["context"]), row[column]) for row in rows)
+    lines = (tabbed_line(context, reply) for context, reply in said)
     try:
         write_whole(path, "".join(f"{line}\n" for line in lines if line).encode())
     except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envs.pairs.compiled import PairCorpus, PairSplit, Ragged, load_pairs
-from envs.pairs.contexts import chains, contexts, examples, windows, with_eot
+from envs.pairs.contexts import afterwards, chains, contexts, examples, windows, with_eot
 from envs.pairs.turns import Example
 from envs.pairs.vocabulary import SPECIALS, PairVocabulary
 from tests.envs.pairs.made_up import write_lines
@@ -66,6 +67,14 @@ def test_the_first_of_several_pairs_counts() -> None:
     assert chains(split, 3).tolist() == [[1, -1, -1], [0, -1, -1], [2, 1, -1]]
 
 
+def test_what_followed_a_reply_is_the_first_that_replied_to_it() -> None:
+    split = split_of([[5], [6], [7], [8], [9]], [(0, 1), (1, 2), (1, 3), (3, 4)])
+    assert afterwards(split).tolist() == [2, -1, 4, -1]
+    # Turns of a context that are no pairs follow one another, too.
+    assert afterwards(replace(split, pairs=split.pairs[:1], links=split.pairs[1:])).tolist() == [2]
+    assert afterwards(split_of([], [])).tolist() == []
+
+
 def test_a_split_without_pairs_has_no_windows() -> None:
     assert len(windows(split_of([[5]], []), 2, EOT_ID)) == 0
     assert len(windows(split_of([], []), 2, EOT_ID)) == 0
@@ -95,6 +104,7 @@ def test_examples_are_the_text_of_the_corpus_in_its_order(corpus: PairCorpus) ->
         Example("test-000002", ((("two",),), (("three",),)), (("four",),)),
         Example("test-000003", ((("other",),),), (("one",),)),
     ]
+    assert [each.after for each in found] == [(("three",),), (("four",),), None, None]
     assert found[-1] == found[3]
     assert found[1:3] == [found[1], found[2]]
     assert len(found) == 4

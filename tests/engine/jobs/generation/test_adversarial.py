@@ -304,6 +304,10 @@ def test_the_next_utterance_is_read_from_dialogues_or_from_a_file(tmp_path: Path
     following = written(tmp_path / "next.tsv", [line.replace("\t", "\tafterwards ") for line in replies("next")])
     found = run(replace(config, next_utterances=str(following)), tmp_path / "file", Silent()).metrics
     assert found["human-next.svm-unigram"].value < 0.1
+    assert found["ere.constant"].value == 0.25
+    # Of a corpus that knows of none there is a file without a line.
+    found = run(replace(config, next_utterances=str(written(tmp_path / "none.tsv", []))), tmp_path / "none", Silent()).metrics
+    assert found["ere.constant"].value == pytest.approx(1 / 6)
 
 
 def test_more_human_than_machine_lines_are_balanced(tmp_path: Path) -> None:

@@ -141,6 +141,7 @@ def test_rows_are_made_once_and_others_join_them(tmp_path: Path, longer: str, ra
     tables = EVALUATE_GENERATION.tables(RunFolder.load(tmp_path / "run"))
     assert list(tables) == [TABLE, COMPARED, RELIABILITY]
     assert [row[0] for row in tables[RELIABILITY].rows] == ["svm-unigram", "constant (control)"]
+    assert tables[RELIABILITY].rows[1][1].startswith("0.250"), "the corpus says what followed, so that there are four scenarios"
     shown = [row[0] for row in tables[TABLE].rows]
     assert shown[:3] == ["the start, greedy", "the start, MMI - p(t)", "the start, sampled at 0.5"]
 

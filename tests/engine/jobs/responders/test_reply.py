@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from engine.jobs.job import Silent
-from engine.jobs.responders.reply import HUMAN_FILE, MACHINE_FILE, REPLY, ReplyConfig, tabbed_line
+from engine.jobs.responders.reply import HUMAN_FILE, MACHINE_FILE, NEXT_FILE, REPLY, ReplyConfig, tabbed_line
 from engine.metrics.replies import REPLIES, distinct, reply_metrics
 from engine.store.layout import SUMMARY
 from envs.core.errors import CheckpointError, ConfigError, DataError
@@ -63,6 +63,9 @@ def test_the_files_are_the_models_and_the_recorded_replies_to_the_same_contexts(
     assert lines(tmp_path / "run", HUMAN_FILE) == [
         [*context, format_turns((each.reply,))] for context, each in zip(columns, recorded, strict=True)
     ]
+    known = [(context, each.after) for context, each in zip(columns, recorded, strict=True) if each.after]
+    assert 0 < len(known) < len(recorded)
+    assert lines(tmp_path / "run", NEXT_FILE) == [[*context, format_turns((after,))] for context, after in known]
     said = load_responder(asked.model).respond([each.context for each in recorded])
     replied = [[*context, format_turns((reply,))] for context, reply in zip(columns, said, strict=True) if any(reply[0])]
     assert lines(tmp_path / "run", MACHINE_FILE) == replied
@@ -70,7 +73,7 @@ def test_the_files_are_the_models_and_the_recorded_replies_to_the_same_contexts(
     lengths = [len(row["reply"].split()) for row in rows(tmp_path / "run")]
     assert result.metrics["limit_share"].value == lengths.count(7) / len(lengths) > 0, "it says no more than 7 words"
     assert max(lengths) == 7
-    assert [path.name for path in result.files][:2] == [MACHINE_FILE, HUMAN_FILE]
+    assert [path.name for path in result.files][:3] == [MACHINE_FILE, HUMAN_FILE, NEXT_FILE]
     assert max(map(len, columns)) == 2
 
 
