@@ -99,7 +99,7 @@ TRAININGS = (
         "engine.jobs.generation.discriminator:TRAIN_DISCRIMINATOR",
         "parley train discriminator --generator runs/seq2seq                  # the built-in help desk",
         "parley train discriminator --generator runs/seq2seq --prefixes       # for rewards of partial replies",
-        "parley train discriminator li2017 --generator runs/dialogue --decoder mmi:backward=runs/backward",
+        "parley train discriminator li2017 --generator runs/dialogue --backward runs/backward",
     ),
     Entry.of(
         "train dynonet",

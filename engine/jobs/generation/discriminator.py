@@ -14,19 +14,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engine.jobs.checkpoints import require_word_model
+from engine.jobs.checkpoints import require_checkpoint, require_word_model
 from engine.jobs.generation.negatives import Negatives
 from engine.jobs.job import Reporter
 from engine.jobs.supervised import RESUME_SAFE, FitJob, Fitting, PairFitConfig, open_pairs, require_splits
 from engine.jobs.weights import weights_digests
 from engine.metrics.generation.training import DISCRIMINATION, accuracies, accuracy
 from engine.metrics.statistics import Estimate
+from envs.core.errors import ConfigError
 from envs.core.ranges import PositiveInt
 from envs.core.seeds import derive_seed
 from envs.data.root import root_words
 from envs.replies.pairs import pairs_in_words
 from envs.storage.places import display_path, local_copy
-from policies.decoders import DecoderSettings
+from policies.decoders import DecoderSettings, lacks_backward, with_backward
 from policies.discriminator.settings import DiscriminatorSizes, discriminator_fit, discriminator_released, discriminator_small
 from policies.fitting.settings import FitConfig
 
@@ -49,7 +50,9 @@ class TrainDiscriminatorConfig(PairFitConfig):
     generator: str = "runs/seq2seq"
     """Run or checkpoint of the generator (parley train seq2seq); the discriminator has its words."""
     decoder: str = "beam:7"
-    """How half of the generator's replies are found; published: mmi:backward=RUN. The other half is sampled."""
+    """How half of the generator's replies are found; the other half is sampled. Published: mmi, which needs --backward."""
+    backward: str = ""
+    """Run of train seq2seq --backward, by which mmi re-ranks."""
     replies: str = ""
     """Run on this machine with the same generator, decoder, seed and corpus; what it has decoded is not decoded again."""
     prefixes: bool = False
@@ -61,6 +64,23 @@ class TrainDiscriminatorConfig(PairFitConfig):
     fit: FitConfig = field(default_factory=discriminator_fit)
     """The recipe."""
 
+    @property
+    def decoding(self) -> str:
+        """The decoder with the backward model that it needs.
+
+        Raises:
+            ConfigError: none is named.
+        """
+        if lacks_backward(self.decoder) and not self.backward:
+            raise ConfigError(
+                "half of these negatives are re-ranked by a backward model, and none is named",
+                where="--backward",
+                got=f"--decoder {self.decoder}",
+                fix="--backward RUN; the command that trained the generator makes one with --backward --run RUN. Without, "
+                "and so not as published: --decoder beam:7",
+            )
+        return with_backward(self.decoder, self.backward)
+
 
 def small() -> TrainDiscriminatorConfig:
     """A model for a laptop, fitted with Adam: a quarter of the published widths, the built-in help desk."""
@@ -68,8 +88,8 @@ def small() -> TrainDiscriminatorConfig:
 
 
 def li2017() -> TrainDiscriminatorConfig:
-    """The published widths and the released recipe (SGD at 0.01), on Ubuntu."""
-    return TrainDiscriminatorConfig(corpus="ubuntu_irc", fit=discriminator_released())
+    """The published widths and negatives (name --backward), the released recipe (SGD at 0.01), on Ubuntu."""
+    return TrainDiscriminatorConfig(corpus="ubuntu_irc", decoder="mmi", fit=discriminator_released())
 
 
 class TrainDiscriminator(FitJob[TrainDiscriminatorConfig]):
@@ -87,13 +107,14 @@ class TrainDiscriminator(FitJob[TrainDiscriminatorConfig]):
         from policies.discriminator.model import Discriminator
         from policies.seq2seq.checkpoints import load_seq2seq
 
+        if config.backward:
+            require_checkpoint(config.backward, "--backward", "parley train seq2seq --backward")
         generator = load_seq2seq(require_word_model(config.generator, "--generator", "parley train seq2seq")).to(config.device)
         corpus, words, sizes = open_pairs(config, every_word=True), generator.vocabulary, generator.sizes
-        asked = {name: getattr(config, name) for name in ("decoder", "seed", "limit", "min_reply")}
-        origin = {**weights_digests(self.models(config)), **asked, "corpus": corpus.folder.name}
+        asked = {name: getattr(config, name) for name in ("seed", "limit", "min_reply")}
+        origin = {**weights_digests(self.models(config)), "decoder": config.decoding, **asked, "corpus": corpus.folder.name}
         others = local_copy(config.replies) / NEGATIVES if config.replies else None
-        decoder = DecoderSettings.parse(config.decoder)
-        negatives = Negatives(generator, decoder, config.seed, reporter, origin, others)
+        negatives = Negatives(generator, DecoderSettings.parse(config.decoding), config.seed, reporter, origin, others)
         lengths = {"min_reply": config.min_reply, "max_reply": sizes.max_reply - 1}
         pairs = pairs_in_words(corpus, words, turns=sizes.turns, **lengths)
         require_splits(corpus.name, pairs.splits)
@@ -101,7 +122,8 @@ class TrainDiscriminator(FitJob[TrainDiscriminatorConfig]):
             reporter.say(pairs.note)
         model = Discriminator(words, config.sizes).to(config.device)
         told = _Told(config, model, pairs.splits, negatives)
-        about = {"generator": config.generator, "decoder": config.decoder, PREFIXES: config.prefixes}
+        about = {"generator": config.generator, "decoder": config.decoding, PREFIXES: config.prefixes}
+        what = f"{len(words):,} words, {len(pairs.splits['train']):,} training contexts"
         return Fitting(
             config=config,
             corpus=corpus,
@@ -111,7 +133,7 @@ class TrainDiscriminator(FitJob[TrainDiscriminatorConfig]):
             save=DISCRIMINATOR.save,
             provenance={"role": "supervised", "vocabulary": len(words), **about},
             what=f"discriminator, {config.sizes.kind}",
-            words=f"{len(words):,} words, {len(pairs.splits['train']):,} training contexts",
+            words=f"{what}, negatives half by {config.decoding}, half sampled",
             measure=told.measure,
             finish=told.finish,
         )
@@ -123,7 +145,7 @@ class TrainDiscriminator(FitJob[TrainDiscriminatorConfig]):
         return (*super().next_commands(config, path), shlex.join(words))
 
     def models(self, config: TrainDiscriminatorConfig) -> Mapping[str, str]:
-        return {"generator": config.generator, **DecoderSettings.parse(config.decoder).models}
+        return {"generator": config.generator, **DecoderSettings.parse(config.decoding).models}
 
 
 class _Told:

@@ -26,7 +26,8 @@ from policies.discriminator.settings import DiscriminatorSizes
 from policies.fitting.settings import FitConfig
 from policies.judges.judge import JudgeSettings
 from policies.judges.neural import NetworkJudge
-from policies.seq2seq.checkpoints import load_seq2seq
+from policies.seq2seq.checkpoints import load_seq2seq, save_model
+from policies.seq2seq.stacked import build_seq2seq
 from tests.engine.jobs.made_up import Notes, assert_equal_weights
 
 FIT = FitConfig(learning_rate=0.02, batch_size=8, max_epochs=4, decay_epochs=1, precision="float32")
@@ -160,6 +161,27 @@ def test_accuracies_are_of_the_replies_that_they_name() -> None:
     assert values["accuracy"] == pytest.approx(3.5 / 6)
     assert values["accuracy_human"] == pytest.approx(2 / 3)
     assert (values["accuracy_decoded"], values["accuracy_sampled"]) == (1.0, 0.25)
+
+
+def test_the_published_negatives_need_a_backward_model(tmp_path: Path, corpus: str, generator: Path) -> None:
+    published = TRAIN_DISCRIMINATOR.presets["li2017"]()
+    assert published.decoder == "mmi"
+    lacking = asked(corpus, generator, decoder="mmi:2")
+    for job in (TRAIN_DISCRIMINATOR.run, TRAIN_DISCRIMINATOR.prepare):
+        with pytest.raises(ConfigError, match="re-ranked by a backward model, and none is named") as told:
+            job(lacking, tmp_path / "run", Silent())
+        assert "--backward RUN" in str(told.value)
+    with pytest.raises(CheckpointError, match="--backward needs a checkpoint"):
+        TRAIN_DISCRIMINATOR.run(replace(lacking, backward=str(tmp_path / "nothing")), tmp_path / "run", Silent())
+    model = build_seq2seq(load_seq2seq(generator).vocabulary, load_seq2seq(generator).sizes.exchanged)
+    model.initialise(torch.Generator().manual_seed(2))
+    save_model(model, tmp_path / "back", {"role": "made up"})
+    named = replace(lacking, backward=str(tmp_path / "back"))
+    TRAIN_DISCRIMINATOR.run(named, tmp_path / "run", Silent())
+    found = f"mmi:2,backward={tmp_path / 'back'}"
+    assert DISCRIMINATOR.provenance(tmp_path / "run")["decoder"] == found
+    assert f"negatives half by {found}, half sampled" in (RunFolder.load(tmp_path / "run").summary() or {})["description"]
+    assert TRAIN_DISCRIMINATOR.models(named)["backward"] == str(tmp_path / "back")
 
 
 def test_mistakes_are_named(tmp_path: Path, corpus: str, generator: Path) -> None:
