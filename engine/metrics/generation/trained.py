@@ -99,7 +99,8 @@ _NOTE_COMPARED = (
 
 _NOTE_RELIABLE = (
     "ERE: mean distance of AdverSuc from gold over the scenarios whose answer is known (people against people, a row against "
-    "itself, random replies). Mean over rows, and the rows in which it is lowest and highest; each row has judges of its own."
+    "itself, random replies, and next utterances where the corpus knows them). Mean over rows, and the rows in which it is "
+    "lowest and highest; each row has judges of its own."
 )
 _NOTE_PUBLISHED_ERE = " Published: Li et al. 2017, over four scenarios, .250 for a judge that says nothing."
 _NOTE_PUBLISHED = " Published: AdverSuc and machine-vs-random of Li et al. 2017, table 3, hierarchical judge, OpenSubtitles."

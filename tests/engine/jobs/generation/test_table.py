@@ -71,6 +71,8 @@ def test_every_row_is_runs_of_its_own(corpus: str) -> None:
         for number in (1, 2)
         for what in ("replies", "judged")
     }
+    judged = stages["mmi-1-judged"][1]
+    assert (judged.human, judged.next_utterances) == ("run/mmi-1-replies/human.tsv", "run/mmi-1-replies/next.tsv")
     partial, shuffled = stages["regs-partial-2"][1], stages["shuffled-2"][1]
     assert (partial.start, partial.discriminator, partial.seed) == ("b", "run/beginnings-2", 2)
     assert (shuffled.discriminator, shuffled.reward, shuffled.method) == ("run/discriminator-2", "shuffled", "regs-mc")
@@ -141,7 +143,6 @@ def test_rows_are_made_once_and_others_join_them(tmp_path: Path, longer: str, ra
     tables = EVALUATE_GENERATION.tables(RunFolder.load(tmp_path / "run"))
     assert list(tables) == [TABLE, COMPARED, RELIABILITY]
     assert [row[0] for row in tables[RELIABILITY].rows] == ["svm-unigram", "constant (control)"]
-    assert tables[RELIABILITY].rows[1][1].startswith("0.250"), "the corpus says what followed, so that there are four scenarios"
     shown = [row[0] for row in tables[TABLE].rows]
     assert shown[:3] == ["the start, greedy", "the start, MMI - p(t)", "the start, sampled at 0.5"]
 
