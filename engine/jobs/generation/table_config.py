@@ -16,8 +16,15 @@ from policies.decoders import DecoderSettings
 from policies.judges.judge import CONTROLS
 
 TEMPERATURES = (0.4, 0.6, 0.8, 1.2)
-DECODERS = {"greedy": "greedy", "beam": "beam:7", "sample": "sample", "blind": "blind"}
-"""How the start replies in rows that need no other model."""
+DECODERS = {
+    "greedy": "greedy",
+    "beam": "beam:7",
+    "diverse": "diverse:7",
+    "beam-repeat": "beam:7,repeat=2",
+    "sample": "sample",
+    "blind": "blind",
+}
+"""How the start replies in rows that need no other model. That a content word costs two nats when it is said again is ours."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,6 +39,8 @@ BLIND = "blind"
 DECODED = {
     "greedy": "the start, greedy",
     "beam": "the start, beam",
+    "diverse": "the start, beam, siblings penalised",
+    "beam-repeat": "the start, beam, repeated words penalised",
     "sample": "the start, sampled",
     "mmi": "the start, MMI + p(s|t)",
     "mmi-antilm": "the start, MMI - p(t)",

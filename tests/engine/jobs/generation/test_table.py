@@ -16,13 +16,14 @@ from engine.jobs.job import Silent
 from engine.jobs.responders.reply import MACHINE_FILE
 from engine.metrics.generation.scenarios import source_name
 from engine.metrics.generation.tables import RELIABILITY
-from engine.metrics.generation.trained import COMPARED, EMPTY, PEOPLE, TABLE
+from engine.metrics.generation.trained import COMPARED, DECODED, EMPTY, PEOPLE, TABLE
 from engine.report.collect import report_from_run
 from engine.rllib.reply_settings import ReplyLearning
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError, DataError, OutOfRangeError
 from envs.pairs.replied import parse_replied, read_replied
+from policies.decoders import DecoderSettings
 from policies.discriminator.settings import DiscriminatorSizes
 from policies.seq2seq.settings import Seq2SeqSizes
 from tests.engine.jobs.generation.test_minmax import FIT
@@ -76,6 +77,15 @@ def test_every_row_is_runs_of_its_own(corpus: str) -> None:
     partial, shuffled = stages["regs-partial-2"][1], stages["shuffled-2"][1]
     assert (partial.start, partial.discriminator, partial.seed) == ("b", "run/beginnings-2", 2)
     assert (shuffled.discriminator, shuffled.reward, shuffled.method) == ("run/discriminator-2", "shuffled", "regs-mc")
+
+
+def test_the_start_replies_by_every_decoder(corpus: str) -> None:
+    usual = EVALUATE_GENERATION.presets["li2017"]()
+    assert set(DECODED) < set(usual.row_names)
+    stages = EVALUATE_GENERATION.stages(replace(usual, corpus=corpus, start="a"), Path("run"))
+    decoders = {row: DecoderSettings.parse(stages[f"{row}-1-replies"][1].decoder) for row in DECODED}
+    assert (decoders["diverse"].beam, decoders["diverse"].rate) == (7, 0.5)
+    assert decoders["beam-repeat"] == replace(decoders["beam"], repeat=2.0)
 
 
 def test_all_trainings_are_asked_the_same_contexts(corpus: str) -> None:
