@@ -5,14 +5,18 @@ of the small sizes (generator 200/300, discriminator 100/128). Weights are drawn
 words are as rare as in text, and that a reply has 11 words on average. With --quick the reference is clocked on two of the 19
 lengths of a beginning, for each costs it the same.
 
-"ratio" is that of regs-mc, of seconds for the rewards of the batch; "partial_ratio" that of regs-partial. "identical": no
-reward differs by `MOST_DIFFERENCE` or more. "generator_step_s" is a sample, its rewards by regs-mc, and the gradients of policy
-and of teacher forcing; "discriminator_step_s" a sample, and gradients on 64 human replies and 64 of the generator.
+"fed" is a generator with input feeding, as the presets of `parley minmax replies` have, "attention" one without. Of each,
+"_ratio" is that of regs-mc, of seconds for the rewards of the batch, and "_step_s" a step of it: a sample, its rewards by
+regs-mc, and the gradients of policy and of teacher forcing. "ratio" is that of both kinds together, "partial_ratio" that of
+regs-partial, which no generator is asked for. "identical": of 16 contexts no reward differs by `MOST_DIFFERENCE` or more in
+float64; in float32 a draw may fall between two words otherwise, which made one of 171 rewards differ by .002.
+"discriminator_step_s": a sample, and gradients on 64 human replies and 64 of the generator.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,28 +26,36 @@ from torch import Tensor
 from benchmarks.measure import Clock, run
 from benchmarks.plain_regs import plain_prefixes, plain_rollouts
 from engine.generation.losses import action_batch, action_nll, forcing_loss, policy_loss
-from engine.generation.replies import reply_actions
+from engine.generation.replies import ReplyActions, reply_actions
 from engine.generation.rewards import prefix_rewards, rewards
 from engine.generation.settings import RewardSettings
 from envs.core.seeds import derive_seed, stream
 from envs.pairs.turns import EOT
 from envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, PAD_ID, SPECIALS, PairVocabulary
-from policies.discriminator.batches import JudgedReplies, ReplyExamples, context_batch
+from policies.discriminator.batches import Ids, JudgedReplies, ReplyExamples, context_batch
 from policies.discriminator.model import Discriminator
 from policies.discriminator.settings import discriminator_small
 from policies.fitting.loss import OutputLoss
 from policies.seq2seq.decoding import read, sample
 from policies.seq2seq.model import Seq2Seq
 from policies.seq2seq.settings import Seq2SeqSizes
+from policies.seq2seq.stacked import build_seq2seq
 
 SEED = 1
-MOST_DIFFERENCE = 1e-5
+MOST_DIFFERENCE = 1e-10
 BATCH, WORDS, MAX_WORDS, NUM_ROLLOUTS = 64, 10_000, 20, 5
 ENDS = 0.055
 """Share of `</s>` among the words of the generator, of which replies of 11 words come."""
 GAIN = 4.0
 """How much larger the weights of the discriminator are than drawn ones; those would give all replies nearly one score."""
 LENGTHS, QUICK_LENGTHS = range(1, MAX_WORDS), (2, 11)
+ATTENTION = Seq2SeqSizes(embed=200, hidden=300, max_source=40, max_reply=MAX_WORDS + 1, turns=2)
+GENERATORS = {"fed": replace(ATTENTION, attention="dot", input_feeding=True), "attention": ATTENTION}
+SETTINGS = RewardSettings(num_rollouts=NUM_ROLLOUTS)
+COMPARED = 16
+"""Contexts whose rewards are compared."""
+REPEATS = 5
+"""Readings of beginnings, which take a moment."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +66,10 @@ class Options:
     """The reference rewards beginnings of two lengths only."""
 
 
-def networks() -> tuple[Seq2Seq, Discriminator]:
-    """A generator and a discriminator with drawn weights."""
+def networks(sizes: Seq2SeqSizes) -> tuple[Seq2Seq, Discriminator]:
+    """A generator of these sizes and a discriminator, with drawn weights."""
     vocabulary = PairVocabulary((*SPECIALS, EOT, *(f"w{rank}" for rank in range(WORDS - len(SPECIALS) - 1))))
-    sizes = Seq2SeqSizes(embed=200, hidden=300, max_source=40, max_reply=MAX_WORDS + 1, turns=2)
-    generator, discriminator = Seq2Seq(vocabulary, sizes), Discriminator(vocabulary, discriminator_small())
+    generator, discriminator = build_seq2seq(vocabulary, sizes), Discriminator(vocabulary, discriminator_small())
     draws = torch.Generator().manual_seed(derive_seed(SEED, "weights"))
     for model in (generator, discriminator):
         model.initialise(draws)
@@ -81,50 +92,99 @@ def contexts() -> list[list[int]]:
 
 def measure(options: Options) -> dict[str, Any]:
     """Clocks both ways, and the steps of a training."""
-    generator, discriminator = networks()
-    sources, seeds = contexts(), [derive_seed(SEED, number) for number in range(BATCH)]
+    lengths = list(QUICK_LENGTHS if options.quick else LENGTHS)
+    of_kind = {kind: measured(sizes, lengths) for kind, sizes in GENERATORS.items()}
+    found: dict[str, Any] = {}
+    for kind, known in of_kind.items():
+        found[f"{kind}_ratio"] = known["reference_rollouts_s"] / known["rollouts_s"]
+        for name in ("rollouts_s", "reference_rollouts_s", "step_s", "mean_actions", "spread"):
+            found[f"{kind}_{name}"] = known[name]
+    seconds = {name: sum(known[name] for known in of_kind.values()) for name in next(iter(of_kind.values()))}
+    most = max(largest_difference(sizes, lengths) for sizes in GENERATORS.values())
+    return {
+        "ratio": seconds["reference_rollouts_s"] / seconds["rollouts_s"],
+        "partial_ratio": seconds["reference_partial_s"] / seconds["partial_s"],
+        "identical": most < MOST_DIFFERENCE,
+        "difference": most,
+        **found,
+        "reference_lengths": len(lengths),
+        **{name: seconds[name] / len(of_kind) for name in ("partial_s", "reference_partial_s", "discriminator_step_s")},
+    }
+
+
+def earned(generator: Seq2Seq, discriminator: Discriminator, sources: Sequence[Ids], replies: ReplyActions) -> Tensor:
+    """Rewards (B, T) of words by rollouts."""
+    with torch.no_grad():
+        memory = read(generator, sources)
+        heard = discriminator.read(context_batch(sources, discriminator.vocabulary, discriminator.sizes))
+    return rewards(SETTINGS, generator, memory, discriminator, heard, replies, seeds_of(sources), MAX_WORDS)
+
+
+def beginnings(discriminator: Discriminator, sources: Sequence[Ids], replies: ReplyActions) -> Tensor:
+    """Rewards (B, T) of words by beginnings."""
+    with torch.no_grad():
+        heard = discriminator.read(context_batch(sources, discriminator.vocabulary, discriminator.sizes))
+    return prefix_rewards(discriminator, heard, replies)
+
+
+def seeds_of(sources: Sequence[Ids]) -> list[int]:
+    """The seed of each context's reply and continuations."""
+    return [derive_seed(SEED, number) for number in range(len(sources))]
+
+
+def largest_difference(sizes: Seq2SeqSizes, lengths: Sequence[int]) -> float:
+    """How much a reward differs from the reference's at most, in float64; the arguments are those of `measured`."""
+    generator, discriminator = networks(sizes)
+    generator.double()
+    discriminator.double()
+    torch.set_default_dtype(torch.float64)
+    try:
+        sources = contexts()[:COMPARED]
+        replies = reply_actions(sample(generator, sources, seeds_of(sources)), MAX_WORDS)
+        asked = generator, discriminator, sources, replies, seeds_of(sources), NUM_ROLLOUTS, MAX_WORDS
+        rewards_BT, wanted = earned(generator, discriminator, sources, replies), plain_rollouts(*asked, lengths)
+        apart = [
+            (rewards_BT[:, length - 1] - wanted_B)[replies.num_actions_B > length].abs().max().item()
+            for length, wanted_B in wanted.items()
+            if (replies.num_actions_B > length).any()
+        ]
+        partial_BT, plain_BT = beginnings(discriminator, sources, replies), plain_prefixes(discriminator, sources, replies)
+        inner_BT = torch.arange(MAX_WORDS + 1) < replies.num_actions_B.unsqueeze(1) - 1
+        return max(*apart, (partial_BT - plain_BT)[inner_BT[:, : plain_BT.shape[1]]].abs().max().item())
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def measured(sizes: Seq2SeqSizes, lengths: Sequence[int]) -> dict[str, float]:
+    """Seconds of processor of a generator's rewards and of steps, in float32.
+
+    Args:
+        sizes: of the generator.
+        lengths: of the beginnings that the reference rewards.
+    """
+    generator, discriminator = networks(sizes)
+    sources = contexts()
+    seeds = seeds_of(sources)
     said = sample(generator, sources, seeds)
     replies = reply_actions(said, MAX_WORDS)
-    asked = generator, discriminator, sources, replies, seeds, NUM_ROLLOUTS, MAX_WORDS
-
-    def earned() -> Tensor:
-        with torch.no_grad():
-            memory = read(generator, sources)
-            heard = discriminator.read(context_batch(sources, discriminator.vocabulary, discriminator.sizes))
-        return rewards(settings, generator, memory, discriminator, heard, replies, seeds, MAX_WORDS)
-
-    def beginnings() -> Tensor:
-        with torch.no_grad():
-            heard = discriminator.read(context_batch(sources, discriminator.vocabulary, discriminator.sizes))
-        return prefix_rewards(discriminator, heard, replies)
-
-    settings = RewardSettings(num_rollouts=NUM_ROLLOUTS)
     names = "rollouts", "plain_rollouts", "partial", "plain_partial", "generator", "discriminator"
     clocks = {name: Clock() for name in names}
-    beginnings()
+    beginnings(discriminator, sources, replies)
     with clocks["rollouts"].running():
-        rewards_BT = earned()
-    lengths = list(QUICK_LENGTHS if options.quick else LENGTHS)
+        rewards_BT = earned(generator, discriminator, sources, replies)
     with clocks["plain_rollouts"].running():
-        plain = plain_rollouts(*asked, lengths)
-    repeats = 5
+        plain_rollouts(generator, discriminator, sources, replies, seeds, NUM_ROLLOUTS, MAX_WORDS, lengths)
     with clocks["partial"].running():
-        for _ in range(repeats):
-            partial_BT = beginnings()
+        for _ in range(REPEATS):
+            beginnings(discriminator, sources, replies)
     with clocks["plain_partial"].running():
-        plain_BT = plain_prefixes(discriminator, sources, replies)
-    apart = [
-        (rewards_BT[:, length - 1] - wanted_B)[replies.num_actions_B > length].abs().max().item()
-        for length, wanted_B in plain.items()
-    ]
-    inner_BT = torch.arange(MAX_WORDS + 1) < replies.num_actions_B.unsqueeze(1) - 1
-    apart.append((partial_BT - plain_BT)[inner_BT[:, : plain_BT.shape[1]]].abs().max().item())
+        plain_prefixes(discriminator, sources, replies)
 
     with clocks["generator"].running():
         chosen = reply_actions(sample(generator, sources, seeds), MAX_WORDS)
         batch, num_words = action_batch(generator, sources, chosen), float(chosen.num_actions_B.sum())
-        ones_B = torch.ones(BATCH)
-        policy_loss(settings, action_nll(generator, batch), earned(), ones_B, num_words).backward()
+        ones_B, advantages_BT = torch.ones(BATCH), earned(generator, discriminator, sources, chosen)
+        policy_loss(SETTINGS, action_nll(generator, batch), advantages_BT, ones_B, num_words).backward()
         forcing_loss(action_nll(generator, batch), ones_B, num_words).backward()
     with clocks["discriminator"].running():
         other = sample(generator, sources, [seed + 1 for seed in seeds])
@@ -134,18 +194,12 @@ def measure(options: Options) -> dict[str, Any]:
         discriminator.loss(examples.batch(np.arange(BATCH)), OutputLoss(discriminator.output)).total.backward()
 
     seconds = {name: clock.cpu_s for name, clock in clocks.items()}
-    plain_s = seconds["plain_rollouts"] / len(lengths) * len(LENGTHS)
     return {
-        "ratio": plain_s / seconds["rollouts"],
-        "partial_ratio": seconds["plain_partial"] / (seconds["partial"] / repeats),
-        "identical": max(apart) < MOST_DIFFERENCE,
-        "difference": max(apart),
         "rollouts_s": seconds["rollouts"],
-        "reference_rollouts_s": plain_s,
-        "reference_lengths": len(lengths),
-        "partial_s": seconds["partial"] / repeats,
+        "reference_rollouts_s": seconds["plain_rollouts"] / len(lengths) * len(LENGTHS),
+        "partial_s": seconds["partial"] / REPEATS,
         "reference_partial_s": seconds["plain_partial"],
-        "generator_step_s": seconds["generator"],
+        "step_s": seconds["generator"],
         "discriminator_step_s": seconds["discriminator"],
         "mean_actions": replies.num_actions_B.double().mean().item(),
         "spread": rewards_BT[replies.real_BT].std().item(),

@@ -20,7 +20,7 @@ import torch
 from benchmarks.measure import Clock, run
 from benchmarks.plain_ranking import stock
 from benchmarks.plain_reranking import ended, plain_reward_loss
-from benchmarks.regs import SEED, contexts, networks
+from benchmarks.regs import ATTENTION, SEED, contexts, networks
 from envs.core.seeds import stream
 from envs.pairs.turns import EOT, Turn, Turns, turn_of
 from policies.fitting.loss import OutputLoss
@@ -54,7 +54,7 @@ def examples(responder: Seq2SeqResponder) -> ExamplesByContext:
 
 def measure(options: Options) -> dict[str, Any]:
     """Clocks both ways, and a step of likelihood."""
-    model, _ = networks()
+    model, _ = networks(ATTENTION)
     responder = Seq2SeqResponder(model)
     train, plain = examples(responder), stock(model)
     objective = RerankingObjective(responder, train, RerankingSettings(others="rotated", num_others=NUM_OTHERS))
