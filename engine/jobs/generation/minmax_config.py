@@ -135,7 +135,7 @@ def helpdesk() -> MinMaxRepliesConfig:
 
 
 def released() -> MinMaxRepliesConfig:
-    """The authors' code, on Ubuntu: SGD, a linear critic, replies of 40 words; name --start, or it trains for days.
+    """The authors' code, on Ubuntu: SGD, a linear critic, replies of 40 words; name --start, or one is trained first.
 
     Released: Monte Carlo rewards alone, their options (`engine/generation/settings.py`), the rates, widths, dropout of .2,
     64 contexts a step, 25,000 words, 50 words of source, and that a round is five discriminator steps, a generator step and
@@ -143,11 +143,12 @@ def released() -> MinMaxRepliesConfig:
     its gradient's norm 5 at most; `policies/seq2seq/settings.py:li2017` says why that is 10 and .5 here.
 
     Not known: how many rounds they trained for and which state they kept (it goes on until it is killed), how the replies
-    were decoded that the discriminator is trained on first (the paper's way here), and the corpus, of which 256 triples
+    were decoded that the discriminator is trained on first (the paper's way here), and the corpus, of which 768 triples
     are released.
 
-    # Released: the discriminator's gradient has a norm of 5 at most, and dropout also where the generator's own replies
-    are scored. Ours: one largest norm, the generator's, and no dropout there.
+    # Released: the discriminator's gradient has a norm of 5 at most, it reads the context as one utterance, and dropout is
+    also where the generator's own replies are scored. Ours: one largest norm, the generator's; a context's turns are
+    utterances; no dropout there.
     """
     authors = replace(li2017(), **vars(settings_of_rewards.released()))
     rates = ReplyLearning(optimiser="sgd", generator_rate=10.0, discriminator_rate=0.01, critic_rate=5e-4, clip=0.5)
