@@ -9,9 +9,9 @@ them and 16 of the corpus, with a KL guard that the published loop has not, thro
 "share_learning" is of our update's time. "identical" says that words have the log-probabilities that the published loop keeps,
 and a dialogue of the corpus the logits that it learns from there.
 
-"bound" is what "ratio" would be if an update took no longer than its matrix products do at the speed of `PRODUCT`, measured in
-the same run: those that it forms are counted ("gflop_per_update"). None is for padding but in the language model's reading
-of the corpus, where the published loss counts padding.
+"bound" is what "ratio" would be if an update took no longer than its matrix products do at the speed of `PRODUCT` by oneDNN,
+measured in the same run: those that it forms are counted ("gflop_per_update"). None is for padding but in the language
+model's reading of the corpus, where the published loss counts padding.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from benchmarks.measure import Clock, gflop_per_s, run
+from benchmarks.measure import Clock, run, weight_gflop_per_s
 from benchmarks.plain_negotiator import ENDS, PlainNegotiator, play_plainly, read_plainly
 from benchmarks.rllib import Training, build
 from benchmarks.selfplay import deal
@@ -166,7 +166,7 @@ def measure(options: Options) -> dict[str, Any]:
             with ours.running():
                 algorithm.train()
             steps.append(algorithm.last)
-            speeds.append(gflop_per_s(*PRODUCT, torch.float32))
+            speeds.append(weight_gflop_per_s(*PRODUCT, torch.float32))
             with published.running():
                 for _ in range(dialogues // updates):
                     loop.update()

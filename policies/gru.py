@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from policies.products import Adder
+from policies.products import Adder, outer_sum, tanh_
 
 Add = Callable[[Tensor, Tensor], None]
 """Adds products of its second argument to the first."""
@@ -79,7 +79,8 @@ class _GruRecurrence(torch.autograd.Function):
                 add_to(previous[d], products[d])
         inputs_grad = torch.cat([hidden_grad[..., : 2 * hidden], of_candidate.mul_(grads)], -1)
         hidden_grad = hidden_grad.to(dtype)
-        weight_grad = torch.bmm(hidden_grad.transpose(1, 2), earlier.to(dtype)).to(weight_D3HH.dtype)
+        weight_grad = torch.stack([outer_sum(*pair) for pair in zip(hidden_grad, earlier.to(dtype), strict=True)])
+        weight_grad = weight_grad.to(weight_D3HH.dtype)
         # A product with ones sums the columns at matrix speed.
         ones = hidden_grad.new_ones(len(hidden_grad), 1, hidden_grad.shape[1])
         bias_grad = torch.bmm(ones, hidden_grad).squeeze(1).to(weight_D3HH.dtype)
@@ -123,7 +124,7 @@ def advance(sums_DS4H: Tensor, add: Sequence[Add], before_DBH: Tensor, states_DS
         for d, add_to in enumerate(add):
             add_to(into[d], before_DBH[d])
         gates.sigmoid_()
-        before_DBH = torch.lerp(candidate.addcmul_(reset, inner).tanh_(), before_DBH, update, out=state)
+        before_DBH = torch.lerp(tanh_(candidate.addcmul_(reset, inner)), before_DBH, update, out=state)
     return before_DBH
 
 

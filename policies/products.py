@@ -11,6 +11,8 @@ Shapes: n rows, I width of what is multiplied, J width of the product
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -21,6 +23,14 @@ from torch.nn.functional import linear
 
 ROWS = 128
 """Rows for which a weight is laid out."""
+FEW_OPERATIONS = 800_000
+"""Multiplications of a product that are left to MKL, where oneDNN, twice as fast, takes some 10 microseconds more to begin."""
+NEW_OPERATIONS = 50_000_000
+"""Multiplications from which on oneDNN forms a product of a new size: to make a kernel takes it up to half a millisecond."""
+MOST_SIZES = 64
+"""Rows up to which each number of them has a kernel of its own."""
+FEW_VALUES = 4096
+"""Values whose hyperbolic tangent is left to MKL, as one call takes less than four."""
 
 
 @cache
@@ -79,17 +89,49 @@ class Adder:
     """
 
     def __init__(self, weight_JI: Tensor, dtype: torch.dtype) -> None:
-        here = weight_JI.device.type != "cpu" or not has_onednn() or is_mkl_whole() or dtype == torch.float64
-        self._at_once = here and weight_JI.dtype == dtype
+        self._by_torch = weight_JI.device.type != "cpu" or not has_onednn() or is_mkl_whole() or dtype != torch.float32
         # MKL takes half as long for few rows where a weight lies this way round.
-        self._weight = weight_JI.t().contiguous() if self._at_once else weight_JI.contiguous()
+        self._weight_IJ = weight_JI.t().contiguous()
+        self._weight_JI = self._weight_IJ.t()
+        most = math.inf if self._by_torch else FEW_OPERATIONS // weight_JI.numel()
+        self._most_at_once = most if weight_JI.dtype == dtype else 0
 
     def __call__(self, sums_nJ: Tensor, rows_nI: Tensor) -> None:
         """Adds."""
-        if self._at_once:
-            sums_nJ.addmm_(rows_nI, self._weight)
-        else:
-            sums_nJ.add_(product(rows_nI.to(self._weight.dtype), self._weight))
+        # Torch's own `len` and `split` take a few microseconds, of the 20 that a product of few rows takes.
+        num_rows = rows_nI.shape[0]
+        if num_rows <= self._most_at_once:
+            sums_nJ.addmm_(rows_nI, self._weight_IJ)
+            return
+        rows_nI = rows_nI.to(self._weight_JI.dtype)
+        if num_rows <= MOST_SIZES or self._by_torch:
+            sums_nJ.add_(product(rows_nI, self._weight_JI))
+            return
+        sizes = list(blocks(num_rows))
+        for sums, rows in zip(sums_nJ.split(sizes), rows_nI.split(sizes), strict=True):
+            sums.add_(product(rows, self._weight_JI))
+
+
+def blocks(rows: int) -> Iterator[int]:
+    """Numbers of rows that these are the sum of, few different ones for all: for each new one oneDNN makes a kernel."""
+    while rows > MOST_SIZES:
+        grain = max(MOST_SIZES, 1 << (rows.bit_length() - 3))
+        yield rows // grain * grain
+        rows %= grain
+    if rows:
+        yield rows
+
+
+def outer_sum(left_nJ: Tensor, right_nI: Tensor) -> Tensor:
+    """Outer products of pairs of rows, summed (J, I): the gradient of a weight; not differentiable."""
+    if _is_large(left_nJ, right_nI.shape[1]) and left_nJ.dtype == torch.float32:
+        return product(left_nJ.t(), right_nI.t())
+    return left_nJ.t() @ right_nI
+
+
+def _is_large(rows: Tensor, width: int) -> bool:
+    """Whether a kernel for this many rows alone pays."""
+    return not is_mkl_whole() and rows.numel() * width >= NEW_OPERATIONS
 
 
 class _Dense(torch.autograd.Function):
@@ -107,7 +149,7 @@ class _Dense(torch.autograd.Function):
         asked = ctx.needs_input_grad
         return (
             product(grad_nJ, weight_JI.t()).view_as(rows) if asked[0] else None,
-            grad_nJ.t() @ rows.reshape(-1, rows.shape[-1]) if asked[1] else None,
+            outer_sum(grad_nJ, rows.reshape(-1, rows.shape[-1])) if asked[1] else None,
             grad_nJ.sum(0) if asked[2] else None,
         )
 
@@ -121,6 +163,11 @@ def dense(rows: Tensor, weight_JI: Tensor, bias_J: Tensor | None = None) -> Tens
         return known
     found: Tensor = _Dense.apply(rows, weight_JI, bias_J)
     return found
+
+
+def dense_of_new_sizes(rows: Tensor, weight_JI: Tensor, bias_J: Tensor | None = None) -> Tensor:
+    """As `dense`, for rows whose number changes from call to call."""
+    return (dense if _is_large(rows, len(weight_JI)) else linear)(rows, weight_JI, bias_J)
 
 
 def rectified(rows: Tensor, weight_JI: Tensor, bias_J: Tensor) -> Tensor:
@@ -172,4 +219,6 @@ def tanh_(values: Tensor) -> Tensor:
     torch leaves it to MKL, which on an Intel Xeon (family 6, model 106) takes .4 to .5 ns a value, the logistic function 1.4 to
     1.7. On an AMD EPYC (family 26) the logistic function takes a fifth of MKL's time.
     """
-    return values.tanh_() if values.is_cuda or is_mkl_whole() else values.mul_(2).sigmoid_().mul_(2).sub_(1)
+    if values.is_cuda or is_mkl_whole() or values.numel() < FEW_VALUES:
+        return values.tanh_()
+    return values.mul_(2).sigmoid_().mul_(2).sub_(1)

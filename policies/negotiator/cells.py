@@ -25,6 +25,7 @@ from torch import Tensor
 from policies.gru import GRU, SUMS_ROWS, advance, runs
 from policies.negotiator.model import Negotiator
 from policies.places import TokenPlaces
+from policies.products import Adder, tanh_
 
 SHAPE_ROWS = 32
 """What the rows of products in bfloat16 are a multiple of, at least: for each new shape a kernel is made, which takes
@@ -53,6 +54,10 @@ class Products:
     def weight(self, weight: Tensor) -> Tensor:
         """A right side, or a sum to begin from."""
         return weight.to(self._memory.dtype).contiguous()
+
+    def adder(self, weight_JI: Tensor) -> Adder:
+        """Adds products with a right side."""
+        return Adder(weight_JI.to(self._memory.dtype), self._memory.dtype)
 
     def left(self, values_kI: Tensor) -> Tensor:
         """A left side: in bfloat16 with rows of anything finite past those given (k', I), until the next call."""
@@ -99,8 +104,9 @@ class Cell:
         words = F.linear(words_VE, word, input_bias.roll(self._width))
         words[:, self._width :] += gates
         self._words = products.weight(torch.cat([words, inner.expand(len(words), -1)], dim=1))
-        self.read_weight = products.weight(torch.cat([before, after], dim=1).t())
-        self._hidden_weight = products.weight(hidden_weight.t())
+        beside = torch.cat([before, after], dim=1)
+        self.read_weight, self._add_read = products.weight(beside.t()), products.adder(beside)
+        self._add_hidden = products.adder(hidden_weight)
         self._exact = words.new_empty(CELL_ROWS, 4 * self._width)
 
     def sums(self, tokens_k: Tensor, shares_k3S: Tensor) -> Tensor:
@@ -112,7 +118,7 @@ class Cell:
     def inputs(self, tokens_k: Tensor, read_kI: Tensor) -> Tensor:
         """What words, biases, and what is read beside them give to a step (k', 4S)."""
         sums = self._products.begin(self._words, tokens_k)
-        sums[:, : 3 * self._width].addmm_(self._products.left(read_kI), self.read_weight)
+        self._add_read(sums[:, : 3 * self._width], self._products.left(read_kI))
         return sums
 
     def step(self, sums_k4S: Tensor, state_kS: Tensor, out_kS: Tensor) -> None:
@@ -130,11 +136,8 @@ class Cell:
             if sums.dtype != torch.float32:
                 sums = self._exact[: len(sums)].copy_(sums)
             sums[:, width : 3 * width].sigmoid_()
-            new, reset, update, inner = sums.split(width, 1)
-            torch.lerp(new.addcmul_(reset, inner).tanh_(), state, update, out=out)
-
-    def _add_hidden(self, sums_k3S: Tensor, state_kS: Tensor) -> None:
-        sums_k3S.addmm_(state_kS, self._hidden_weight)
+            new, reset, update, inner = sums.chunk(4, 1)
+            torch.lerp(tanh_(new.addcmul_(reset, inner)), state, update, out=out)
 
     def read(self, begin: Callable[[slice], Tensor], counts: list[int], state_rS: Tensor, out_NS: Tensor) -> None:
         """Moves states on over many steps.
@@ -164,8 +167,8 @@ class Selection:
         words, at = model.word_embedding.weight, model.sizes.hidden_language
         self.forward = Cell(model.selection, words, at, "", self.products)
         self.backward = Cell(model.selection, words, at, "_reverse", self.products)
-        halves = model.attention_hidden.weight.t().tensor_split(2)
-        self._forward_weight, self._backward_weight = (self.products.weight(half) for half in halves)
+        halves = model.attention_hidden.weight.tensor_split(2, dim=1)
+        self._add_forward, self._add_backward = (self.products.adder(half) for half in halves)
         self._bias = self.products.weight(model.attention_hidden.bias)
 
     def read(self, tokens_N: Tensor, language_NH: Tensor, places: TokenPlaces, before_rS: Tensor) -> tuple[Tensor, Attended]:
@@ -205,12 +208,15 @@ class Selection:
 
     def hidden(self, forward_kS: Tensor) -> Tensor:
         """What the forward half gives to the hidden layer of the attention (k', A)."""
-        return torch.addmm(self._bias, self.products.left(forward_kS), self._forward_weight)
+        left = self.products.left(forward_kS)
+        hidden = self._bias.repeat(len(left), 1)
+        self._add_forward(hidden, left)
+        return hidden
 
     def scores(self, hidden_kA: Tensor, backward_kS: Tensor) -> Tensor:
         """Attention scores (k,) from what the forward half gives, which is overwritten, and the backward half's states."""
-        hidden_kA.addmm_(self.products.left(backward_kS), self._backward_weight)
-        return self._score(hidden_kA[: len(backward_kS)].float().tanh_()).squeeze(1)
+        self._add_backward(hidden_kA, self.products.left(backward_kS))
+        return self._score(tanh_(hidden_kA[: len(backward_kS)].float())).squeeze(1)
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from policies.dropout import Dropout
 from policies.gru import GRU, recur, recur_packed
 from policies.negotiator.settings import NegotiatorSizes
 from policies.places import TokenPlaces
+from policies.products import dense_of_new_sizes
 
 UNREWARDED = tuple(REFUSALS.index(token) - len(REFUSALS) for token in (DISAGREE, DISCONNECT))
 """Tokens, counted from the last, of outcomes that nobody can predict and no loss rewards."""
@@ -79,7 +80,7 @@ class Negotiator(nn.Module):
         context_TBC = context_BC.expand(words_TBE.shape[0], *context_BC.shape)
         inputs = self.dropout(torch.cat([words_TBE, context_TBC], dim=-1))
         gru = self.language
-        gates = F.linear(inputs, gru.weight_ih_l0, gru.bias_ih_l0).unsqueeze(0)
+        gates = dense_of_new_sizes(inputs, gru.weight_ih_l0, gru.bias_ih_l0).unsqueeze(0)
         start = context_BC.new_zeros(1, len(tokens_BT), self.sizes.hidden_language, dtype=gru.weight_hh_l0.dtype)
         states = recur(gates, gru.weight_hh_l0.unsqueeze(0), gru.bias_hh_l0.unsqueeze(0), start)
         return states.squeeze(0).transpose(0, 1)
@@ -101,7 +102,7 @@ class Negotiator(nn.Module):
 
     def word_logits(self, states: Tensor) -> Tensor:
         """Logits (..., V) of the next word from language states (..., H)."""
-        return F.linear(states, *self.folded_decoder())
+        return dense_of_new_sizes(states, *self.folded_decoder())
 
     def selection_logits(self, tokens_BT: Tensor, states_BTH: Tensor, lengths_B: Tensor, context_BC: Tensor) -> Tensor:
         """Item logits (B, 6, 18) of the final choice, from whole dialogues that end in `<selection>`."""
@@ -110,19 +111,22 @@ class Negotiator(nn.Module):
         inputs_TBI = self.dropout(torch.cat([states_BTH.transpose(0, 1), words_TBE], dim=-1))
         inputs_NI = F.embedding(places.steps_N * size + places.rows_N, inputs_TBI.flatten(0, 1))
         # The backward half reads each dialogue from its last token on.
-        both_DNI = torch.stack([inputs_NI, F.embedding(places.mirrored_N, inputs_NI)])
+        mirrored_NI = F.embedding(places.mirrored_N, inputs_NI)
         gru = self.selection
-        weight_DI3S = torch.stack([gru.weight_ih_l0, gru.weight_ih_l0_reverse]).transpose(1, 2)
-        bias_D13S = torch.stack([gru.bias_ih_l0, gru.bias_ih_l0_reverse]).unsqueeze(1)
+        gates = (
+            dense_of_new_sizes(inputs_NI, gru.weight_ih_l0, gru.bias_ih_l0),
+            dense_of_new_sizes(mirrored_NI, gru.weight_ih_l0_reverse, gru.bias_ih_l0_reverse),
+        )
         outputs = recur_packed(
-            torch.baddbmm(bias_D13S, both_DNI, weight_DI3S),
+            torch.stack(gates),
             torch.stack([gru.weight_hh_l0, gru.weight_hh_l0_reverse]),
             torch.stack([gru.bias_hh_l0, gru.bias_hh_l0_reverse]),
             context_BC.new_zeros(2, size, self.sizes.hidden_selection, dtype=gru.weight_hh_l0.dtype),
             places.counts,
         )
         hidden_N2S = torch.cat([outputs[0], F.embedding(places.mirrored_N, outputs[1])], dim=-1)
-        scores_N = self.attention_score(torch.tanh(self.attention_hidden(hidden_N2S))).squeeze(-1)
+        attention = dense_of_new_sizes(hidden_N2S, self.attention_hidden.weight, self.attention_hidden.bias)
+        scores_N = self.attention_score(torch.tanh(attention)).squeeze(-1)
         own = places.rows_N, torch.arange(len(scores_N), device=scores_N.device)
         scores_BN = scores_N.new_full((size, len(scores_N)), -torch.inf).index_put(own, scores_N)
         return self.choice(torch.cat([scores_BN.softmax(1) @ hidden_N2S, context_BC], dim=-1))

@@ -23,6 +23,7 @@ import torch
 
 from policies.bfloat16 import ENOUGH, cost_of_bfloat16
 from policies.negotiator.settings import NegotiatorSizes
+from policies.products import has_onednn, is_mkl_whole
 
 MARGIN = 0.005
 """How far bfloat16 may move a selection against the best, as a share of the distance from best to worst. The most that was
@@ -84,4 +85,5 @@ def of_machine(sizes: NegotiatorSizes, device: torch.device, measure: Callable[[
         device: where it runs.
         measure: as `cost_of_bfloat16` takes it.
     """
-    return Screening(lambda: cost_of_bfloat16(device, {"sizes": asdict(sizes)}, measure))
+    by_onednn = has_onednn() and not is_mkl_whole()
+    return Screening(lambda: cost_of_bfloat16(device, {"sizes": asdict(sizes), "float32 by oneDNN": by_onednn}, measure))

@@ -12,7 +12,20 @@ import torch
 from torch import Tensor
 
 from policies import products
-from policies.products import Adder, Linear, Weight, dense_onto, product, products_onto, rectified, scaled_products, tanh_
+from policies.products import (
+    Adder,
+    Linear,
+    Weight,
+    blocks,
+    dense_of_new_sizes,
+    dense_onto,
+    outer_sum,
+    product,
+    products_onto,
+    rectified,
+    scaled_products,
+    tanh_,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,15 +52,40 @@ def test_products_are_exact_up_to_rounding(rows: int) -> None:
 
 @pytest.mark.usefixtures("_kernels")
 @pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize(("rows", "at_once"), [(9, 10**6), (9, 0), (200, 0)], ids=["few", "one size", "several sizes"])
 @pytest.mark.parametrize(("dtype", "close"), [(torch.float32, 1e-5), (torch.float64, 1e-12), (torch.bfloat16, 0.3)])
-def test_products_are_added_in_place(whole: bool, dtype: torch.dtype, close: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_products_are_added_in_place(
+    whole: bool, rows: int, at_once: int, dtype: torch.dtype, close: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(products, "is_mkl_whole", lambda: whole)
+    monkeypatch.setattr(products, "FEW_OPERATIONS", at_once)
     sums_dtype = torch.float64 if dtype == torch.float64 else torch.float32
-    rows_nI, weight_JI, sums_nK = (drawn(*shape).to(sums_dtype) for shape in ((9, 40), (24, 40), (9, 80)))
+    rows_nI, weight_JI, sums_nK = (drawn(*shape).to(sums_dtype) for shape in ((rows, 40), (24, 40), (rows, 80)))
     right = sums_nK.clone()
     right[:, 5:29] += rows_nI @ weight_JI.T
     Adder(weight_JI.to(dtype), sums_dtype)(sums_nK[:, 5:29], rows_nI)
     torch.testing.assert_close(sums_nK, right, rtol=close, atol=close)
+
+
+def test_a_few_sizes_add_up_to_any_number_of_rows() -> None:
+    sizes = [list(blocks(rows)) for rows in range(4097)]
+    assert [sum(each) for each in sizes] == list(range(4097))
+    assert len({size for each in sizes for size in each}) < 100
+
+
+@pytest.mark.usefixtures("_kernels")
+@pytest.mark.parametrize("new", [0, 10**6], ids=["large", "small"])
+def test_products_of_new_sizes_and_their_gradients_are_those_of_torch(new: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "is_mkl_whole", lambda: False)
+    monkeypatch.setattr(products, "NEW_OPERATIONS", new)
+    found, wanted = ([drawn(*shape).requires_grad_() for shape in ((7, 40), (24, 40), (24,))] for _ in range(2))
+    ours, theirs = dense_of_new_sizes(*found), torch.nn.functional.linear(*wanted)
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+    (ours**2).sum().backward()
+    (theirs**2).sum().backward()
+    for mine, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(mine.grad, other.grad, rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(outer_sum(ours, found[0]), ours.t() @ found[0], rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.usefixtures("_kernels")

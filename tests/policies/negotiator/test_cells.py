@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from policies import products
 from policies.gru import GRU
 from policies.negotiator.cells import CELL_ROWS, Cell, Products
 
@@ -31,3 +32,20 @@ def test_a_step_is_a_step_of_torch(suffix: str, word_at: int, dtype: torch.dtype
     torch.testing.assert_close(found, wanted, rtol=0, atol=close)
     cell.step(cell.sums(tokens, read.to(dtype) @ cell.read_weight), state, state)
     torch.testing.assert_close(state, wanted, rtol=0, atol=close)
+
+
+@torch.no_grad()
+def test_steps_multiply_by_the_fastest_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    shapes: list[tuple[int, ...]] = []
+
+    def product(rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        shapes.append((*rows.shape, len(weight)))
+        return rows @ weight.t()
+
+    for name, value in (("product", product), ("has_onednn", lambda *_: True), ("is_mkl_whole", lambda: False)):
+        monkeypatch.setattr(products, name, value)
+    monkeypatch.setattr(products, "FEW_OPERATIONS", 0)
+    cell = Cell(GRU(EMBED + READ, HIDDEN), torch.randn(WORDS, EMBED), 0, "", Products(torch.float32, CPU))
+    state = torch.randn(9, HIDDEN)
+    cell.step(cell.inputs(torch.randint(WORDS, (9,)), torch.randn(9, READ)), state, state)
+    assert shapes == [(9, READ, 3 * HIDDEN), (9, HIDDEN, 3 * HIDDEN)]
