@@ -1,6 +1,6 @@
 """The rankers of an evaluation or an attack: found by the driver, loaded by every worker.
 
-Rankers travel as names: a checkpoint is memory-mapped by whoever loads it, and a ranker of a user's own is a file of Python.
+Rankers travel as names: a checkpoint is read by whoever loads it, and a ranker of a user's own is a file of Python.
 On a cluster both must lie under the same paths on every machine.
 """
 
