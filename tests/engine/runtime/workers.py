@@ -145,24 +145,20 @@ class DiesOn(Counting):
     def run(self, shard: Shard[int]) -> list[dict[str, Any]]:
         rows = super().run(shard)
         if shard.name == self.shard:
-            # Long enough for the next shard to queue up behind it.
-            time.sleep(0.5)
-            os.kill(os.getpid(), signal.SIGKILL)
+            self.die()
         return rows
 
+    def die(self) -> None:
+        # Long enough for the next shard to queue up behind it.
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGKILL)
 
-class ExitsOn(Counting):
+
+class ExitsOn(DiesOn):
     """Ends its process each time it gets the named shard, as code of a user's own may."""
 
-    def __init__(self, folder: str, shard: str) -> None:
-        super().__init__(folder)
-        self.shard = shard
-
-    def run(self, shard: Shard[int]) -> list[dict[str, Any]]:
-        rows = super().run(shard)
-        if shard.name == self.shard:
-            os._exit(7)
-        return rows
+    def die(self) -> None:
+        os._exit(7)
 
 
 class RaisesOn(Counting):
