@@ -146,9 +146,8 @@ def released() -> MinMaxRepliesConfig:
     were decoded that the discriminator is trained on first (the paper's way here), and the corpus, of which 768 triples
     are released.
 
-    # Released: the discriminator's gradient has a norm of 5 at most, it reads the context as one utterance, and dropout is
-    also where the generator's own replies are scored. Ours: one largest norm, the generator's; a context's turns are
-    utterances; no dropout there.
+    Otherwise here: one largest norm of gradients, the generator's (released: 5 for the discriminator); a context's turns are
+    utterances (released: one utterance); no dropout where the generator's own replies are scored.
     """
     authors = replace(li2017(), **vars(settings_of_rewards.released()))
     rates = ReplyLearning(optimiser="sgd", generator_rate=10.0, discriminator_rate=0.01, critic_rate=5e-4, clip=0.5)
