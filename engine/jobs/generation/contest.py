@@ -7,15 +7,35 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.jobs.generation.minmax_config import MinMaxRepliesConfig
+from engine.jobs.checkpoints import located, require_checkpoint
+from engine.jobs.generation.minmax_config import MinMaxRepliesConfig, ReplyTrainingConfig
 from engine.jobs.supervised import require_splits
 from envs.pairs.compiled import PairSplit, load_pairs
 from envs.pairs.stop_words import is_content
 from envs.replies.pairs import PairsInWords, pairs_in_words
+from policies.decoders import MAKERS, DecoderSettings, lacks_backward, with_backward
 
 if TYPE_CHECKING:
     from engine.rllib.reply_world import ReplyWorld
     from policies.seq2seq.model import Seq2Seq
+
+BACKWARD = "backward"
+"""Folder of the backward model that is trained first where none is named."""
+
+
+def require_decoders(config: ReplyTrainingConfig) -> None:
+    """Makes sure, before anything is trained, that both decoders are known and that the models which they name are there.
+
+    Raises:
+        ConfigError: no decoder is called so.
+        CheckpointError: a model is not there.
+    """
+    if config.backward:
+        require_checkpoint(config.backward, "--backward", MAKERS[BACKWARD])
+    located(DecoderSettings.parse(config.decoder))
+    told = DecoderSettings.parse(with_backward(config.discriminator_decoder, config.backward or BACKWARD))
+    if config.backward or not lacks_backward(config.discriminator_decoder):
+        located(told)
 
 
 def recorded_pairs(config: MinMaxRepliesConfig, generator: Seq2Seq) -> PairsInWords:

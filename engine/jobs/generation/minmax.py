@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from engine.jobs.checkpoints import require_checkpoint, require_word_model
 from engine.jobs.composite import Composite, Stage, run_stages
 from engine.jobs.device import threads
-from engine.jobs.generation.contest import Contest, contest_of, training_world
+from engine.jobs.generation.contest import BACKWARD, Contest, contest_of, require_decoders, training_world
 from engine.jobs.generation.discriminator import TRAIN_DISCRIMINATOR, TrainDiscriminatorConfig
 from engine.jobs.generation.held_out import HeldOut
 from engine.jobs.generation.minmax_config import MinMaxRepliesConfig, helpdesk, li2017, released
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 ITERATION, CHECK, ALARM = "iteration", "check", "alarm"
 """Kinds of events: an update, a measurement on the validation split, and something that went wrong."""
-GENERATOR, BACKWARD, DISCRIMINATOR, BEST, GOOD = "generator", "backward", "discriminator", "best", "good"
+GENERATOR, DISCRIMINATOR, BEST, GOOD = "generator", "discriminator", "best", "good"
 """Folders of a run: of the stages that train what is not named, of the best generator so far (the last one, where that is
 kept), and beside the last one of the last that was measured before any figure went out of its bounds."""
 
@@ -85,10 +85,7 @@ class MinMaxReplies(Composite[MinMaxRepliesConfig, MinMaxRepliesConfig, Summary]
         if config.discriminator and not config.start:
             what = "a discriminator needs the generator whose replies it was fitted to"
             raise ConfigError(what, where="--discriminator", got="no --start", fix="name the generator with --start RUN")
-        for text in (config.decoder, with_backward(config.discriminator_decoder, config.backward or BACKWARD)):
-            DecoderSettings.parse(text)
-        if config.backward:
-            require_checkpoint(config.backward, "--backward", "parley train seq2seq --backward")
+        require_decoders(config)
         if config.start:
             start = str(require_word_model(config.start, "--start", "parley train seq2seq"))
             named = config.discriminator

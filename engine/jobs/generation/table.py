@@ -1,9 +1,9 @@
 """Trainings of a generator beside their controls: `parley evaluate generation` (Li et al. 2017, table 3, and what it lacks).
 
 Every training, every file of replies and every evaluation of one is a run of its own below the table's folder, and resumes by
-itself; the table is what they say. Rows: the start by five decoders and at several temperatures; after REINFORCE and REGS; and
-after as many steps of teacher forcing alone, with a constant, shuffled or length reward, or a frozen discriminator. Trainings
-reply by the decoder that picked their checkpoint, and sampled.
+itself; the table is what they say. Rows: the start by seven decoders, at several temperatures, and with one reply to everybody;
+after REINFORCE and REGS; and after as many steps of teacher forcing alone, with a constant, shuffled or length reward, or a
+frozen discriminator. Trainings reply by the decoder that picked their checkpoint, and sampled.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import numpy as np
 from engine.jobs.checkpoints import require_checkpoint, require_word_model
 from engine.jobs.composite import Composite, Stage, run_stages
 from engine.jobs.generation.adversarial_config import AdversarialConfig, label_of, labels_of
+from engine.jobs.generation.contest import require_decoders
 from engine.jobs.generation.table_config import TrainedTableConfig, helpdesk_table, li2017_table
 from engine.jobs.generation.table_stages import (
-    BACKWARD,
     JUDGE_LM,
     System,
     discriminators,
@@ -71,7 +71,6 @@ from envs.pairs.replied import read_replied
 from envs.pairs.turns import EOT
 from envs.storage.copies import fetched_model
 from envs.storage.places import display_path
-from policies.decoders import DecoderSettings, with_backward
 
 if TYPE_CHECKING:
     from envs.pairs.vocabulary import PairVocabulary
@@ -114,14 +113,12 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
 
         begun = [require_word_model(name, "--start", "parley train seq2seq") for name in config.starts]
         for name, option, maker in (
-            (config.backward, "--backward", "parley train seq2seq --backward"),
             (config.lm, "--lm", "parley train lm"),
             (config.judge_lm, "--judge-lm", "parley train lm"),
         ):
             if name:
                 require_checkpoint(name, option, maker)
-        for text in (config.decoder, with_backward(config.discriminator_decoder, config.backward or BACKWARD)):
-            DecoderSettings.parse(text)
+        require_decoders(config)
         config = replace(config, sizes=load_seq2seq(begun[0]).sizes) if begun else config
         lengths = {"min_reply": config.min_reply, "max_reply": config.longest}
         corpus = load_pairs(config.corpus, config.data_root, every_word=True)

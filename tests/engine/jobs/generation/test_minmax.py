@@ -351,4 +351,8 @@ def test_mistakes_are_named(tmp_path: Path, corpus: str, generator: Path, discri
             MINMAX_REPLIES.run(replace(config, **changes), tmp_path / "run", Silent())
     with pytest.raises(CheckpointError, match="--backward"):
         MINMAX_REPLIES.run(replace(config, backward=str(tmp_path / "nothing")), tmp_path / "run", Silent())
+    first = asked(corpus)
+    for changes in ({"decoder": "mmi:backward=nothing"}, {"discriminator_decoder": "mmi-antilm:lm=nothing"}):
+        with pytest.raises(CheckpointError, match="the decoder's"):
+            MINMAX_REPLIES.prepare(replace(first, **changes), tmp_path / "run", Silent())
     assert not (tmp_path / "run").exists()

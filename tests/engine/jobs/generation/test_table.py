@@ -213,6 +213,9 @@ def test_mistakes_are_named(tmp_path: Path, corpus: str) -> None:
         asked(corpus, judges=" ")
     with pytest.raises(CheckpointError, match="--start"):
         EVALUATE_GENERATION.run(asked(corpus, start=str(tmp_path / "nothing")), tmp_path / "run", Silent())
+    for option in ("decoder", "discriminator_decoder"):
+        with pytest.raises(CheckpointError, match="the decoder's backward"):
+            EVALUATE_GENERATION.run(asked(corpus, **{option: "mmi:backward=nothing"}), tmp_path / "run", Silent())
     with pytest.raises(DataError, match="too few different contexts"):
         EVALUATE_GENERATION.run(asked(corpus), tmp_path / "run", Silent())
     assert not (tmp_path / "run").exists()
