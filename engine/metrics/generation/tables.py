@@ -7,7 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from engine.metrics.generation.adversarial import AHEAD, AHEAD_RANDOM, CALIBRATION, CHANCE, CONSTANT, ERE, LENGTH, TAU
+from engine.metrics.generation.adversarial import (
+    AHEAD,
+    AHEAD_RANDOM,
+    CALIBRATION,
+    CHANCE,
+    CONSTANT,
+    ERE,
+    LENGTH,
+    LENGTH_ONLY,
+    TAU,
+)
 from engine.metrics.generation.scenarios import ADVERSUC, CUT, GOLD, MATCHED, RANDOM
 from engine.metrics.rows import Row, finished
 from engine.metrics.statistics import NOTHING, Estimate
@@ -216,10 +226,12 @@ def _of_system(metrics: Metrics, asked: AskedJudges, system: str) -> Iterator[st
         return
     beyond, matched = (metrics.get(f"{kind}.{best}.{system}", NOTHING) for kind in (LENGTH, MATCHED))
     low = metrics.get(f"{CHANCE}.{MATCHED}.{system}", NOTHING).low
-    if beyond.n and not beyond.high < 0:
-        alone = known[best].value - beyond.value
+    alone = metrics.get(f"{ADVERSUC}.{LENGTH_ONLY}.{system}", NOTHING).value
+    # What tells nothing explains nothing: few pairs of equal lengths alone leave a judge within chance.
+    may_explain = alone < chance.low
+    if may_explain and not beyond.high < 0:
         yield f"{system}: length explains it ({figures}, {_share(alone)} by length alone; {beside})."
-    elif matched.n and matched.value >= low:
+    elif may_explain and matched.n and matched.value >= low:
         found = f"{_share(matched.value)} with lengths matched, no better than chance"
         yield f"{system}: length explains it ({figures}, {found}; {beside})."
     else:

@@ -182,6 +182,15 @@ NOTHING = {(name, "constant"): [0.5] * 100 for name in ("human-human", "human-ra
         ),
         (
             {
+                ("adversuc.a", "svm"): [1, 0, 0, 1, 0, 0, 1, 0, 0, 0] * 10,
+                ("adversuc.a", "length"): [1, 0] * 50,
+                ("matched.a", "svm"): [1, 0, 0, 1, 0, 0, 1, 0, 0, 0],
+                ("random.a", "svm"): [1, 0] * 50,
+            },
+            "a: svm tells its replies from people's (AdverSuc 0.300 by svm, 0.300 with lengths matched; machine-vs-random 0.5",
+        ),
+        (
+            {
                 ("adversuc.a", "svm"): [0] * 100,
                 ("adversuc.a", "length"): [1, 0, 0, 0] * 25,
                 ("matched.a", "svm"): [0] * 40,
