@@ -112,6 +112,8 @@ class ReplyDecoder:
         Returns:
             Word ids without `</s>`, which ends them; at most `max_reply` - 1 words.
         """
+        if self.settings.is_blind:
+            return greedy(self.model, [()][: len(sources)], charges=self.charges) * len(sources)
         if self.settings.rule == "greedy":
             return greedy(self.model, sources, charges=self.charges)
         if self.settings.draws:

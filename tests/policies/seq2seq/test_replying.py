@@ -84,6 +84,12 @@ def test_plain_decoders_are_the_functions_of_their_names() -> None:
     assert decoder(model, "sample:0.8")(SOURCES, SEEDS) == sample(model, SOURCES, SEEDS, 0.8)
 
 
+def test_a_blind_decoder_says_to_everybody_what_it_says_to_no_words() -> None:
+    model = tiny(2)
+    assert decoder(model, "blind")(SOURCES) == greedy(model, [()]) * len(SOURCES) != greedy(model, SOURCES)
+    assert decoder(model, "blind")([]) == []
+
+
 @torch.no_grad()
 def log_p(model: Seq2Seq, source: list[int], reply: list[int]) -> float:
     """Of the whole reply, by the plain forward pass."""
