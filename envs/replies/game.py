@@ -94,7 +94,7 @@ class ReplyGame:
         Raises:
             JudgeError: it does not answer with a number from 0 to 1 for each.
         """
-        rows = [row for row, said in enumerate(self._said) if len(said)]
+        rows = [row for row, reply in enumerate(self.replies) if any(reply)]
         found = np.zeros(len(self.examples))
         if rows:
             told = np.asarray(judge.judge_replies([self.examples[row] for row in rows], [self.replies[row] for row in rows]))

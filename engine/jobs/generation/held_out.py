@@ -23,6 +23,7 @@ from engine.metrics.generation.scenarios import (
     random_replies,
     source_name,
 )
+from engine.metrics.replies import has_word
 from envs.core.seeds import derive_seed
 from envs.pairs.compiled import PairSplit
 from envs.pairs.replied import RepliedPair
@@ -69,8 +70,8 @@ class HeldOut:
         """
         recorded, answers = self._pairs(self.recorded), self._pairs(said)
         human = by_source(recorded, self._seed, len(said))
-        machine = by_source([pair for pair in answers if pair.reply], self._seed, len(said))
-        silent = [source_name(pair) for pair in answers if not pair.reply]
+        machine = by_source([pair for pair in answers if has_word(pair.reply)], self._seed, len(said))
+        silent = [source_name(pair) for pair in answers if not has_word(pair.reply)]
         folds = assign_folds([human], human, NUM_FOLDS, self._seed)
         others = random_replies(machine, human, folds, self._seed)
         asked = against(ADVERSUC, human, machine, folds), against(RANDOM, machine, others, folds)

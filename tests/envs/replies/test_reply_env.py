@@ -69,8 +69,11 @@ def test_a_reply_ends_where_it_says_so_and_ids_that_are_no_words_are_dropped() -
     assert (info["reply"], info["num_illegal"], reward) == ("the one", 1, 0.25)
     env.reset(seed=1)
     _, reward, _, _, info = env.step(np.full(5, PAD_ID))
-    # No judge is asked about nothing.
+    # No judge is asked about nothing, and boundaries of utterances are no words.
     assert (info["reply"], info["num_illegal"], reward) == ("", 0, 0.0)
+    env.reset(seed=1)
+    _, reward, _, _, info = env.step(ids("<eou>"))
+    assert (info["reply"], reward) == ("<eou>", 0.0)
 
 
 def test_a_listener_is_shown_one_reply_and_both_earn_by_what_it_says() -> None:

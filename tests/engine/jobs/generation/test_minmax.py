@@ -36,6 +36,7 @@ from engine.store.layout import EVENTS
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError
 from envs.pairs.compiled import load_pairs
+from envs.pairs.vocabulary import EOU_ID
 from policies.decoders import DecoderSettings
 from policies.discriminator.settings import DiscriminatorSizes
 from policies.fitting.settings import FitConfig
@@ -259,7 +260,7 @@ def test_a_reply_without_a_word_is_told_by_every_judge(corpus: str) -> None:
     pairs = load_pairs(corpus).splits["train"]
     held = HeldOut(pairs, load_pairs(corpus).vocabulary, DecoderSettings.parse("greedy"), 1)
     people = [reply.tolist() for reply in held.recorded]
-    silent = held.judged([[] for _ in people])
+    silent = held.judged([[EOU_ID] if number % 2 else [] for number in range(len(people))])
     assert silent[ADVERSUC].adversuc().value == 0, "judges that go by words were at odds, and nearly half of all pairs an error"
     assert silent[RANDOM].accuracy().value == 1
     half = held.judged([reply if number % 2 else [] for number, reply in enumerate(people)])
