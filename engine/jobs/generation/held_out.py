@@ -45,11 +45,14 @@ class HeldOut:
         pairs: contexts and recorded replies.
         vocabulary: of both.
         decoder: answers.
+        max_words: of an answer at most, as of the recorded replies; longer ones are cut, as in training.
         seed: of draws, folds and judges; training knows none of these streams.
     """
 
-    def __init__(self, pairs: PairSplit, vocabulary: PairVocabulary, decoder: DecoderSettings, seed: int) -> None:
-        self._decoder, self._seed, self._words = decoder, seed, vocabulary
+    def __init__(
+        self, pairs: PairSplit, vocabulary: PairVocabulary, decoder: DecoderSettings, max_words: int, seed: int
+    ) -> None:
+        self._decoder, self._max_words, self._seed, self._words = decoder, max_words, seed, vocabulary
         self._sources = [pairs.utterances[source] for source in pairs.pairs[:, 0].tolist()]
         self.recorded = [pairs.utterances[reply] for reply in pairs.pairs[:, 1].tolist()]
         """Word ids of the recorded replies."""
@@ -59,7 +62,7 @@ class HeldOut:
         from policies.seq2seq.replying import ReplyDecoder
 
         seeds = [derive_seed(self._seed, "held-out reply", row) for row in range(len(self._sources))]
-        return ReplyDecoder(generator, self._decoder)(self._sources, seeds)
+        return [reply[: self._max_words] for reply in ReplyDecoder(generator, self._decoder)(self._sources, seeds)]
 
     def judged(self, said: Sequence[Sequence[int]]) -> dict[str, JudgedScores]:
         """What judges say, all folds together.

@@ -160,11 +160,8 @@ class _ReplyTraining:
         self._contest, self._run, self._reporter = contest, run, reporter
         config = contest.config
         self._config, self._learning = config, config.steps
-        decoder = DecoderSettings.parse(config.decoder)
-        self._held = {
-            split: HeldOut(contest.pairs[split].first(config.checked), contest.model.vocabulary, decoder, config.seed)
-            for split in ("val", "test")
-        }
+        how = contest.model.vocabulary, DecoderSettings.parse(config.decoder), config.longest, config.seed
+        self._held = {split: HeldOut(contest.pairs[split].first(config.checked), *how) for split in ("val", "test")}
         # Updates after the last saved state are made again, and count as they were made last.
         needs: dict[str, dict[str, type]] = {ITERATION: {"number": int}, CHECK: {"number": int, "estimates": dict}}
         events = run.events(needs)
@@ -307,10 +304,7 @@ class _ReplyTraining:
             fitness = evaluate(model, PairExamples(contest.pairs["val"], model.sizes))
             found[f"{NATS}{suffix}"] = ratio_of_sums(fitness.nll_sums, fitness.num_targets)
             words = [list(map(model.vocabulary.decode, replies)) for replies in (said, self._held["test"].recorded)]
-            found |= {
-                f"{name}{suffix}": figure
-                for name, figure in reply_metrics(words[0], words[1], model.sizes.max_reply - 1).items()
-            }
+            found |= {f"{name}{suffix}": figure for name, figure in reply_metrics(words[0], words[1], config.longest).items()}
         sources = sorted(judged[""].by_source)
         after, before = ([judged[suffix].by_source[source] for source in sources] for suffix in ("", BEFORE))
         found[GAIN] = paired_difference(after, before)

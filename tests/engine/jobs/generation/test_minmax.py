@@ -246,7 +246,7 @@ def test_what_is_not_named_is_trained_and_what_goes_wrong_ends_it(tmp_path: Path
 
 def test_judges_say_of_a_generator_how_often_it_deceives_and_how_far_it_is_from_random_replies(corpus: str) -> None:
     pairs = load_pairs(corpus).splits["train"]
-    held = HeldOut(pairs, load_pairs(corpus).vocabulary, DecoderSettings.parse("greedy"), 1)
+    held = HeldOut(pairs, load_pairs(corpus).vocabulary, DecoderSettings.parse("greedy"), 20, 1)
     people = [reply.tolist() for reply in held.recorded]
     same = held.judged(people)
     assert same[ADVERSUC].adversuc().value >= 0.5, "people's own replies deceive"
@@ -258,7 +258,7 @@ def test_judges_say_of_a_generator_how_often_it_deceives_and_how_far_it_is_from_
 
 def test_a_reply_without_a_word_is_told_by_every_judge(corpus: str) -> None:
     pairs = load_pairs(corpus).splits["train"]
-    held = HeldOut(pairs, load_pairs(corpus).vocabulary, DecoderSettings.parse("greedy"), 1)
+    held = HeldOut(pairs, load_pairs(corpus).vocabulary, DecoderSettings.parse("greedy"), 20, 1)
     people = [reply.tolist() for reply in held.recorded]
     silent = held.judged([[EOU_ID] if number % 2 else [] for number in range(len(people))])
     assert silent[ADVERSUC].adversuc().value == 0, "judges that go by words were at odds, and nearly half of all pairs an error"
@@ -269,6 +269,13 @@ def test_a_reply_without_a_word_is_told_by_every_judge(corpus: str) -> None:
     one = held.judged([people[0], *([] for _ in people[1:])])
     undecided = one[ADVERSUC].errors[one[ADVERSUC].scores == 0]
     assert undecided.tolist() == [0.5, 0.5], "there is nothing to fit a judge on"
+
+
+def test_held_out_contexts_are_answered_in_as_many_words_as_recorded_replies_may_have(corpus: str, generator: Path) -> None:
+    model, pairs = load_seq2seq(generator), load_pairs(corpus).splits["val"]
+    long, short = (HeldOut(pairs, model.vocabulary, DecoderSettings.parse("sample"), most, 1).said(model) for most in (20, 3))
+    assert max(map(len, long)) > 3
+    assert short == [reply[:3] for reply in long]
 
 
 def test_what_is_trained_first_learns_from_replies_of_the_lengths_that_are_asked_for(corpus: str) -> None:
