@@ -260,13 +260,13 @@ def test_a_reply_without_a_word_is_told_by_every_judge(corpus: str) -> None:
     pairs = load_pairs(corpus).splits["train"]
     held = HeldOut(pairs, load_pairs(corpus).vocabulary, DecoderSettings.parse("greedy"), 20, 1)
     people = [reply.tolist() for reply in held.recorded]
-    silent = held.judged([[EOU_ID] if number % 2 else [] for number in range(len(people))])
+    silent = held.judged([[] for _ in people])
     assert silent[ADVERSUC].adversuc().value == 0, "judges that go by words were at odds, and nearly half of all pairs an error"
     assert silent[RANDOM].accuracy().value == 1
     half = held.judged([reply if number % 2 else [] for number, reply in enumerate(people)])
     assert 0.2 < half[ADVERSUC].adversuc().value < 0.6, "people's own replies deceive, those that are there"
     assert len(half[ADVERSUC].labels) == len(silent[ADVERSUC].labels) == 2 * len(people)
-    one = held.judged([people[0], *([] for _ in people[1:])])
+    one = held.judged([people[0], *([EOU_ID] for _ in people[1:])])
     undecided = one[ADVERSUC].errors[one[ADVERSUC].scores == 0]
     assert undecided.tolist() == [0.5, 0.5], "there is nothing to fit a judge on"
 
