@@ -75,7 +75,7 @@ class DialogueLearner(SeededLearner):
         if self._reinforce.optimiser == "adam":
             optimiser = torch.optim.Adam(parameters, fused=True)
         else:
-            optimiser = torch.optim.SGD(parameters, lr=config.lr, momentum=RELEASED_MOMENTUM, nesterov=True, fused=True)
+            optimiser = torch.optim.SGD(parameters, momentum=RELEASED_MOMENTUM, nesterov=True, fused=True)
         self.register_optimizer(module_id=module_id, optimizer=optimiser, params=parameters, lr_or_lr_schedule=config.lr)
 
     def compute_loss_for_module(self, *, module_id: str, config: Any, batch: dict[str, Any], fwd_out: dict[str, Any]) -> Tensor:

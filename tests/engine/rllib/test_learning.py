@@ -117,6 +117,17 @@ def test_an_update_is_clipped_and_made_with_the_released_momentum(world: World, 
     assert float(moved.norm()) == pytest.approx(rate * clip * 1.1, rel=1e-3)
 
 
+@pytest.mark.parametrize("optimiser", ["adam", "sgd"])
+def test_rllibs_schedule_of_rates_acts(world: World, built: Built, optimiser: Any) -> None:
+    settings = world.settings(replace(SMALL, optimiser=optimiser))
+    algorithm = built(settings.training(lr=[[0, 0.1], [SMALL.dialogues_per_update, 0.0]]))
+    algorithm.train()
+    learned = state.learned_weights(algorithm)
+    assert distance(learned, start(world)) > 0
+    algorithm.train()
+    assert distance(state.learned_weights(algorithm), learned) == 0, "the rate is 0 by now"
+
+
 def test_the_next_dialogues_are_spoken_with_the_new_weights(world: World, build: Build) -> None:
     algorithm = build()
     algorithm.train()
