@@ -2,15 +2,15 @@
 
 The equations are those of `torch.nn.GRU` (Cho et al. 2014, in the variant with the reset gate after the hidden
 product), so weights are interchangeable with it and a test holds the two equal. What differs is the bookkeeping: the
-input product is left to the caller (who may take it from a table), both directions of a bidirectional layer advance
-together as one batched product, and the backward pass forms the weight gradient in one product over all steps.
+input product is left to the caller (who may take it from a table), and the backward pass forms the weight gradient in
+one product over all steps. Directions of a layer are read one after the other: a near cache holds the weights of one.
 
-Shapes: D directions (1 or 2), B rows, T steps, H hidden units; S steps of all rows, of different lengths; n, I, J a product's.
+Shapes: B rows, T steps, H hidden units; S steps of all rows, of different lengths; n, I, J a product's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
@@ -40,128 +40,130 @@ class GRU(nn.GRU):
 class _GruRecurrence(torch.autograd.Function):
     @staticmethod
     def forward(  # type: ignore[no-untyped-def]  # torch has no type for ctx
-        ctx, gates_DS3H: Tensor, weight_D3HH: Tensor, bias_D3H: Tensor, start_DBH: Tensor, counts: list[int], dtype: torch.dtype
+        ctx, gates_S3H: Tensor, weight_3HH: Tensor, bias_3H: Tensor, start_BH: Tensor, counts: list[int], dtype: torch.dtype
     ) -> Tensor:
-        add = [Adder(weight, start_DBH.dtype) for weight in weight_D3HH.to(dtype)]
-        states = start_DBH.new_empty(*gates_DS3H.shape[:2], weight_D3HH.shape[-1])
+        add = Adder(weight_3HH.to(dtype), start_BH.dtype)
+        states = start_BH.new_empty(len(gates_S3H), weight_3HH.shape[1])
         keep = any(ctx.needs_input_grad)
-        before, begin = start_DBH, 0
+        before, begin = start_BH, 0
         for steps in [counts] if keep else runs(counts):
             here = slice(begin, begin := begin + sum(steps))
-            sums_DS4H = _begun(gates_DS3H[:, here], bias_D3H)
-            before = advance(sums_DS4H, add, before, states[:, here], steps)
+            sums_S4H = _begun(gates_S3H[here], bias_3H)
+            with torch.inference_mode():
+                before = advance(sums_S4H, add, before, states[here], steps)
         if keep:
-            ctx.save_for_backward(weight_D3HH, start_DBH, states, sums_DS4H)
+            ctx.save_for_backward(weight_3HH, start_BH, states, sums_S4H)
             ctx.counts, ctx.dtype = counts, dtype
         return states
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad_DSH: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[no-untyped-def]  # as above
-        weight_D3HH, start_DBH, states, sums_DS4H = ctx.saved_tensors
-        counts, dtype = ctx.counts, ctx.dtype
-        hidden = weight_D3HH.shape[-1]
-        candidate, reset, update, inner = sums_DS4H.split(hidden, -1)
-        after = [start_DBH, *states.split(counts, 1)]
-        earlier = torch.cat([start_DBH[:, :0], *(state[:, :rows] for state, rows in zip(after, counts, strict=False))], 1)
+    def backward(ctx, grad_SH: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[no-untyped-def]  # as above
+        weight_3HH, start_BH, states, sums_S4H = ctx.saved_tensors
+        counts, hidden = ctx.counts, weight_3HH.shape[1]
+        candidate, reset, update, inner = sums_S4H.split(hidden, 1)
+        after = [start_BH, *states.split(counts)]
+        earlier = torch.cat([start_BH[:0], *(state[:rows] for state, rows in zip(after, counts, strict=False))])
         # What the gradient of a state is multiplied by, to be that of the candidate's sum and of the three hidden products.
         of_candidate = _OF_TANH(1 - update, candidate)
-        parts = _OF_SIGMOID(of_candidate * inner, reset), _OF_SIGMOID(earlier - candidate, update), of_candidate * reset
-        hidden_grad = torch.cat(parts, -1)
-        add = [Adder(weight.t(), start_DBH.dtype) for weight in weight_D3HH.to(dtype)]
-        grads, start_grad = grad_DSH.clone(memory_format=torch.contiguous_format), torch.zeros_like(start_DBH)
-        stepwise = [part.split(counts, 1) for part in (grads, update, hidden_grad, hidden_grad.unflatten(-1, (3, hidden)))]
-        before = [start_grad, *stepwise[0]][: len(counts)]
-        for previous, grad, kept, products, by_gate in zip(*(part[::-1] for part in (before, *stepwise)), strict=True):
-            by_gate.mul_(grad.unsqueeze(-2))
-            previous = previous[:, : grad.shape[1]].addcmul_(grad, kept)
-            for d, add_to in enumerate(add):
-                add_to(previous[d], products[d])
-        inputs_grad = torch.cat([hidden_grad[..., : 2 * hidden], of_candidate.mul_(grads)], -1)
-        hidden_grad = hidden_grad.to(dtype)
-        weight_grad = torch.stack([outer_sum(*pair) for pair in zip(hidden_grad, earlier.to(dtype), strict=True)])
-        weight_grad = weight_grad.to(weight_D3HH.dtype)
+        hidden_grad = sums_S4H.new_empty(len(sums_S4H), 3 * hidden)
+        of_reset, of_update, of_inner = hidden_grad.split(hidden, 1)
+        _OF_SIGMOID(torch.mul(of_candidate, inner, out=of_reset), reset, grad_input=of_reset)
+        _OF_SIGMOID(torch.sub(earlier, candidate, out=of_update), update, grad_input=of_update)
+        torch.mul(of_candidate, reset, out=of_inner)
+        add = Adder(weight_3HH.t().to(ctx.dtype), start_BH.dtype)
+        grads, start_grad = grad_SH.clone(memory_format=torch.contiguous_format), torch.zeros_like(start_BH)
+        with torch.inference_mode():
+            parts = (grads, grads.unsqueeze(1), update, hidden_grad, hidden_grad.unflatten(1, (3, hidden)))
+            stepwise = [part.split(counts) for part in parts]
+            before = [start_grad, *stepwise[0]][: len(counts)]
+            backwards = (part[::-1] for part in (before, *stepwise))
+            for previous, grad, grad_n1H, kept, products, by_gate in zip(*backwards, strict=True):
+                by_gate.mul_(grad_n1H)
+                previous = previous[: grad.shape[0]].addcmul_(grad, kept)
+                add(previous, products)
+        products = hidden_grad.to(ctx.dtype)
+        weight_grad = outer_sum(products, earlier.to(ctx.dtype)).to(weight_3HH.dtype)
         # A product with ones sums the columns at matrix speed.
-        ones = hidden_grad.new_ones(len(hidden_grad), 1, hidden_grad.shape[1])
-        bias_grad = torch.bmm(ones, hidden_grad).squeeze(1).to(weight_D3HH.dtype)
-        return inputs_grad, weight_grad, bias_grad, start_grad, None, None
+        bias_grad = (products.new_ones(len(products)) @ products).to(weight_3HH.dtype)
+        # Of the input products the third is the candidate's own.
+        torch.mul(of_candidate, grads, out=of_inner)
+        return hidden_grad, weight_grad, bias_grad, start_grad, None, None
 
 
 _OF_SIGMOID, _OF_TANH = torch.ops.aten.sigmoid_backward, torch.ops.aten.tanh_backward
 
 
-def _begun(gates_DS3H: Tensor, bias_D3H: Tensor) -> Tensor:
-    """What steps add up (D, S, 4H) before the products of states: candidate, reset gate, update gate, hidden product."""
-    hidden = bias_D3H.shape[-1] // 3
-    gate_bias, inner_bias = bias_D3H.unsqueeze(1).split([2 * hidden, hidden], -1)
-    sums = gates_DS3H.new_empty(*gates_DS3H.shape[:2], 4 * hidden)
-    sums[..., :hidden] = gates_DS3H[..., 2 * hidden :]
-    torch.add(gates_DS3H[..., : 2 * hidden], gate_bias, out=sums[..., hidden : 3 * hidden])
-    sums[..., 3 * hidden :] = inner_bias
+def _begun(gates_S3H: Tensor, bias_3H: Tensor) -> Tensor:
+    """What steps add up (S, 4H) before the products of states: candidate, reset gate, update gate, hidden product."""
+    hidden = len(bias_3H) // 3
+    gate_bias, inner_bias = bias_3H.split([2 * hidden, hidden])
+    sums = gates_S3H.new_empty(len(gates_S3H), 4 * hidden)
+    sums[:, :hidden] = gates_S3H[:, 2 * hidden :]
+    torch.add(gates_S3H[:, : 2 * hidden], gate_bias, out=sums[:, hidden : 3 * hidden])
+    sums[:, 3 * hidden :] = inner_bias
     return sums
 
 
-def advance(sums_DS4H: Tensor, add: Sequence[Add], before_DBH: Tensor, states_DSH: Tensor, counts: list[int]) -> Tensor:
+def advance(sums_S4H: Tensor, add: Add, before_BH: Tensor, states_SH: Tensor, counts: list[int]) -> Tensor:
     """Moves states on over steps; not differentiable.
 
     Args:
-        sums_DS4H: what steps add up before the products of states, in order candidate, reset gate, update gate, hidden product
+        sums_S4H: what steps add up before the products of states, in order candidate, reset gate, update gate, hidden product
             of the candidate; becomes candidate, gates, and hidden product.
-        add: adds the hidden products of states (n, H) to the last three (n, 3H), for each direction.
-        before_DBH: states before the first step.
-        states_DSH: where those after each step are written.
+        add: adds the hidden products of states (n, H) to the last three (n, 3H).
+        before_BH: states before the first step.
+        states_SH: where those after each step are written.
         counts: rows of each step, none more than the one before it.
 
     Returns:
         The states after the last step.
     """
-    hidden = states_DSH.shape[-1]
-    products = zip(*(sums[:, hidden:].split(counts) for sums in sums_DS4H), strict=True)
-    parts = (*sums_DS4H.split(hidden, -1), sums_DS4H[..., hidden : 3 * hidden], states_DSH)
-    views = zip(*(part.split(counts, 1) for part in parts), strict=True)
-    for into, (candidate, reset, update, inner, gates, state) in zip(products, views, strict=True):
-        before_DBH = before_DBH[:, : state.shape[1]]
-        for d, add_to in enumerate(add):
-            add_to(into[d], before_DBH[d])
+    hidden = states_SH.shape[1]
+    parts = (*sums_S4H.split(hidden, 1), sums_S4H[:, hidden:], sums_S4H[:, hidden : 3 * hidden], states_SH)
+    views = zip(*(part.split(counts) for part in parts), counts, strict=True)
+    for candidate, reset, update, inner, products, gates, state, rows in views:
+        before_BH = before_BH[:rows]
+        add(products, before_BH)
         gates.sigmoid_()
-        before_DBH = torch.lerp(tanh_(candidate.addcmul_(reset, inner)), before_DBH, update, out=state)
-    return before_DBH
+        before_BH = torch.lerp(tanh_(candidate.addcmul_(reset, inner)), before_BH, update, out=state)
+    return before_BH
 
 
-def recur(gates_DTB3H: Tensor, weight_D3HH: Tensor, bias_D3H: Tensor, start_DBH: Tensor) -> Tensor:
+def recur(gates_TB3H: Tensor, weight_3HH: Tensor, bias_3H: Tensor, start_BH: Tensor) -> Tensor:
     """Runs a GRU over input products that are already formed.
 
     Args:
-        gates_DTB3H: input products W_ih x + b_ih per step, in torch's order reset, update, new.
-        weight_D3HH: hidden weights of each direction, as `torch.nn.GRU.weight_hh_l0`.
-        bias_D3H: hidden biases.
-        start_DBH: states before the first step, in the precision that states are kept in.
+        gates_TB3H: input products W_ih x + b_ih per step, in torch's order reset, update, new.
+        weight_3HH: hidden weights, as `torch.nn.GRU.weight_hh_l0`.
+        bias_3H: hidden biases.
+        start_BH: states before the first step, in the precision that states are kept in.
 
     Returns:
-        The state after every step (D, T, B, H). Under autocast the hidden products are formed in its lower precision
+        The state after every step (T, B, H). Under autocast the hidden products are formed in its lower precision
         while states and gates stay in the precision of the start.
     """
-    steps, rows = gates_DTB3H.shape[1:3]
-    found = recur_packed(gates_DTB3H.flatten(1, 2), weight_D3HH, bias_D3H, start_DBH, [rows] * steps)
-    return found.unflatten(1, (steps, rows))
+    steps, rows = gates_TB3H.shape[:2]
+    found = recur_packed(gates_TB3H.flatten(0, 1), weight_3HH, bias_3H, start_BH, [rows] * steps)
+    return found.unflatten(0, (steps, rows))
 
 
-def recur_packed(gates_DS3H: Tensor, weight_D3HH: Tensor, bias_D3H: Tensor, start_DBH: Tensor, counts: list[int]) -> Tensor:
+def recur_packed(gates_S3H: Tensor, weight_3HH: Tensor, bias_3H: Tensor, start_BH: Tensor, counts: list[int]) -> Tensor:
     """As `recur`, over rows of different lengths, the longest first, none of them padded.
 
     Args:
-        gates_DS3H: the products of all rows for the first step, behind them those for the second, and so on.
-        weight_D3HH: as there.
-        bias_D3H: as there.
-        start_DBH: as there.
+        gates_S3H: the products of all rows for the first step, behind them those for the second, and so on.
+        weight_3HH: as there.
+        bias_3H: as there.
+        start_BH: as there.
         counts: rows of each step, B for the first; none has more than the one before it.
 
     Returns:
-        The states (D, S, H), in the order of the products.
+        The states (S, H), in the order of the products.
     """
-    device = gates_DS3H.device.type
-    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight_D3HH.dtype
-    return _GruRecurrence.apply(gates_DS3H.to(start_DBH.dtype), weight_D3HH, bias_D3H, start_DBH, counts, dtype)
+    device = gates_S3H.device.type
+    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight_3HH.dtype
+    return _GruRecurrence.apply(gates_S3H.to(start_BH.dtype), weight_3HH, bias_3H, start_BH, counts, dtype)
 
 
 def runs(counts: list[int], most: int = SUMS_ROWS) -> Iterator[list[int]]:

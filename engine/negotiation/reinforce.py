@@ -74,7 +74,7 @@ def discounted_returns(own_NT: np.ndarray, rewards_N: np.ndarray, gamma: float) 
 
 def policy_log_probs(logits_MV: Tensor, forbidden: list[int], temperature: float) -> Tensor:
     """Log-probabilities (M, V) of the distribution that speaks: tempered, without the words nobody may say."""
-    masked = (logits_MV / temperature).index_fill(-1, torch.tensor(forbidden, device=logits_MV.device), -torch.inf)
+    masked = (logits_MV / temperature).index_fill_(-1, torch.tensor(forbidden, device=logits_MV.device), -torch.inf)
     return masked.log_softmax(-1)
 
 

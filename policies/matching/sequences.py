@@ -89,10 +89,9 @@ class Sequences:
         if gru.training and inputs_SD.is_cuda:
             # cuDNN starts a few kernels where a loop starts a dozen a step; it differentiates in training alone.
             return gru(PackedSequence(inputs_SD, torch.tensor(packed.counts)))[0].data, packed.which_X
-        gates_S3H = dense(inputs_SD, gru.weight_ih_l0, gru.bias_ih_l0).unsqueeze(0)
-        start = inputs_XD.new_zeros(1, packed.counts[0], gru.hidden_size)
-        found = recur_packed(gates_S3H, gru.weight_hh_l0.unsqueeze(0), gru.bias_hh_l0.unsqueeze(0), start, packed.counts)
-        return found[0], packed.which_X
+        gates_S3H = dense(inputs_SD, gru.weight_ih_l0, gru.bias_ih_l0)
+        start = inputs_XD.new_zeros(packed.counts[0], gru.hidden_size)
+        return recur_packed(gates_S3H, gru.weight_hh_l0, gru.bias_hh_l0, start, packed.counts), packed.which_X
 
     @cached_property
     def packed(self) -> PackedSteps:

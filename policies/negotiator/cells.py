@@ -112,7 +112,7 @@ class Cell:
     def sums(self, tokens_k: Tensor, shares_k3S: Tensor) -> Tensor:
         """What words, biases, and shares formed already give to a step (k', 4S)."""
         sums = self._products.begin(self._words, tokens_k)
-        sums[: len(tokens_k), : 3 * self._width] += shares_k3S
+        sums[: tokens_k.shape[0], : 3 * self._width].add_(shares_k3S)
         return sums
 
     def inputs(self, tokens_k: Tensor, read_kI: Tensor) -> Tensor:
@@ -129,10 +129,12 @@ class Cell:
             state_kS: before the step, float32.
             out_kS: where they are written after it; may be `state_kS`.
         """
-        width, rows = self._width, len(state_kS)
+        width, rows = self._width, state_kS.shape[0]
         self._add_hidden(sums_k4S[:, width:], self._products.left(state_kS))
-        tiles = (part.split(CELL_ROWS) for part in (sums_k4S[:rows], state_kS, out_kS))
-        for sums, state, out in zip(*tiles, strict=True):
+        # Torch's own `split` takes as long as a call that computes with few rows.
+        for begin in range(0, rows, CELL_ROWS):
+            here = slice(begin, min(rows, begin + CELL_ROWS))
+            sums, state, out = sums_k4S[here], state_kS[here], out_kS[here]
             if sums.dtype != torch.float32:
                 sums = self._exact[: len(sums)].copy_(sums)
             sums[:, width : 3 * width].sigmoid_()
@@ -153,7 +155,7 @@ class Cell:
             here = slice(stop, stop := stop + sum(steps))
             sums, out = begin(here), out_NS[here]
             if self._products.together:
-                state_rS = advance(sums.unsqueeze(0), [self._add_hidden], state_rS.unsqueeze(0), out.unsqueeze(0), steps)[0]
+                state_rS = advance(sums, self._add_hidden, state_rS, out, steps)
             else:
                 self.step(sums, state_rS[: len(out)], out)
                 state_rS = out

@@ -80,10 +80,9 @@ class Negotiator(nn.Module):
         context_TBC = context_BC.expand(words_TBE.shape[0], *context_BC.shape)
         inputs = self.dropout(torch.cat([words_TBE, context_TBC], dim=-1))
         gru = self.language
-        gates = dense_of_new_sizes(inputs, gru.weight_ih_l0, gru.bias_ih_l0).unsqueeze(0)
-        start = context_BC.new_zeros(1, len(tokens_BT), self.sizes.hidden_language, dtype=gru.weight_hh_l0.dtype)
-        states = recur(gates, gru.weight_hh_l0.unsqueeze(0), gru.bias_hh_l0.unsqueeze(0), start)
-        return states.squeeze(0).transpose(0, 1)
+        gates = dense_of_new_sizes(inputs, gru.weight_ih_l0, gru.bias_ih_l0)
+        start = context_BC.new_zeros(len(tokens_BT), self.sizes.hidden_language, dtype=gru.weight_hh_l0.dtype)
+        return recur(gates, gru.weight_hh_l0, gru.bias_hh_l0, start).transpose(0, 1)
 
     def read_spoken(self, tokens_BT: Tensor, places: TokenPlaces, context_BC: Tensor) -> Tensor:
         """Language states (N, H) after the tokens at `places`, without dropout: products of words are looked up."""
@@ -91,10 +90,9 @@ class Negotiator(nn.Module):
         of_word, of_context = gru.weight_ih_l0.split([width, self.sizes.hidden_context], 1)
         words_V3H = F.linear(self.word_embedding.weight, of_word, gru.bias_ih_l0)
         contexts_B3H = F.linear(context_BC, of_context)
-        gates = F.embedding(tokens_BT[places.rows_N, places.steps_N], words_V3H) + F.embedding(places.rows_N, contexts_B3H)
-        start = gates.new_zeros(1, len(tokens_BT), self.sizes.hidden_language)
-        weight, bias = gru.weight_hh_l0.unsqueeze(0), gru.bias_hh_l0.unsqueeze(0)
-        return recur_packed(gates.unsqueeze(0), weight, bias, start, places.counts).squeeze(0)
+        gates = F.embedding(tokens_BT[places.rows_N, places.steps_N], words_V3H).add_(F.embedding(places.rows_N, contexts_B3H))
+        start = gates.new_zeros(len(tokens_BT), self.sizes.hidden_language)
+        return recur_packed(gates, gru.weight_hh_l0, gru.bias_hh_l0, start, places.counts)
 
     def folded_decoder(self) -> tuple[Tensor, Tensor]:
         """The decoder and the tied output embedding as one map: weight (V, H) and bias (V,)."""
@@ -113,18 +111,12 @@ class Negotiator(nn.Module):
         # The backward half reads each dialogue from its last token on.
         mirrored_NI = F.embedding(places.mirrored_N, inputs_NI)
         gru = self.selection
-        gates = (
-            dense_of_new_sizes(inputs_NI, gru.weight_ih_l0, gru.bias_ih_l0),
-            dense_of_new_sizes(mirrored_NI, gru.weight_ih_l0_reverse, gru.bias_ih_l0_reverse),
-        )
-        outputs = recur_packed(
-            torch.stack(gates),
-            torch.stack([gru.weight_hh_l0, gru.weight_hh_l0_reverse]),
-            torch.stack([gru.bias_hh_l0, gru.bias_hh_l0_reverse]),
-            context_BC.new_zeros(2, size, self.sizes.hidden_selection, dtype=gru.weight_hh_l0.dtype),
-            places.counts,
-        )
-        hidden_N2S = torch.cat([outputs[0], F.embedding(places.mirrored_N, outputs[1])], dim=-1)
+        start = context_BC.new_zeros(size, self.sizes.hidden_selection, dtype=gru.weight_hh_l0.dtype)
+        gates = dense_of_new_sizes(inputs_NI, gru.weight_ih_l0, gru.bias_ih_l0)
+        mirrored = dense_of_new_sizes(mirrored_NI, gru.weight_ih_l0_reverse, gru.bias_ih_l0_reverse)
+        forward_NS = recur_packed(gates, gru.weight_hh_l0, gru.bias_hh_l0, start, places.counts)
+        mirrored_NS = recur_packed(mirrored, gru.weight_hh_l0_reverse, gru.bias_hh_l0_reverse, start, places.counts)
+        hidden_N2S = torch.cat([forward_NS, F.embedding(places.mirrored_N, mirrored_NS)], dim=-1)
         attention = dense_of_new_sizes(hidden_N2S, self.attention_hidden.weight, self.attention_hidden.bias)
         scores_N = self.attention_score(torch.tanh(attention)).squeeze(-1)
         own = places.rows_N, torch.arange(len(scores_N), device=scores_N.device)

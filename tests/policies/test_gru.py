@@ -25,15 +25,15 @@ def layer(directions: int, seed: int = 0) -> GRU:
 
 def through_recur(gru: GRU, inputs_TBI: Tensor, start_DBH: Tensor) -> Tensor:
     """What the layer returns (T, B, D * H), formed by `recur`."""
-    suffixes = ["", "_reverse"][: len(start_DBH)]
-
-    def stacked(name: str) -> list[Tensor]:
-        return [getattr(gru, name + suffix) for suffix in suffixes]
-
-    both = [inputs_TBI, inputs_TBI.flip(0)][: len(start_DBH)]
-    gates = [F.linear(x, w, b) for x, w, b in zip(both, stacked("weight_ih_l0"), stacked("bias_ih_l0"), strict=True)]
-    states = recur(torch.stack(gates), torch.stack(stacked("weight_hh_l0")), torch.stack(stacked("bias_hh_l0")), start_DBH)
-    return torch.cat([states[0], *(backward.flip(0) for backward in states[1:])], dim=-1)
+    found = []
+    for suffix, start_BH in zip(["", "_reverse"], start_DBH, strict=False):
+        read, weight, bias, inner_bias = (
+            getattr(gru, f"{name}_l0{suffix}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        )
+        inputs = inputs_TBI.flip(0) if suffix else inputs_TBI
+        states = recur(F.linear(inputs, read, bias), weight, inner_bias, start_BH)
+        found.append(states.flip(0) if suffix else states)
+    return torch.cat(found, dim=-1)
 
 
 def values_and_gradients(gru: GRU, inputs: Tensor, start: Tensor, ours: bool) -> dict[str, Tensor]:
@@ -63,7 +63,7 @@ def test_values_and_all_gradients_are_those_of_torch(directions: int, steps: int
 
 def test_gradients_are_those_of_finite_differences() -> None:
     generator = torch.Generator().manual_seed(2)
-    shapes = [(2, 3, 2, 3 * HIDDEN), (2, 3 * HIDDEN, HIDDEN), (2, 3 * HIDDEN), (2, 2, HIDDEN)]
+    shapes = [(3, 2, 3 * HIDDEN), (3 * HIDDEN, HIDDEN), (3 * HIDDEN,), (2, HIDDEN)]
     arguments = [torch.randn(shape, generator=generator, dtype=torch.float64, requires_grad=True) for shape in shapes]
     assert torch.autograd.gradcheck(recur, arguments)
 
@@ -76,12 +76,11 @@ def test_nothing_differs_when_no_gradient_is_wanted() -> None:
         assert torch.equal(through_recur(gru, inputs, start), wanted)
 
 
-@pytest.mark.parametrize("directions", [1, 2])
-def test_no_steps_leave_no_states_and_no_gradient(directions: int) -> None:
+def test_no_steps_leave_no_states_and_no_gradient() -> None:
     shapes = [(0, 3, 3 * HIDDEN), (3 * HIDDEN, HIDDEN), (3 * HIDDEN,), (3, HIDDEN)]
-    arguments = [torch.ones(directions, *shape, requires_grad=True) for shape in shapes]
+    arguments = [torch.ones(shape, requires_grad=True) for shape in shapes]
     states = recur(*arguments)
-    assert states.shape == (directions, 0, 3, HIDDEN)
+    assert states.shape == (0, 3, HIDDEN)
     states.sum().backward()
     for argument in arguments:
         assert argument.grad is not None
@@ -90,8 +89,8 @@ def test_no_steps_leave_no_states_and_no_gradient(directions: int) -> None:
 
 
 def test_second_derivatives_are_refused_rather_than_wrong() -> None:
-    gates = torch.ones(1, 2, 1, 3 * HIDDEN, requires_grad=True)
-    states = recur(gates, torch.ones(1, 3 * HIDDEN, HIDDEN), torch.ones(1, 3 * HIDDEN), torch.zeros(1, 1, HIDDEN))
+    gates = torch.ones(2, 1, 3 * HIDDEN, requires_grad=True)
+    states = recur(gates, torch.ones(3 * HIDDEN, HIDDEN), torch.ones(3 * HIDDEN), torch.zeros(1, HIDDEN))
     (grad,) = torch.autograd.grad(states.square().sum(), gates, create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         grad.sum().backward()
@@ -113,21 +112,20 @@ def test_autocast_rounds_the_products_and_keeps_states_in_full() -> None:
 
 
 @settings(deadline=None, max_examples=25)
-@given(st.lists(st.integers(0, 6), min_size=1, max_size=5), st.sampled_from([1, 2]))
-def test_rows_of_different_lengths_are_read_as_each_alone(lengths: list[int], directions: int) -> None:
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=5))
+def test_rows_of_different_lengths_are_read_as_each_alone(lengths: list[int]) -> None:
     lengths = sorted(lengths, reverse=True)
     counts = [sum(size > step for size in lengths) for step in range(lengths[0])]
     generator = torch.Generator().manual_seed(len(lengths))
-    shapes = [(directions, sum(counts), 3 * HIDDEN), (directions, 3 * HIDDEN, HIDDEN), (directions, 3 * HIDDEN)]
-    shapes.append((directions, len(lengths), HIDDEN))
+    shapes = [(sum(counts), 3 * HIDDEN), (3 * HIDDEN, HIDDEN), (3 * HIDDEN,), (len(lengths), HIDDEN)]
     leaves = [torch.randn(shape, generator=generator, dtype=torch.float64, requires_grad=True) for shape in shapes]
     gates, weight, bias, start = leaves
     ends = torch.tensor([0, *counts]).cumsum(0).tolist()
-    alone = torch.zeros(directions, sum(counts), HIDDEN, dtype=torch.float64)
+    alone = torch.zeros(sum(counts), HIDDEN, dtype=torch.float64)
     for row, size in enumerate(lengths):
         at = [ends[step] + row for step in range(size)]
-        states = recur(gates[:, at].unsqueeze(2), weight, bias, start[:, row : row + 1])
-        alone = alone.index_copy(1, torch.tensor(at, dtype=torch.int64), states.squeeze(2))
+        states = recur(gates[at].unsqueeze(1), weight, bias, start[row : row + 1])
+        alone = alone.index_copy(0, torch.tensor(at, dtype=torch.int64), states.squeeze(1))
     together = recur_packed(gates, weight, bias, start, counts)
     torch.testing.assert_close(together, alone)
     with torch.no_grad():
