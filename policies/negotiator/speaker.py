@@ -120,9 +120,10 @@ class NegotiatorAgent:
                 going_on = speaking
                 continue
             going, going_on = speaking.nonzero().squeeze(1), None
-            if len(going) < len(active):
+            # Torch's own `len` takes as long as a call that computes with few rows.
+            if going.shape[0] < active.shape[0]:
                 active, states, gates = (kept.index_select(0, going) for kept in (active, states, gates))
-                if not len(active):
+                if not active.shape[0]:
                     break
         ends_Ln = (tokens_Ln == EOS_ID) | (tokens_Ln == SELECTION_ID)
         # A row that has no end among its words counts as many as there are.
@@ -143,7 +144,7 @@ class NegotiatorAgent:
 class NegotiatorSession:
     """One negotiator's part in a batch of dialogues: its language states and how far it has read."""
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def __init__(self, agent: NegotiatorAgent, view: SideView) -> None:
         self._agent, self._view, self._tables = agent, view, agent.tables
         context_BC, self._context_gates = agent.tables.encode(np.ascontiguousarray(view.contexts))
@@ -155,7 +156,7 @@ class NegotiatorSession:
         self._num_kept = 1
         self._kept_at = np.zeros((size, 1 + view.rules.max_tokens), dtype=np.int64)
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def speak(self, rows: np.ndarray) -> Utterances:
         """Reads what is new in the dialogues `rows`, then samples an utterance for each."""
         self._catch_up(rows)
@@ -171,7 +172,7 @@ class NegotiatorSession:
         torch.cat(trace, out=self._keep(rows, start, 1 + spoken))
         return Utterances(tokens_nL.cpu().numpy(), spoken)
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def choose(self, rows: np.ndarray) -> np.ndarray:
         """The legal selection with the largest sum of head logits in each of the ended dialogues `rows`."""
         view, domain = self._view, self._agent.model.domain
