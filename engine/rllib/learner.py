@@ -16,10 +16,13 @@ from engine.negotiation.settings import ReinforceConfig
 from engine.rllib.exact import SeededLearner, summed
 from engine.rllib.module import SELECTION_WEIGHT
 from envs.storage.copies import fetched_model
+from policies.memory import keep_freed
 from policies.negotiator.checkpoints import load_model
 from policies.negotiator.model import num_weighing
 
 RELEASED_MOMENTUM = 0.1
+TRIED_TOKENS = 8
+"""Tokens of a dialogue on which the weights of an update are tried."""
 
 
 class DialogueLearner(SeededLearner):
@@ -35,6 +38,7 @@ class DialogueLearner(SeededLearner):
             # Sums of gradients differ in the last digit with the number of threads: a worker's environment must not decide it.
             cpus = self.config.num_cpus_per_learner
             torch.set_num_threads(1 if cpus == "auto" else int(cpus))
+        keep_freed()
         super().build()
         self._reference = None
         if self._reinforce.kl_weight > 0:
@@ -48,14 +52,17 @@ class DialogueLearner(SeededLearner):
         return results
 
     def _require_working(self, module_id: str, row: dict[str, Tensor]) -> None:
-        """Checks on one dialogue that the weights of an update still make numbers of words and choices.
+        """Checks on the beginning of a dialogue that the weights of an update still make numbers of words and choices.
+
+        A few tokens do: all weights are in the logits of a word, but for what is read of words that they are not.
 
         Raises:
             DivergenceError: they do not: nobody could speak with them.
         """
         net = self.module[module_id].unwrapped().net.eval()
         with torch.no_grad():
-            logits, choice = net(row["contexts"], row["tokens"][:, : int(row["lengths"].max())], row["lengths"])
+            lengths = row["lengths"].clamp(max=TRIED_TOKENS)
+            logits, choice = net(row["contexts"], row["tokens"][:, : int(lengths.max())], lengths)
         if not all(bool(values.isfinite().all()) for values in (logits, choice)):
             raise DivergenceError(
                 "the weights of an update no longer make finite numbers",

@@ -17,6 +17,7 @@ from typing import Any
 
 import ray
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_RL_MODULE
 
 from engine.rllib.exact import ExactAlgorithm, ExactRunner
 from engine.runtime import ray_internals, session
@@ -153,7 +154,13 @@ class SharedOutAlgorithm(ExactAlgorithm):
 
     def send_weights(self, roles: Sequence[str] | None = None) -> None:
         """Puts the learner's weights, of all modules or some, into every runner with older ones."""
-        self._send(self.learner_group, roles)
+        if self.env_runner_group.num_remote_workers():
+            self._send(self.learner_group, roles)
+            return
+        # RLlib would put them into Ray's object store for nobody.
+        modules = [COMPONENT_RL_MODULE] if roles is None else [f"{COMPONENT_RL_MODULE}/{role}" for role in roles]
+        components = [f"{COMPONENT_LEARNER}/{module}" for module in modules]
+        self.env_runner.set_state(self.learner_group.get_state(components, inference_only=True)[COMPONENT_LEARNER])
 
     def _send(self, source: Any, roles: Sequence[str] | None = None) -> None:
         self.env_runner_group.sync_weights(

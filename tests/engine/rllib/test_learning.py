@@ -16,6 +16,7 @@ from engine.negotiation.reinforce import DivergenceError
 from engine.negotiation.settings import ReinforceConfig
 from engine.rllib import state
 from engine.rllib.env import ADVERSARY, TARGET
+from engine.rllib.learner import TRIED_TOKENS
 from envs.core.play import Utterances
 from envs.core.seeds import derive_seed
 from envs.negotiation.corpora.compiled import load_corpus
@@ -23,6 +24,7 @@ from envs.negotiation.dealornodeal.rules import MAX_SELECTIONS
 from envs.negotiation.game import NegotiationGame, Rules, play
 from envs.negotiation.vocabulary import SELECTION_ID
 from policies.negotiator.checkpoints import load_model
+from policies.negotiator.model import Negotiator
 from policies.negotiator.speaker import NegotiatorAgent, load_agent
 from tests.engine.rllib.trainings import CORPUS, NAMES, SEED, SMALL, Built, GameOfNames, Recording, World, best_items
 
@@ -58,6 +60,29 @@ def train(algorithm: Recording, updates: int) -> list[float]:
         algorithm.train()
         rewards.append(algorithm.last["reward"])
     return rewards
+
+
+def test_one_process_hands_weights_on_without_rays_store(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    algorithm = build(ALONE)
+    monkeypatch.delattr(type(algorithm.env_runner_group), "sync_weights")
+    algorithm.train()
+    speaking = algorithm.env_runner.module[ADVERSARY].net.state_dict()
+    assert distance(speaking, state.learned_weights(algorithm)) == 0
+    assert algorithm.env_runner.weights_seq_no() == 1
+
+
+def test_the_weights_of_an_update_are_tried_on_few_tokens(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried, forward = [], Negotiator.forward
+
+    def noted(net: Negotiator, contexts_B6: Tensor, tokens_BT: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+        tried.append((tuple(tokens_BT.shape), lengths_B.tolist()))
+        return forward(net, contexts_B6, tokens_BT, lengths_B)
+
+    monkeypatch.setattr(Negotiator, "forward", noted)
+    algorithm = build(ALONE)
+    algorithm.train()
+    assert algorithm.played[0]["lengths"][0] > TRIED_TOKENS
+    assert tried == [((1, TRIED_TOKENS), [TRIED_TOKENS])]
 
 
 def test_it_learns_to_name_what_it_values(build: Build) -> None:
