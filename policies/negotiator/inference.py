@@ -12,6 +12,7 @@ Shapes: n rows, T tokens, N tokens of all rows, M language states, V words, H la
 from __future__ import annotations
 
 from functools import partial
+from weakref import proxy
 
 import numpy as np
 import torch
@@ -41,7 +42,8 @@ class Tables:
         self.word_weight_HV = decoder.t().contiguous()
         self._language = Cell(model.language, model.word_embedding.weight, 0, "", Products(torch.float32, self.device))
         self._selections = {torch.float32: Selection(model, torch.float32)}
-        self.screening = of_machine(model.sizes, self.device, self._cost_of_bfloat16)
+        # A training makes tables at each update: in a circle of references they would stay until Python looks for circles.
+        self.screening = of_machine(model.sizes, self.device, partial(Tables._cost_of_bfloat16, proxy(self)))
 
     @torch.no_grad()
     def selection(self, dtype: torch.dtype) -> Selection:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+from weakref import ref
+
 import numpy as np
 import pytest
 import torch
@@ -109,3 +112,16 @@ def test_step_by_step_the_log_probabilities_are_those_of_the_whole_pass() -> Non
                 state = tables.advance(torch.from_numpy(tokens[[t]]), gates, state)
                 logits = torch.addmm(tables.word_bias_V, state, tables.word_weight_HV)
                 torch.testing.assert_close(logits.log_softmax(1)[0], wanted[t].log_softmax(0), rtol=1e-4, atol=1e-5)
+
+
+def test_tables_that_nobody_holds_go_at_once() -> None:
+    """A training makes some at each update; those that wait for Python's search for circles would fill the memory."""
+    gc.disable()
+    try:
+        tables = Tables(negotiator())
+        assert tables.screening.cost > 0
+        gone = ref(tables)
+        del tables
+        assert gone() is None
+    finally:
+        gc.enable()
