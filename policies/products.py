@@ -29,9 +29,9 @@ NEW_OPERATIONS = 50_000_000
 """Multiplications from which on oneDNN forms a product of a new size: to make a kernel takes it up to half a millisecond."""
 MOST_SIZES = 64
 """Rows up to which each number of them has a kernel of its own."""
-_MINUS_ONE = torch.tensor(-1.0)
 FEW_VALUES = 2048
 """Values whose hyperbolic tangent is left to MKL, as one call takes less than three."""
+_MINUS_ONE = torch.tensor(-1.0)
 
 
 @cache
