@@ -11,6 +11,7 @@ import os
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from threading import Event, Lock, RLock, Thread
 from types import MappingProxyType
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.jobs.job import ConfigT, FoundT, Job, PreparedT, Reporter, Silent
 from engine.jobs.sharded import ShardedConfig, session
-from engine.jobs.whole import StageNews, WholeStages, driver_of_several, num_at_once, settings_of, share_of
+from engine.jobs.whole import DONE, HowFar, StageNews, WholeStages, driver_of_several, num_at_once, settings_of, share_of
 from engine.runtime.board import Board
 from engine.runtime.pool import run_sharded, working_in
 from engine.runtime.session import connect
@@ -36,6 +37,8 @@ _CLOSING_S = 10.0
 """Seconds in which stages that were done side by side close their runs after an interruption."""
 _UNFINISHED = 0.99
 """The largest share that a stage in an actor is told by until it is finished."""
+_NAMED = 4
+"""Stages side by side up to which all are named; of more, those under way."""
 LOOK_S = 1.0
 """Seconds after which it is looked how far stages in actors are."""
 
@@ -117,7 +120,7 @@ def run_side_by_side(
             if is_ready and not failed.keys() & set(waited):
                 with working_in(pool):
                     job.run(settings, path / name, told.of(name))
-                told.advance(name, 1.0)
+                told.advance(name, DONE)
         except BaseException as error:  # raised below, by the thread that called
             failed[name] = error
         finally:
@@ -205,7 +208,7 @@ def _run_ahead(
                     arguments = WholeStages.arguments(heard.board)
                     run_sharded(WholeStages, arguments, shards, num_workers=1, on_result=lambda shard, result: None)
                 if (path / name / SUMMARY).exists():
-                    told.advance(name, 1.0)
+                    told.advance(name, DONE)
                     told.say(f"{name} is done")
                     with one_at_a_time:
                         after()
@@ -260,8 +263,9 @@ class Together:
 
     def __init__(self, reporter: Reporter, names: Sequence[str], title: str = "") -> None:
         self._reporter, self._lock = reporter, RLock()
-        self._shares = dict.fromkeys(names, 0.0)
-        reporter.stage(title or f"{', '.join(names)} side by side", len(names), "stages")
+        self._far = dict.fromkeys(names, HowFar())
+        shown = ", ".join(names) if len(names) <= _NAMED else f"{len(names)} stages"
+        reporter.stage(title or f"{shown} side by side", len(names), "stages")
 
     def of(self, name: str) -> Reporter:
         """Whom a stage tells."""
@@ -271,40 +275,48 @@ class Together:
         """What some of them, which actors do, have told since the last time; theirs are the folders below a path."""
         with self._lock:
             for name in names:
-                said, share = heard.news(name)
+                said, far = heard.news(name)
                 for text in said:
                     self.say(f"{name}: {text}")
-                # Work of several lengths is done with one of them before it is finished.
-                share = 1.0 if (path / name / SUMMARY).exists() else min(share, _UNFINISHED)
-                if share != self._shares[name]:
-                    self.advance(name, share)
+                if (path / name / SUMMARY).exists():
+                    far = DONE
+                elif far.share >= 1:
+                    # Work of several lengths is done with one of them before it is finished.
+                    far = replace(far, share=_UNFINISHED)
+                if far != self._far[name]:
+                    self.advance(name, far)
 
     def say(self, text: str) -> None:
         """A line of one of them."""
         with self._lock:
             self._reporter.say(text)
 
-    def advance(self, name: str, share: float) -> None:
-        """How far one of them is."""
+    def advance(self, name: str, far: HowFar) -> None:
+        """How far one of them is; what is done of one of several lengths is shown and not counted."""
         with self._lock:
-            self._shares[name] = share
-            under_way = [f"{one} {part:.0%}" for one, part in self._shares.items() if 0 < part < 1]
-            self._reporter.advance(sum(self._shares.values()), ", ".join(under_way))
+            self._far[name] = replace(far)
+            under_way = [
+                " ".join(filter(None, (one, each.part, f"{each.share:.0%}")))
+                for one, each in self._far.items()
+                if 0 < each.share < 1
+            ]
+            self._reporter.advance(sum(each.share for each in self._far.values() if not each.part), ", ".join(under_way))
 
 
 class _OneOf:
     """The reporter of a stage among several."""
 
     def __init__(self, together: Together, name: str) -> None:
-        self._together, self._name, self._total = together, name, 1
+        self._together, self._name, self._far = together, name, HowFar()
 
     def stage(self, title: str, total: int, unit: str) -> None:
-        """Its length is the stage's whole."""
-        self._total = max(1, total)
+        """A length of its work."""
+        self._far.begin(title, total)
 
     def advance(self, done: float, note: str = "") -> None:
-        """Tells its share."""
-        self._together.advance(self._name, done / self._total)
+        """Tells how far it is."""
+        self._far.advance(done)
+        self._together.advance(self._name, self._far)
 
     def say(self, text: str) -> None:
         """With the stage's name before it."""

@@ -11,7 +11,7 @@ import json
 import os
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
 from pathlib import Path
@@ -127,21 +127,49 @@ class WholeStages:
         return Path.cwd(), {name: value for name, value in os.environ.items() if name.startswith(_OURS)}, board
 
 
+@dataclass
+class HowFar:
+    """How far a stage is, by what it tells.
+
+    Attributes:
+        share: of what it is at.
+        part: what that is; empty where it is the whole stage, as far as is known.
+    """
+
+    share: float = 0.0
+    part: str = ""
+    _total: int = 1
+    _has_begun: bool = False
+
+    def begin(self, title: str, total: int) -> None:
+        """A length of work begins; after the first one nobody knows how many there are."""
+        self.share, self.part, self._total = 0.0, title if self._has_begun else "", max(1, total)
+        self._has_begun = True
+
+    def advance(self, done: float) -> None:
+        """So many units of that length are done."""
+        self.share = done / self._total
+
+
+DONE = HowFar(1.0)
+"""Of a stage that is finished."""
+
+
 class _Telling:
     """The reporter of a stage in an actor."""
 
     def __init__(self, board: Board, name: str) -> None:
         self._board, self._name = board, name
-        self._share, self._total, self._put_at = 0.0, 1, 0.0
+        self._far, self._put_at = HowFar(), 0.0
         self._said: list[str] = []
 
     def stage(self, title: str, total: int, unit: str) -> None:
-        """Its length is the stage's whole."""
-        self._total = max(1, total)
+        """A length of its work."""
+        self._far.begin(title, total)
 
     def advance(self, done: float, note: str = "") -> None:
         """Puts up its share, now and then."""
-        self._share = done / self._total
+        self._far.advance(done)
         if time.monotonic() - self._put_at > _TELL_S:
             self._put()
 
@@ -152,7 +180,7 @@ class _Telling:
 
     def _put(self) -> None:
         self._put_at = time.monotonic()
-        told = {"share": self._share, "num": len(self._said), "said": self._said[-_KEPT:]}
+        told = {"share": self._far.share, "part": self._far.part, "num": len(self._said), "said": self._said[-_KEPT:]}
         self._board.put(self._name, json.dumps(told))
 
 
@@ -167,11 +195,11 @@ class StageNews:
         self.board = board
         self._num: dict[str, int] = {}
 
-    def news(self, name: str) -> tuple[list[str], float]:
-        """The lines that a stage has said since it was last asked, and the share of it that is done."""
+    def news(self, name: str) -> tuple[list[str], HowFar]:
+        """The lines that a stage has said since it was last asked, and how far it is."""
         line = self.board.line(name)
-        told: dict[str, Any] = json.loads(line) if line else {"share": 0.0, "num": 0, "said": []}
+        told: dict[str, Any] = json.loads(line) if line else {"share": 0.0, "part": "", "num": 0, "said": []}
         # An actor that has died begins anew.
         new = told["num"] - min(self._num.get(name, 0), told["num"])
         self._num[name] = told["num"]
-        return told["said"][-new:] if new else [], told["share"]
+        return told["said"][-new:] if new else [], HowFar(told["share"], told["part"])

@@ -16,7 +16,7 @@ from engine.runtime.board import Board
 from engine.runtime.session import RaySession
 from engine.store.layout import SUMMARY
 from envs.core.errors import ClusterError, ConfigError
-from tests.engine.jobs.made_up import Notes, rows
+from tests.engine.jobs.made_up import Listening, Notes, rows
 
 
 def stages(path: Path, workers: int, source: str = "first") -> dict[str, Stage]:
@@ -46,7 +46,7 @@ def test_stages_side_by_side_have_the_rows_of_stages_one_after_another(ray_sessi
 def test_a_stage_in_an_actor_counts_once_it_is_finished_whatever_length_of_its_work_is_done(tmp_path: Path) -> None:
     class OneStage(Board):
         def line(self, key: int | str) -> str:
-            return json.dumps({"share": 1.0, "num": 0, "said": []})
+            return json.dumps({"share": 1.0, "part": "", "num": 0, "said": []})
 
     notes = Notes()
     told, heard = Together(notes, ["decoded", "fitted"]), StageNews(OneStage())
@@ -54,6 +54,21 @@ def test_a_stage_in_an_actor_counts_once_it_is_finished_whatever_length_of_its_w
     (tmp_path / "fitted" / SUMMARY).touch()
     told.hear(heard, ["decoded", "fitted"], tmp_path)
     assert notes.steps[-1] == pytest.approx(1.99)
+
+
+def test_of_a_stage_of_several_lengths_it_is_shown_which_one_is_under_way_and_none_is_counted() -> None:
+    notes = Listening()
+    told = Together(notes, ["campaign", "match", "table", "other", "last"])
+    assert notes.stages == [("5 stages side by side", 5, "stages")]
+    campaign, match = told.of("campaign"), told.of("match")
+    campaign.stage("learning", 4, "updates")
+    campaign.advance(3)
+    campaign.stage("dialogues", 8, "dialogues")
+    campaign.advance(2)
+    match.stage("dialogues", 8, "dialogues")
+    match.advance(4)
+    assert notes.steps[-1] == 0.5
+    assert notes.said[-1] == "campaign dialogues 25%, match 50%"
 
 
 @pytest.mark.ray
