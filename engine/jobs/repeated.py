@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from engine.jobs.beside import Beside
 from engine.jobs.composite import Stage
 from engine.jobs.job import FoundT, Job, PreparedT, Reporter, Result, Silent, Summary
-from engine.metrics.repeats import TRAININGS, bounded, over_runs, spread_of, spread_table
+from engine.metrics.repeats import TRAININGS, over_runs, spread_of, spread_table
 from engine.metrics.statistics import Estimate, Metric, count
 from engine.store.run_folder import RunFolder
 from envs.core.config import to_dict, with_values
@@ -189,4 +189,4 @@ def _over(values: Sequence[float], metric: Metric | None) -> Estimate:
     """The figure over trainings; what is counted alike in all of them has no interval."""
     if metric is not None and metric.form == "count" and len(set(values)) == 1:
         return count(values[0], len(values))
-    return bounded(over_runs(values), metric)
+    return over_runs(values, metric)

@@ -10,7 +10,7 @@ Shapes: A trainings, G dialogues.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,9 +23,10 @@ from engine.metrics.tables import TextTable, figure, with_interval
 TRAININGS = "trainings"
 """Entry of a summary that holds what each training came to, by metric."""
 _MOST_COLUMNS = 8
+_MOST_NATS = 700.0
 _NOTE = (
     "Each training is a run of its own, from a seed of its own. Brackets: 95 % intervals over trainings and dialogues; few "
-    "trainings make them wide."
+    "trainings make them wide. Perplexities are averaged in nats."
 )
 
 
@@ -65,22 +66,21 @@ def crossed_difference(a_AG: ArrayLike, b_AG: ArrayLike) -> Estimate:
     return _crossed([first, second], first.mean(axis=0) - second.mean(axis=0))
 
 
-def over_runs(values: Sequence[float]) -> Estimate:
+def over_runs(values: Sequence[float], metric: Metric | None = None) -> Estimate:
     """The mean over runs that share neither seeds nor dialogues, with Student's interval, which holds both sources of error.
 
     Args:
         values: of each run; those that are not finite are left out.
+        metric: what they are, where that is known; as for `over_trainings`.
 
     Returns:
         The estimate; n is the number of runs, of which a single one has no interval.
     """
-    found = [value for value in values if math.isfinite(value)]
-    if len(found) < 2:
-        return count(found[0], 1) if found else NOTHING
-    return replace(crossed_mean([[value] for value in found]), n=len(found))
+    found = [count(value, 1) for value in values if math.isfinite(value)]
+    return replace(over_trainings(found, metric), n=len(found))
 
 
-def over_trainings(estimates: Sequence[Estimate]) -> Estimate:
+def over_trainings(estimates: Sequence[Estimate], metric: Metric | None = None) -> Estimate:
     """The mean of a figure of any kind over trainings that were measured in the same dialogues.
 
     As `crossed_mean`, from each training's own interval: the mean of the squared standard errors is at least the variance
@@ -88,6 +88,8 @@ def over_trainings(estimates: Sequence[Estimate]) -> Estimate:
 
     Args:
         estimates: of each training; those without a value are left out, and a single one is returned as it is.
+        metric: what they are, where that is known. The interval of a rate or share does not leave 0 to 1, and of perplexities
+            it is the mean in nats, which is their geometric mean.
 
     Returns:
         The estimate; n is the least number of dialogues.
@@ -95,18 +97,15 @@ def over_trainings(estimates: Sequence[Estimate]) -> Estimate:
     found = [each for each in estimates if math.isfinite(each.value)]
     if len(found) < 2:
         return found[0] if found else NOTHING
+    if metric is not None and metric.form == "perplexity":
+        return _mapped(over_trainings([_mapped(each, math.log) for each in found]), _perplexity)
     values, least = [each.value for each in found], min(each.n for each in found)
     errors = [(each.high - each.low) / (2 * INTERVAL_Z) for each in found if math.isfinite(each.low)]
     parts = [(np.var(values, ddof=1) / len(values), len(values) - 1)]
     parts += [(np.mean(np.square(errors)), least - 1)] if errors and least > 1 else []
-    return _with_parts(float(np.mean(values)), parts, least)
-
-
-def bounded(estimate: Estimate, metric: Metric | None) -> Estimate:
-    """An estimate whose interval does not leave 0 to 1 where its metric, if that is known, cannot."""
-    if metric is None or metric.form not in ("rate", "share") or not math.isfinite(estimate.low):
-        return estimate
-    return replace(estimate, low=max(0.0, estimate.low), high=min(1.0, estimate.high))
+    over = _with_parts(float(np.mean(values)), parts, least)
+    is_share = metric is not None and metric.form in ("rate", "share")
+    return replace(over, low=max(0.0, over.low), high=min(1.0, over.high)) if is_share else over
 
 
 def spread_of(summary: Mapping[str, Any]) -> dict[str, list[float]]:
@@ -141,6 +140,16 @@ def spread_table(
         for name, each in values.items()
     )
     return TextTable(("figure", f"over {num} trainings", *columns), rows, _NOTE)
+
+
+def _perplexity(nats: float) -> float:
+    """Of so many nats a word; two trainings far apart have a limit that no number holds."""
+    return math.exp(min(nats, _MOST_NATS))
+
+
+def _mapped(estimate: Estimate, function: Callable[[float], float]) -> Estimate:
+    """Value and interval on another scale, which keeps their order."""
+    return Estimate(function(estimate.value), function(estimate.low), function(estimate.high), estimate.n)
 
 
 def _crossed(groups_AG: Sequence[np.ndarray], means_G: np.ndarray) -> Estimate:

@@ -109,9 +109,9 @@ class Metric(NamedTuple):
     """Which way is better, and for whom."""
     definition: str
     """One line; the denominator is named in it."""
-    form: Literal["number", "rate", "share", "count"] = "number"
+    form: Literal["number", "rate", "share", "count", "perplexity"] = "number"
     """How its value is written: with decimals, as percent (share), or as a whole number; pages draw a rate and a share on a
-    scale from 0 to 1, other metrics each on its own."""
+    scale from 0 to 1, other metrics each on its own. Of perplexities a mean over trainings is taken in nats."""
     main: bool = False
     """Whether a reader looks for it first; pages fold the others away."""
 

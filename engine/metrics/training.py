@@ -10,20 +10,26 @@ from engine.metrics.statistics import Metric
 
 LOWER, HIGHER = "lower: better", "higher: better"
 NEGOTIATOR = {
-    "validation_ppl": Metric("validation perplexity", LOWER, "released formula: padding above the line, first tokens below"),
-    "validation_ppl_per_token": Metric("validation perplexity per token", LOWER, "exp of the mean over predicted tokens"),
-    "validation_selection_ppl": Metric("validation selection perplexity", LOWER, "released formula, the stopping criterion"),
+    "validation_ppl": Metric(
+        "validation perplexity", LOWER, "released formula: padding above the line, first tokens below", "perplexity"
+    ),
+    "validation_ppl_per_token": Metric(
+        "validation perplexity per token", LOWER, "exp of the mean over predicted tokens", "perplexity"
+    ),
+    "validation_selection_ppl": Metric(
+        "validation selection perplexity", LOWER, "released formula, the stopping criterion", "perplexity"
+    ),
     "validation_selection_accuracy": Metric("validation selections all right", HIGHER, "share with all heads right", "rate"),
-    "test_ppl": Metric("test perplexity", LOWER, "released formula: padding above the line, first tokens below"),
-    "test_ppl_per_token": Metric("test perplexity per token", LOWER, "exp of the mean over predicted tokens"),
-    "test_selection_ppl": Metric("test selection perplexity", LOWER, "released formula"),
+    "test_ppl": Metric("test perplexity", LOWER, "released formula: padding above the line, first tokens below", "perplexity"),
+    "test_ppl_per_token": Metric("test perplexity per token", LOWER, "exp of the mean over predicted tokens", "perplexity"),
+    "test_selection_ppl": Metric("test selection perplexity", LOWER, "released formula", "perplexity"),
     "test_selection_accuracy": Metric("test selections all right", HIGHER, "share with all heads right", "rate"),
 }
 LEARNING = {
     "training_reward": Metric("reward, last updates", "higher: learner", "mean over the last tenth of the updates"),
     "training_advantage": Metric("advantage, last updates", "higher: adversary", "side 0's less side 1's points, same updates"),
     "training_agreement": Metric("agreement, last updates", "higher: both", "share of dialogues, same updates", "rate"),
-    "perplexity": Metric("perplexity", LOWER, "of the corpus' validation dialogues, released formula"),
+    "perplexity": Metric("perplexity", LOWER, "of the corpus' validation dialogues, released formula", "perplexity"),
     "dialogues_per_s": Metric("dialogues per second", HIGHER, "played and learned from, wall time"),
     "share_outside_networks": Metric("share outside networks", LOWER, "of wall time, neither speaking nor learning"),
 }
@@ -32,16 +38,22 @@ PREDICTION = {
     "test_nll": Metric(
         "test loss per word", LOWER, "nats per word (or piece), </s> counted; minus it: the threshold of hits", main=True
     ),
-    "test_ppl": Metric("test perplexity", LOWER, "exp of the test loss per word", main=True),
+    "test_ppl": Metric("test perplexity", LOWER, "exp of the test loss per word", "perplexity", main=True),
     "validation_nll": Metric("validation loss per word", LOWER, "nats per word, </s> counted; the stopping criterion"),
-    "validation_ppl": Metric("validation perplexity", LOWER, "exp of the validation loss per word"),
+    "validation_ppl": Metric("validation perplexity", LOWER, "exp of the validation loss per word", "perplexity"),
 }
 TEXT = {
     "test_ppl_word": Metric(
-        "test perplexity per word", LOWER, "nats over words and ends, in whatever units: pieces spell one word together"
+        "test perplexity per word",
+        LOWER,
+        "nats over words and ends, in whatever units: pieces spell one word together",
+        "perplexity",
     ),
     "test_ppl_char": Metric(
-        "test perplexity per character", LOWER, "the blank or mark behind a word counted; <unk> counts as that alone"
+        "test perplexity per character",
+        LOWER,
+        "the blank or mark behind a word counted; <unk> counts as that alone",
+        "perplexity",
     ),
     "test_unknown": Metric(
         "unknown test words", LOWER, "share of <unk>, whose letters cost nothing, among words and ends", "share"
@@ -99,7 +111,9 @@ _REPLIED = {
     "unknown_words": Metric("unknown words", "nearer to the recorded", "<unk> among the words of replies", "share"),
     "distinct_1": Metric("distinct-1", HIGHER, "different words over words of greedy replies"),
     "distinct_2": Metric("distinct-2", HIGHER, "different pairs of neighbouring words over such pairs"),
-    "reply_ppl": Metric("perplexity of replies", "nearer to the recorded", "of greedy replies, under another language model"),
+    "reply_ppl": Metric(
+        "perplexity of replies", "nearer to the recorded", "of greedy replies, under another language model", "perplexity"
+    ),
 }
 _LOOKS = ("reply_words", "rare_words", "unknown_words", "distinct_1", "distinct_2", "reply_ppl")
 RERANKING = {

@@ -73,7 +73,7 @@ from engine.metrics.negotiation.attack_table import (
 from engine.metrics.negotiation.chat import CHAT_METRICS
 from engine.metrics.negotiation.defences import DEFENCE_METRICS
 from engine.metrics.negotiation.targets_table import targets_table
-from engine.metrics.repeats import TRAININGS, bounded, over_trainings, spread_of
+from engine.metrics.repeats import TRAININGS, over_trainings, spread_of
 from engine.metrics.statistics import NOTHING, Estimate, Metric, count
 from engine.metrics.tables import TextTable
 from engine.negotiation.tactics import REFINED
@@ -339,10 +339,10 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
             if played := [one for one in runs if one.metrics()]:
                 # Matches without a search do not count their time among their metrics.
                 each = [{"seconds": seconds_per_dialogue(one), **one.metrics()} for one in played]
-                over = {name: over_trainings([one[name] for one in each]) for name in each[0]}
+                over = {name: over_trainings([one[name] for one in each], ATTACK_METRICS.get(name)) for name in each[0]}
                 # Nobody forces a defended target, nor to what was found on another.
                 told = [name for name in over if row in ROWS or row.endswith(ADAPTIVE) or not name.startswith("forced_")]
-                metrics |= {f"{row}.{name}": bounded(over[name], ATTACK_METRICS.get(name)) for name in told}
+                metrics |= {f"{row}.{name}": over[name] for name in told}
                 metrics |= {f"{row}.{name}": found for name, found in _asked(run.path, row, config).items()}
             if len(runs) > 1:
                 advantages = [one.metrics().get("advantage", NOTHING) for one in runs]

@@ -84,7 +84,7 @@ _METRICS: dict[str, Metric] = {
         LOWER_FOR_BOTH,
         "that named no friend, so that the model's scores chose one, mean over all chats",
     ),
-    PERPLEXITY: Metric("perplexity", NEITHER, "exp of the judge's nll per word of what is heard"),
+    PERPLEXITY: Metric("perplexity", NEITHER, "exp of the judge's nll per word of what is heard", "perplexity"),
     LIES: Metric("lies", NEITHER, "told instead of what was meant, both sides, mean over all chats"),
     LIE_RATE: Metric("lies told", NEITHER, "share of the utterances in whose place one was allowed", "share"),
     LIES_ASKED: Metric("choices of lies asked for", NEITHER, "of a chat model, mean over all chats"),
@@ -110,11 +110,18 @@ _METRICS: dict[str, Metric] = {
     IF_REPLACED: Metric("completion where replaced", FOR_BOTH, "share of the chats in which such one was replaced", "share"),
     IF_NORMAL: Metric("the same scenarios, normal", FOR_BOTH, "completion of those scenarios on normal inputs", "share"),
     RECORDED_PERPLEXITY: Metric(
-        "perplexity of recorded chats", LOWER_FOR_BOTH, "exp of the mean loss per token that sides say, </s> counted"
+        "perplexity of recorded chats",
+        LOWER_FOR_BOTH,
+        "exp of the mean loss per token that sides say, </s> counted",
+        "perplexity",
     ),
-    KNOWN_PERPLEXITY: Metric("perplexity of known tokens", LOWER_FOR_BOTH, "the same without <unk>"),
-    ENTITY_PERPLEXITY: Metric("perplexity of recorded entities", LOWER_FOR_BOTH, "of those that sides copy from their graphs"),
-    ITEM_PERPLEXITY: Metric("perplexity of recorded selections", LOWER_FOR_BOTH, "of the items that sides select"),
+    KNOWN_PERPLEXITY: Metric("perplexity of known tokens", LOWER_FOR_BOTH, "the same without <unk>", "perplexity"),
+    ENTITY_PERPLEXITY: Metric(
+        "perplexity of recorded entities", LOWER_FOR_BOTH, "of those that sides copy from their graphs", "perplexity"
+    ),
+    ITEM_PERPLEXITY: Metric(
+        "perplexity of recorded selections", LOWER_FOR_BOTH, "of the items that sides select", "perplexity"
+    ),
     UNKNOWN: Metric("unknown tokens", NEITHER, "share of <unk> among the tokens of recorded chats", "share"),
     LINKED: Metric(
         "recorded mentions that are linked",

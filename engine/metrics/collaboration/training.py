@@ -7,9 +7,11 @@ from engine.metrics.training import HIGHER, LOWER, PREDICTION
 
 FRIENDS_TRAINING = {
     "test_nll": Metric("test loss per token", LOWER, "nats per word or copied node that sides say, </s> counted", main=True),
-    "test_ppl": Metric("test perplexity", LOWER, "exp of the test loss per token", main=True),
-    "test_entity_ppl": Metric("test perplexity of entities", LOWER, "of those that sides copy from their graphs", main=True),
-    "test_item_ppl": Metric("test perplexity of selections", LOWER, "of the items that sides select"),
+    "test_ppl": Metric("test perplexity", LOWER, "exp of the test loss per token", "perplexity", main=True),
+    "test_entity_ppl": Metric(
+        "test perplexity of entities", LOWER, "of those that sides copy from their graphs", "perplexity", main=True
+    ),
+    "test_item_ppl": Metric("test perplexity of selections", LOWER, "of the items that sides select", "perplexity"),
     "test_linked": Metric("mentions that are linked", HIGHER, "share of test mentions that a listener finds by words", "rate"),
     "selfplay_completion": Metric(
         "completion with itself", HIGHER, "share of test scenarios in which both select the common friend", "rate", main=True

@@ -67,9 +67,15 @@ ATTACK_METRICS: dict[str, Metric] = {
         "target's probability of answering <selection>, mean over the same attempts",
         "share",
     ),
-    "attack_ppl": Metric("attack sentence's perplexity", LOWER_FOR_ADVERSARY, "exp of nll per token over attempts", main=True),
+    "attack_ppl": Metric(
+        "attack sentence's perplexity", LOWER_FOR_ADVERSARY, "exp of nll per token over attempts", "perplexity", main=True
+    ),
     "base_ppl": Metric(
-        "untouched sentence's perplexity", NEITHER, "the same for what the speaker would have said instead", main=True
+        "untouched sentence's perplexity",
+        NEITHER,
+        "the same for what the speaker would have said instead",
+        "perplexity",
+        main=True,
     ),
     "unusual_share": Metric(
         "unusual sentences",

@@ -21,7 +21,7 @@ ROUND_METRICS = {
     EXPLOITABILITY: Metric("exploitability", "lower: target", "mean advantage of fresh adversaries trained against it, frozen"),
     PLAIN_SCORE: Metric("plain score", "higher: target", "target's points in ordinary play with its partner, both choose"),
     PLAIN_AGREEMENT: Metric("plain agreement", "higher: both", "share of those dialogues that end in a deal", "rate"),
-    PERPLEXITY: Metric("perplexity", "lower: better", "of the corpus' validation dialogues, released formula"),
+    PERPLEXITY: Metric("perplexity", "lower: better", "of the corpus' validation dialogues, released formula", "perplexity"),
 }
 """What a round is measured by, in the order of the table's columns."""
 _NOTE = (

@@ -90,9 +90,15 @@ METRICS: dict[str, Metric] = {
         "target's distinct share", FOR_TARGET, "different utterances per utterance; falls as dialogues are added", "share"
     ),
     "fluency_ppl": Metric(
-        "adversary's perplexity", LOWER_FOR_ADVERSARY, "exp of nll per token of what the adversary wrote", main=True
+        "adversary's perplexity",
+        LOWER_FOR_ADVERSARY,
+        "exp of nll per token of what the adversary wrote",
+        "perplexity",
+        main=True,
     ),
-    "fluency_ppl_target": Metric("target's perplexity", LOWER_FOR_TARGET, "exp of nll per token of what the target wrote"),
+    "fluency_ppl_target": Metric(
+        "target's perplexity", LOWER_FOR_TARGET, "exp of nll per token of what the target wrote", "perplexity"
+    ),
 }
 """Every negotiation metric in the order of the result table."""
 

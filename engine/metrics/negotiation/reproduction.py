@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 from engine.metrics.negotiation.attack import ATTACK_METRICS
 from engine.metrics.negotiation.attack_table import TABLE_2, TURNS, AttackLine, attack_table, points_cell, share_cell
-from engine.metrics.negotiation.campaign import rounds_table
+from engine.metrics.negotiation.campaign import ROUND_METRICS, rounds_table
 from engine.metrics.negotiation.published import ATTACKS, PublishedAttack
-from engine.metrics.repeats import bounded, over_trainings
+from engine.metrics.repeats import over_trainings
 from engine.metrics.rounds import Round
 from engine.metrics.statistics import Estimate
 from engine.metrics.tables import ABSENT, BETWEEN, TextTable, figure, with_interval
@@ -204,7 +204,7 @@ class Reproduction:
     def _over(self, row: str) -> dict[str, Estimate]:
         trainings = list(self.rows[row].values())
         names = [name for name in trainings[0] if all(name in one for one in trainings)]
-        return {name: bounded(over_trainings([one[name] for one in trainings]), ATTACK_METRICS.get(name)) for name in names}
+        return {name: over_trainings([one[name] for one in trainings], ATTACK_METRICS.get(name)) for name in names}
 
     def _before(self, row: str) -> dict[str, Estimate]:
         before = f"{RL}.{'rl' if row == KNOWN else row}"
@@ -224,7 +224,11 @@ class Reproduction:
         rounds = []
         for number in range(max(map(len, made))):
             there = [each[number].metrics for each in made if len(each) > number]
-            rounds.append(Round(number, {name: over_trainings([one[name] for one in there]) for name in there[0]}))
+            rounds.append(
+                Round(
+                    number, {name: over_trainings([one[name] for one in there], ROUND_METRICS.get(name)) for name in there[0]}
+                )
+            )
         table = rounds_table(rounds)
         return replace(table, note=f"{table.note} Means over trainings: {len(made)}.")
 

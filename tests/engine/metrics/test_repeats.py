@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import scipy.stats
 
-from engine.metrics.repeats import bounded, crossed_difference, crossed_mean, over_runs, over_trainings, spread_table
+from engine.metrics.repeats import crossed_difference, crossed_mean, over_runs, over_trainings, spread_table
 from engine.metrics.statistics import NOTHING, Estimate, Metric, count, mean, paired_difference
 
 
@@ -60,9 +61,20 @@ def test_figures_of_trainings_are_no_surer_than_their_dialogues() -> None:
 
 def test_a_share_stays_between_0_and_1() -> None:
     share, points = (Metric("one", "neither", "", form) for form in ("share", "number"))
-    wide = Estimate(0.9, 0.7, 1.1, 3)
-    assert bounded(wide, share) == Estimate(0.9, 0.7, 1.0, 3)
-    assert bounded(wide, points) == bounded(wide, None) == wide
+    values = [0.85, 0.9, 0.99]
+    assert over_runs(values, points) == over_runs(values)
+    assert over_runs(values).high > 1
+    assert over_runs(values, share) == replace(over_runs(values), high=1.0)
+
+
+def test_perplexities_are_averaged_in_nats() -> None:
+    metric = Metric("how odd", "neither", "", "perplexity")
+    found, nats = over_runs([20.0, 80.0, 160.0], metric), over_runs([math.log(20), math.log(80), math.log(160)])
+    assert (found.value, found.low, found.high) == pytest.approx([math.exp(each) for each in (nats.value, nats.low, nats.high)])
+    assert over_runs([20.0, 80.0, 160.0]).low < 0, "what no perplexity can be"
+    assert math.isfinite(over_runs([1.0, 1e300], metric).high), "an interval without end has one that can be written"
+    each = [Estimate(30.0, 25.0, 36.0, 200), Estimate(90.0, 80.0, 101.0, 200)]
+    assert 0 < over_trainings(each, metric).low < 30 < over_trainings(each, metric).value < 60
 
 
 def test_each_training_stands_beside_the_mean() -> None:
