@@ -7,10 +7,7 @@ from collections.abc import Collection
 from engine.metrics.generation.scenarios import ADVERSUC, RANDOM
 from engine.metrics.generation.trained import (
     ABOVE,
-    CONSTANT,
     CONTROLS,
-    FORCED,
-    JUDGED,
     LESS,
     METHODS,
     SAMPLED,
@@ -25,29 +22,28 @@ from engine.metrics.tables import interval
 
 
 def conclusions(metrics: Metrics, judge: str, unreliable: Collection[str] = ()) -> list[str]:
-    """Whether each training beats teacher forcing alone and a constant reward, in sentences; the table has the intervals.
+    """Whether trainings beat each control and their start, in sentences; the table has figures and intervals.
 
     Args:
         metrics: those of `table_metrics`.
         judge: whose verdicts count.
         unreliable: rows on which it was no better than a constant, by its evaluator reliability error.
     """
-    found, compared = [], dict[str, None]()
+    told, compared = dict[str, list[str]](), dict[str, None]()
     for method, title in METHODS.items():
-        said = []
-        for control in (FORCED, CONSTANT):
-            less, random = (metrics.get(f"{method}{LESS}{control}.{kind}-{judge}", NOTHING) for kind in (ADVERSUC, RANDOM))
+        said = dict[str, list[str]]()
+        for other, name in (CONTROLS | {"greedy": "the start"}).items():
+            less, random = (metrics.get(f"{method}{LESS}{other}.{kind}-{judge}", NOTHING) for kind in (ADVERSUC, RANDOM))
             if less.n:
-                figures = ", ".join(
-                    f"{name} {each.value:+.3f}" if each.n else f"{name} not measured"
-                    for name, each in ((JUDGED[ADVERSUC].title, less), (JUDGED[RANDOM].title, random))
-                )
-                said.append(f"{_verb(less, random)} {CONTROLS[control]} ({figures})")
-                compared |= dict.fromkeys((method, control))
+                said.setdefault(_verb(less, random), []).append(name)
+                compared |= dict.fromkeys((method, other))
         if said:
-            found.append(f"{title} {' and '.join(said)}.")
+            outcome = "; ".join(f"{verb} {', '.join(others)}" for verb, others in said.items())
+            told.setdefault(outcome, []).append(title)
+    found = [f"{' / '.join(titles)}: {outcome}." for outcome, titles in told.items()]
     if doubtful := [row_title(row) for row in compared if row in unreliable]:
-        found.append(f"{judge} is a judge no better than a constant (ERE) of: {', '.join(doubtful)}; do not lean on it.")
+        of = "any of these" if len(doubtful) == len(compared) else "; ".join(doubtful)
+        found.append(f"{judge} is a judge no better than a constant (ERE) of {of}: do not lean on it.")
     return found
 
 

@@ -13,6 +13,8 @@ from engine.metrics.generation.scenarios import ADVERSUC, RANDOM
 from engine.metrics.generation.tables import AskedJudges
 from engine.metrics.generation.trained import (
     AT,
+    BLIND,
+    CONTROLS,
     LESS,
     METHODS,
     OVERLAP,
@@ -30,6 +32,8 @@ from envs.core.visible import visible
 
 _LARGEST = 160.0
 """Area of a dot that stands for all pairs, in square points."""
+_LABEL = (70.0, 11.0)
+"""Width and height that a row's name takes, in pixels."""
 
 
 def figures_of(
@@ -70,7 +74,9 @@ def quality_figures(metrics: Mapping[str, Estimate]) -> list[Figure]:
         if points:
             x_title, y_title = (QUALITY[name].title for name in (x_name, y_name))
             svg = plots.svg((5.4, 3.8), f"{y_title} by {x_title}", partial(_draw_quality, points, x_title, y_title))
-            caption = f"{y_title} by {x_title}; the line is the start, sampled at rising temperatures"
+            caption = (
+                f"{y_title} by {x_title}; the line is the start, sampled at rising temperatures; named where there is room"
+            )
             found.append(Figure("Quality and diversity", caption, Markup(svg)))
     return found
 
@@ -82,13 +88,37 @@ def _draw_quality(points: Mapping[str, tuple[float, float]], x_title: str, y_tit
     line = [points[row] for row in sorted(warmth, key=lambda row: warmth[row])]
     if line:
         axes.plot(*zip(*line, strict=True), color="0.6", linewidth=1.4, marker=".", zorder=1)
-    for row, (x, y) in points.items():
-        kind = "people" if row == PEOPLE else "trained" if row.removesuffix(SAMPLED) in METHODS else "other"
-        colour = plots.SERIES[("other", "trained", "people").index(kind)]
-        axes.plot([x], [y], color=colour, marker="o", markersize=5, linestyle="", zorder=2)
-        axes.annotate(visible(row), (x, y), xytext=(4, 3), textcoords="offset points", fontsize=7)
+    kinds = {"the start": [*warmth], "controls": [], "trained": [], "people": []}
+    for row in (row for row in points if row not in warmth):
+        known = row.removesuffix(SAMPLED)
+        kind = (
+            "people"
+            if row == PEOPLE
+            else "trained"
+            if known in METHODS
+            else "controls"
+            if known in (*CONTROLS, BLIND)
+            else "the start"
+        )
+        kinds[kind].append(row)
+    for (kind, rows), colour in zip(kinds.items(), plots.SERIES, strict=False):
+        if rows:
+            axes.plot(*zip(*(points[row] for row in rows), strict=True), "o", color=colour, markersize=5, label=kind, zorder=2)
     axes.set(xlabel=x_title, ylabel=y_title)
+    if y_title == QUALITY[PERPLEXITY].title:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter("")
     axes.margins(0.12)
+    axes.legend(fontsize=7)
+    axes.autoscale_view()
+    taken: list[tuple[float, float]] = []
+    for row in (row for kind in ("the start", "people", "trained", "controls") for row in kinds[kind]):
+        x, y = axes.transData.transform(points[row])
+        # Rows that lie on each other would hide what they are; the table has all of them.
+        if not any(abs(x - other_x) < _LABEL[0] and abs(y - other_y) < _LABEL[1] for other_x, other_y in taken):
+            axes.annotate(visible(row), points[row], xytext=(4, 3), textcoords="offset points", fontsize=7)
+            taken.append((x, y))
 
 
 def _calibration(system: str, judged: Mapping[str, JudgedScores]) -> str:

@@ -9,6 +9,7 @@ import pytest
 from engine.metrics.generation.trained import trained_tables
 from engine.metrics.statistics import Estimate
 from engine.report.content import Section, ShownRun
+from engine.report.generation.figures import quality_figures
 from engine.report.generation.training import ShownGenerators, TrainedGenerators
 from tests.engine.report.pages import HOSTILE
 
@@ -100,3 +101,15 @@ def test_words_are_coloured_by_what_they_earned_and_replies_are_text(section: Se
         assert HOSTILE not in item.body
         assert HOSTILE not in item.summary
     assert "REGS, Monte Carlo" in side_by_side.body
+
+
+def test_rows_that_lie_on_each_other_are_named_once() -> None:
+    places = {"sample": (0.7, 90.0), "sample-0.5": (0.3, 12.0), "people": (0.7, 91.0), "forced": (0.1, 12.0)}
+    metrics = {
+        f"{row}.{name}": Estimate(value, value, value, 100)
+        for row, values in places.items()
+        for name, value in zip(("distinct_2", "perplexity"), values, strict=True)
+    }
+    (figure,) = quality_figures(metrics)
+    assert all(f">{row}<" in figure.svg for row in ("sample", "sample-0.5", "forced"))
+    assert figure.svg.count(">people<") == 1, "in the legend alone"
