@@ -29,6 +29,8 @@ from envs.storage.copies import fetched_file
 from envs.storage.places import local_copy
 
 ArgumentsT = TypeVar("ArgumentsT")
+_POSITIONAL = get_args(conf.Positional[str])[1]
+"""What tyro marks an argument without a flag by."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,8 +185,10 @@ def _parse(
         raise
     if unknown:
         owners = (known,) if known is kind else (known, RunFlags)
-        flags = [field.name.replace("_", "-") for owner in owners for field in dataclasses.fields(owner)]
-        raise unknown_flag(unknown[0], name, flags, dotted_keys(known))
+        hints = {each: hint for owner in owners for each, hint in get_type_hints(owner, include_extras=True).items()}
+        typed = [each for each, hint in hints.items() if _POSITIONAL in getattr(hint, "__metadata__", ())]
+        flags = [each.replace("_", "-") for each in hints if each not in typed]
+        raise unknown_flag(unknown[0], name, flags, typed, dotted_keys(known))
     return found
 
 

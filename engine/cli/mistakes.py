@@ -66,13 +66,16 @@ def told(command: str, words: Sequence[str]) -> Iterator[None]:
         yield
 
 
-def unknown_flag(argument: str, command: str, flags: Sequence[str], settings: Sequence[str]) -> ConfigError:
+def unknown_flag(
+    argument: str, command: str, flags: Sequence[str], positional: Sequence[str], settings: Sequence[str]
+) -> ConfigError:
     """The error of an argument that a verb does not have.
 
     Args:
         argument: as typed.
         command: the verb, such as "parley selfplay".
-        flags: the names of those that it has, and of its arguments without a flag; no dashes in front.
+        flags: the names of those that it has; no dashes in front.
+        positional: the names of its arguments without a flag.
         settings: dotted keys of its sections.
     """
     fix = f"{command} --help"
@@ -86,7 +89,7 @@ def unknown_flag(argument: str, command: str, flags: Sequence[str], settings: Se
     section = name.replace("-", "_")
     if any(key.startswith(f"{section}.") for key in settings):
         return ConfigError(f"{shown} is a section of settings and not a flag", fix=f"--set {section}.KEY=VALUE")
-    if name in flags:
+    if name in positional:
         return ConfigError(f"{name} is typed without a flag", got=shown, fix=fix)
     return ConfigError(f"there is no flag {shown}{meant(name, flags, '--')}", fix=fix)
 

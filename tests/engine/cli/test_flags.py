@@ -128,9 +128,16 @@ def test_a_mistake_is_named_with_the_nearest_name(command: str) -> None:
         understood(command)
 
 
-@pytest.mark.parametrize(("flag", "told"), [("run", "there is no flag --run\n"), ("agent", "agent is typed without a flag")])
-def test_a_flag_that_is_none_is_not_answered_with_itself(parley: Parley, flag: str, told: str) -> None:
-    assert told in parley(f"play scripted --{flag} name").err
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("play scripted --run name", "there is no flag --run\n"),
+        ("play scripted --agent name", "agent is typed without a flag"),
+        ("report runs --out page.html", "there is no flag --out\n"),
+    ],
+)
+def test_a_flag_that_is_none_is_not_answered_with_itself_or_an_argument(parley: Parley, command: str, told: str) -> None:
+    assert told in parley(command).err
 
 
 @pytest.mark.parametrize("command", ["selfplay --dialogues many", "selfplay --seed", "data check", "attack rl --seed 1.5"])
