@@ -15,6 +15,7 @@ import pytest
 
 import parley
 from envs.core.errors import ConfigError
+from envs.negotiation.domain import domain_of
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -51,6 +52,28 @@ def test_an_agent_is_made_of_its_name_alone() -> None:
     assert len(rows) == 3
     with pytest.raises(ConfigError, match="did you mean 'scripted'"):
         parley.make_agent("scriptd")
+
+
+class Silent:
+    """An agent of a notebook's, with a seat and nothing else."""
+
+    def join(self, view: Any) -> Any:
+        return self
+
+    def speak(self, rows: Any) -> list[str]:
+        return [""] * len(rows)
+
+    def choose(self, rows: Any) -> Any:
+        return rows * 0
+
+
+def test_an_agent_without_name_and_vocabulary_plays() -> None:
+    interviewer = parley.make_agent("scripted", domain_of("interview").vocabulary())
+    rows = parley.play_dialogues(Silent, interviewer, scenarios="random:interview", dialogues=3)
+    assert rows == parley.play_dialogues(Silent(), interviewer, scenarios="random:interview", dialogues=3)
+    assert len(rows) == 3
+    with pytest.raises(ConfigError, match="no method join"):
+        parley.play_dialogues(3, interviewer)
 
 
 def test_the_examples_are_listed() -> None:

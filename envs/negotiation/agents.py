@@ -13,7 +13,7 @@ from envs.core.errors import ConfigError
 from envs.core.own_code import takes_messages
 from envs.core.registry import Registry, nearest
 from envs.negotiation.game import Agent
-from envs.negotiation.own_agent import OwnAgent
+from envs.negotiation.own_agent import OwnAgent, called
 from envs.negotiation.vocabulary import Vocabulary
 from envs.storage.copies import fetched_model
 from envs.storage.places import CHAT_MODELS
@@ -57,18 +57,44 @@ def make_agent(
             )
         load: Callable[..., Agent] = _trained.get("checkpoint")
         return load(spec, name=spec, temperature=temperature, device=device)
-    if vocabulary is None:
-        # Imported here because the bargainers' wording tables are not needed by those who bring their own words.
-        from envs.negotiation.scripted.wording import bargainer_vocabulary
-
-        vocabulary = bargainer_vocabulary()
+    words = _words(vocabulary)
     if is_chat_model(spec):
         seat: Callable[..., Agent] = _trained.get("chat")
-        return seat(spec, vocabulary, temperature, device, **chat)
+        return seat(spec, words, temperature, device, **chat)
     if spec not in BUILT_IN:
-        return OwnAgent(spec, agents.get(spec), vocabulary)
+        return OwnAgent(spec, agents.get(spec), words)
     make: Callable[[Vocabulary], Agent] = agents.get(spec)
-    return make(vocabulary)
+    return make(words)
+
+
+def as_agent(part: object, vocabulary: Vocabulary | None = None) -> Agent:
+    """The agent that Python code hands over: an object, a class or function that makes one, which is called, or a name.
+
+    Args:
+        part: with `name`, `vocabulary` and `join`; one with `join` alone is played as a file of a user's own is.
+        vocabulary: as in `make_agent`; also given to a class or function that takes one.
+
+    Raises:
+        ConfigError: it has no `join`, or nothing is called that.
+        CheckpointError: as `make_agent`.
+    """
+    if isinstance(part, str):
+        return make_agent(part, vocabulary)
+    words = _words(vocabulary)
+    made: Any = called(part, words) if isclass(part) or (callable(part) and not hasattr(part, "join")) else part
+    if hasattr(made, "join") and hasattr(made, "name") and hasattr(made, "vocabulary"):
+        agent: Agent = made
+        return agent
+    return OwnAgent(getattr(part, "__name__", type(part).__name__), lambda: made, words)
+
+
+def _words(vocabulary: Vocabulary | None) -> Vocabulary:
+    if vocabulary is not None:
+        return vocabulary
+    # Imported here because the bargainers' wording tables are not needed by those who bring their own words.
+    from envs.negotiation.scripted.wording import bargainer_vocabulary
+
+    return bargainer_vocabulary()
 
 
 def is_chat_model(spec: str) -> bool:

@@ -11,9 +11,9 @@ from envs.core.own_code import takes_messages
 from envs.core.seeds import derive_seed, stream
 from envs.data.conformance import keeps_its_fingerprint
 from envs.data.root import data_root
+from envs.negotiation.agents import as_agent
 from envs.negotiation.game import Agent, NegotiationGame, Rules, play
-from envs.negotiation.own_agent import OwnAgent, called
-from envs.negotiation.scripted.wording import bargainer_vocabulary
+from envs.negotiation.own_agent import OwnAgent
 from envs.negotiation.vocabulary import Vocabulary
 
 _DIALOGUES = 12
@@ -21,15 +21,10 @@ _RULES = Rules(max_turns=8)
 
 
 def make_agent(named: Any) -> Agent:
-    """An agent from a class, a function or an object; classes and functions are called with a vocabulary if they take one."""
+    """An agent from a class, a function or an object."""
     if takes_messages(named):
         raise TypeError("a function of messages is a chat model")
-    vocabulary = bargainer_vocabulary()
-    made: Any = called(named, vocabulary) if callable(named) else named
-    if hasattr(made, "name") and hasattr(made, "vocabulary"):
-        agent: Agent = made
-        return agent
-    return OwnAgent(getattr(named, "__name__", type(named).__name__), lambda: made, vocabulary)
+    return as_agent(named)
 
 
 def _game(agent: Agent, numbers: range = range(_DIALOGUES)) -> NegotiationGame:

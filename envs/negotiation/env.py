@@ -17,9 +17,9 @@ from envs.core.errors import ConfigError, ScenarioError
 from envs.core.play import Utterances
 from envs.core.registry import nearest
 from envs.core.rendering import TextRenderedEnv
-from envs.negotiation.agents import make_agent, require_same_game
+from envs.negotiation.agents import as_agent, require_same_game
 from envs.negotiation.domain import Domain
-from envs.negotiation.game import OVER, SELECT, Agent, NegotiationGame, Rules
+from envs.negotiation.game import OVER, SELECT, NegotiationGame, Rules
 from envs.negotiation.render import render_dialogue
 from envs.negotiation.scenario import Scenario
 from envs.negotiation.vocabulary import PAD_ID, Vocabulary
@@ -137,7 +137,7 @@ class OneSide(TextRenderedEnv[SeenT, ActT]):
     def __init__(
         self,
         vocabulary: Vocabulary | None = None,
-        partner: Agent | str = "scripted",
+        partner: object = "scripted",
         scenarios: Sequence[Scenario] | None = None,
         reward: str = "points",
         rules: Rules | None = None,
@@ -149,7 +149,7 @@ class OneSide(TextRenderedEnv[SeenT, ActT]):
         if side not in (0, 1):
             raise ConfigError("there is no such side", where=own, got=repr(side), fix="side 0 or 1")
         super().__init__(render_mode)
-        self.partner = make_agent(partner, vocabulary) if isinstance(partner, str) else partner
+        self.partner = as_agent(partner, vocabulary)
         self.vocabulary = self.partner.vocabulary if vocabulary is None else vocabulary
         require_same_game(self.partner, self.vocabulary)
         self.scenarios = None if scenarios is None else tuple(scenarios)
@@ -282,7 +282,8 @@ class NegotiationEnv(OneSide[dict[str, Any], dict[str, Any]]):
 
     ## Arguments
     * `vocabulary`: your words; the partner's when not given. Each side hears `<unk>` for a word that its own lacks.
-    * `partner`: any `Agent`, or its name: a run or checkpoint folder, `scripted` (the default), `path/file.py:Name`.
+    * `partner`: an agent's name: a run or checkpoint folder, `scripted` (the default), `path/file.py:Name`, a chat model;
+      or the agent itself: an object or a class with `join` (`as_agent`).
     * `scenarios`: the list that scenarios are drawn from; None draws from all legal ones.
     * `reward`: `"points"` or `"advantage"`.
     * `rules`: limits and options of the game.

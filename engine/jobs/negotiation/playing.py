@@ -7,12 +7,14 @@ from typing import Any
 from engine.jobs.negotiation.dealt import match_scenarios
 from engine.jobs.negotiation.match import MatchConfig, dialogue_seed
 from engine.jobs.negotiation.rows import dialogue_row
-from envs.negotiation.game import Agent, NegotiationGame, Rules, play
+from envs.negotiation.agents import as_agent
+from envs.negotiation.game import NegotiationGame, Rules, play
+from envs.negotiation.vocabulary import Vocabulary
 
 
 def play_dialogues(
-    adversary: Agent,
-    target: Agent,
+    adversary: object,
+    target: object,
     *,
     dialogues: int = 200,
     scenarios: str = "random",
@@ -23,8 +25,8 @@ def play_dialogues(
     """Lets two agents negotiate, as `parley selfplay` does with the same seed.
 
     Args:
-        adversary: on side 0.
-        target: on side 1; of what it says, and hears, each knows the words of its own vocabulary.
+        adversary: on side 0: an agent, a class or function that makes one, or a name (`as_agent`).
+        target: on side 1; of what it says, and hears, each knows the words of its own vocabulary, or of the other's.
         dialogues: how many, at least 1.
         scenarios: "random", "random:GAME", the name of a corpus, or a file of scenarios.
         complementary: the target alone chooses and the adversary gets the rest (the attacks' rule).
@@ -35,15 +37,23 @@ def play_dialogues(
         A row per dialogue (`rows.DIALOGUES`) for `negotiation_metrics`; likelihoods are None, for nobody judges.
 
     Raises:
-        ConfigError: a setting is out of range.
+        ConfigError: a setting is out of range, or an agent has no `join`.
         DataError: the scenarios are missing or broken.
     """
+    known = (getattr(each, "vocabulary", None) for each in (target, adversary))
+    words = next((each for each in known if isinstance(each, Vocabulary)), None)
+    agents = as_agent(adversary, words), as_agent(target, words)
     config = MatchConfig(
-        adversary=adversary.name, target=target.name, dialogues=dialogues, scenarios=scenarios, max_turns=max_turns, seed=seed
+        adversary=agents[0].name,
+        target=agents[1].name,
+        dialogues=dialogues,
+        scenarios=scenarios,
+        max_turns=max_turns,
+        seed=seed,
     )
-    chosen = match_scenarios(config, target.vocabulary.game)
+    chosen = match_scenarios(config, agents[1].vocabulary.game)
     seeds = [dialogue_seed(seed, key) for key in chosen]
     rules = Rules(max_turns=max_turns, complementary=complementary)
-    vocabularies = adversary.vocabulary, target.vocabulary
-    game = play(NegotiationGame(list(chosen.values()), seeds, vocabularies, rules), (adversary, target))
+    vocabularies = agents[0].vocabulary, agents[1].vocabulary
+    game = play(NegotiationGame(list(chosen.values()), seeds, vocabularies, rules), agents)
     return [dialogue_row(game, row, key) for row, key in enumerate(chosen)]

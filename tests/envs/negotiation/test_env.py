@@ -365,3 +365,31 @@ def test_a_partner_is_named_and_other_words_arrive_as_text(tmp_path: Path) -> No
     assert env.unwrapped._game.transcript(0)[1] == (1, ["forsooth", ",", "the", "book", "?"])
     assert env.unwrapped.partner._agent.heard == [(False, "i want the book")]
     assert env.observation_space.contains(observation)
+
+
+class Mute:
+    """An agent of a notebook's: it has neither a name nor a vocabulary."""
+
+    def join(self, view: Any) -> Any:
+        return self
+
+    def speak(self, rows: np.ndarray) -> list[str]:
+        return ["Forsooth, the book?"] * len(rows)
+
+    def choose(self, rows: np.ndarray) -> np.ndarray:
+        return rows * 0
+
+
+@pytest.mark.parametrize("partner", [Mute, Mute()], ids=["class", "object"])
+def test_a_partner_is_handed_over_as_it_is(partner: Any) -> None:
+    env = make(partner=partner, vocabulary=VOCABULARY)
+    start(env)
+    env.step(speak("i", "want", "the", "book", "<eos>"))
+    assert env.partner.name == "Mute"
+    assert env._game is not None
+    assert env._game.transcript(0)[1] == (1, ["forsooth", ",", "the", "book", "?"])
+
+
+def test_a_partner_that_cannot_sit_down_is_named() -> None:
+    with pytest.raises(ConfigError, match="no method join"):
+        make(partner=3)
