@@ -27,6 +27,7 @@ from engine.store.event_log import is_summarised
 from engine.store.head import changed_weights, require_same
 from engine.store.layout import CONFIG, SUMMARY
 from engine.store.mirror import refresh
+from engine.store.parts import Outcomes
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import BASE, OK
 from engine.store.summary import reading_summary
@@ -279,11 +280,6 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
             RunError: the run or its summary cannot be read.
         """
         run = RunFolder.load(path)
-        outcomes = run.outcomes()
-        failure = ""
-        if outcomes.failed and not outcomes.done:
-            ((reason, times),) = outcomes.errors.most_common(1)
-            failure = f"every item failed, {times:,} of {outcomes.failed:,} with: {reason}"
         with reading_summary(path) as summary:
             result = Result(
                 run=path,
@@ -292,7 +288,7 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
                 legend=self.legend,
                 files=tuple(path / name for name in self.files),
                 next_commands=self.next_commands(config, path),
-                failure=failure,
+                failure=failure_of(run.outcomes()),
             )
             return self.present(result, run)
 
@@ -343,6 +339,14 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
 
     def _fixed(self, config: Mapping[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in config.items() if name not in self.resume_safe}
+
+
+def failure_of(outcomes: Outcomes) -> str:
+    """Why a result is not what a job promises: every item failed; empty where one worked, or there is none."""
+    if outcomes.done or not outcomes.failed:
+        return ""
+    ((reason, times),) = outcomes.errors.most_common(1)
+    return f"every item failed, {times:,} of {outcomes.failed:,} with: {reason}"
 
 
 class Silent:

@@ -37,6 +37,7 @@ from engine.negotiation.opponents import OpponentConfig
 from engine.store.layout import CONFIG, SUMMARY
 from engine.store.mirror import fetched_run
 from engine.store.run_folder import RunFolder
+from engine.store.schemas import OK
 from envs.core.errors import ConfigError, RunError
 from envs.core.seeds import derive_seed
 from envs.negotiation.agents import HUMAN, make_agent
@@ -122,8 +123,14 @@ class EvaluatePopulation(Job[PopulationConfig, Population, FoundPopulation]):
         rows = [*known, *run.read_rows().to_pylist()]
         played = Played.of(rows, prepared.targets, prepared.adversaries)
         if not len(played.gains_GTA):
-            what, fix = "no dialogue came to its end in every pair", "the rows say why; the same command plays them again"
-            raise RunError(what, where=display_path(run.path), fix=fix)
+            ended = {(row["target"], row["adversary"]) for row in rows if row["status"] == OK}
+            pairs = [f"{who} against {met}" for met in played.targets for who in played.adversaries if (met, who) not in ended]
+            raise RunError(
+                "no dialogue came to its end in every pair",
+                where=display_path(run.path),
+                got=f"none of {', '.join(pairs)}" if pairs else "some of each pair, none of all",
+                fix="the rows say why; the same command plays them again, one without who failed plays the others",
+            )
         return FoundPopulation(prepared, played, self._trained(run.path, prepared, played, reporter))
 
     def _trained(self, path: Path, population: Population, played: Played, reporter: Reporter) -> dict[str, Estimate]:

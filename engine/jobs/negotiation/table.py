@@ -15,7 +15,7 @@ from typing import Any
 from engine.jobs import sharded
 from engine.jobs.beside import Beside
 from engine.jobs.composite import Composite, Stage, run_side_by_side
-from engine.jobs.job import USAGE, Reporter, Result, Summary
+from engine.jobs.job import USAGE, Reporter, Result, Summary, failure_of
 from engine.jobs.negotiation import whitebox
 from engine.jobs.negotiation.agents import (
     is_weightless,
@@ -81,6 +81,7 @@ from engine.negotiation.transfer import encode_sentence
 from engine.runtime.shares import Share
 from engine.store.layout import SUMMARY
 from engine.store.mirror import fetched_run
+from engine.store.parts import Outcomes
 from engine.store.run_folder import RunFolder
 from envs.core.errors import ConfigError, RunError
 from envs.negotiation.agents import is_chat_model
@@ -377,8 +378,11 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
         return _tables(run)
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """With as much of the tables as a screen holds."""
-        return replace(result, tables=_tables(run, brief=True), legend=_legend(trained_of(run.summary() or {})))
+        """With as much of the tables as a screen holds; a failure where no dialogue of any row came to its end."""
+        rows = dict.fromkeys(run.path / name.partition(".")[0] for name in result.metrics)
+        outcomes = sum((RunFolder.load(row).outcomes() for row in rows if (row / SUMMARY).is_file()), Outcomes())
+        shown = {"tables": _tables(run, brief=True), "legend": _legend(trained_of(run.summary() or {}))}
+        return replace(result, failure=failure_of(outcomes), **shown)
 
 
 ATTACK_TABLE = AttackTable()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from engine.cli.main import main
 from engine.jobs.job import Silent
 from engine.jobs.negotiation.agents import make_agent, require_negotiator
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
+from engine.jobs.negotiation.table import ATTACK_TABLE
+from engine.jobs.negotiation.table_config import TableConfig
 from engine.perturb.catalogue import strategies
 from envs.core import own_code
 from envs.core.errors import CheckpointError, ConfigError
@@ -252,6 +255,14 @@ def test_an_agent_loses_the_dialogues_that_it_fails_in_and_no_others(tmp_path: P
             assert told in after["error"]
         else:
             assert after == before
+
+
+def test_a_table_of_an_agent_that_always_fails_is_a_failure(tmp_path: Path) -> None:
+    asked = TableConfig(target=talker(tmp_path, "1 // 0"), speaker="scripted", rows="none", dialogues=2)
+    for _ in range(2):
+        table = ATTACK_TABLE.run(asked, tmp_path / "table", Silent())
+        assert table.failure.startswith("every item failed, 2 of 2 with: the Python file raised an error")
+    assert ATTACK_TABLE.run(replace(asked, target="scripted-tough"), tmp_path / "good", Silent()).failure == ""
 
 
 def test_an_agent_whose_making_never_ends_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -156,6 +156,14 @@ def test_what_is_no_campaign_and_a_population_of_nobody_are_errors(tmp_path: Pat
     assert not (tmp_path / "wrong").exists()
 
 
+def test_an_agent_that_always_fails_is_named(tmp_path: Path) -> None:
+    text = "class Mine:\n    def join(self, view): return self\n    speak = choose = lambda self, rows: 1 // 0\n"
+    (tmp_path / "mine.py").write_text(text)
+    asked = matrix(targets=f"scripted,{tmp_path}/mine.py:Mine", adversaries="scripted-tough", dialogues=2)
+    with pytest.raises(RunError, match=r"none of scripted-tough against \S+mine.py:Mine\n"):
+        run(asked, tmp_path / "run", Silent())
+
+
 def test_fresh_adversaries_learn_from_the_mixture_and_play_it(
     tmp_path: Path, target: Path, speaker: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
