@@ -381,8 +381,8 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
         """With as much of the tables as a screen holds; a failure where no dialogue of any row came to its end."""
         rows = dict.fromkeys(run.path / name.partition(".")[0] for name in result.metrics)
         outcomes = sum((RunFolder.load(row).outcomes() for row in rows if (row / SUMMARY).is_file()), Outcomes())
-        shown = {"tables": _tables(run, brief=True), "legend": _legend(trained_of(run.summary() or {}))}
-        return replace(result, failure=failure_of(outcomes), **shown)
+        legend = _legend(trained_of(run.summary() or {}))
+        return replace(result, tables=_tables(run, brief=True), legend=legend, failure=failure_of(outcomes))
 
 
 ATTACK_TABLE = AttackTable()
