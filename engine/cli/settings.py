@@ -67,6 +67,8 @@ class SettingsArguments:
 
 def run_settings(verb: Verb, arguments: Sequence[str]) -> int:
     """Prints the settings that a command line would use; returns the exit status."""
+    # The words of a verb may stand in quotes, too.
+    arguments = [word for argument in arguments[:1] for word in argument.split()] + list(arguments[1:])
     wanted = find_verb(arguments)
     if wanted is not None and wanted.name in OTHERS and not set(arguments) & HELP:
         return _settings_of_no_job(wanted, arguments[len(wanted.words) :])

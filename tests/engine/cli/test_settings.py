@@ -75,3 +75,8 @@ def test_settings_of_verbs_that_run_no_job_follow_a_file_and_what_is_set(
 def test_without_a_verb_it_helps(parley: Parley) -> None:
     assert parley("settings").out == parley("settings --help").out
     assert "parley settings selfplay" in parley("settings").out
+
+
+def test_the_words_of_a_verb_may_stand_in_quotes(parley: Parley) -> None:
+    assert parley("settings", "evaluate adversarial", "--json").out == parley("settings evaluate adversarial --json").out
+    assert "replies.generic" in parley("settings", "play ranking").err
