@@ -130,10 +130,12 @@ def require_enough(lost: Mapping[int, tuple[str, str]], met: Mapping[int, str], 
     if len(lost) <= max_lost * len(met) and kept == set(met.values()):
         return
     name, reason = next(iter(lost.values()))
+    # On one line, without a "fix" of its own: the error is one about opponents.
+    told = ", ".join(" ".join(line.split()) for line in reason.splitlines() if not line.startswith("  fix:"))
     raise ConfigError(
         "opponents fail in too many dialogues to learn from the rest",
         where=f"opponent {name}",
-        got=f"{len(lost)} of {len(met)} dialogues of an update are lost, {max_lost:.0%} may be; {reason}",
+        got=f"{len(lost)} of {len(met)} dialogues of an update are lost, {max_lost:.0%} may be; {told}",
         fix="mend the agent, or allow more with reinforce.max_lost",
     )
 

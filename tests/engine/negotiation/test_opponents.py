@@ -13,7 +13,7 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.negotiation.opponents import MEMORY, Opponent, OpponentConfig, OpponentDraw, TrainingRoster
+from engine.negotiation.opponents import MEMORY, Opponent, OpponentConfig, OpponentDraw, TrainingRoster, require_enough
 from engine.negotiation.populations import LEAST_WEIGHT
 from envs.core.config import from_dict
 from envs.core.errors import ConfigError
@@ -192,3 +192,11 @@ def test_weighted_draws_as_a_mixture_says_and_meets_nobody_of_weight_0() -> None
 def test_weights_fit_the_opponents(drawing: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="weights"):
         roster(**drawing)
+
+
+def test_why_opponents_failed_stands_on_one_line_of_the_error() -> None:
+    reason = str(ConfigError("the Python file raised an error", where="mine.py:3", got="ValueError: no words", fix="mend it"))
+    with pytest.raises(ConfigError) as caught:
+        require_enough({0: ("mine", reason)}, {0: "mine", 1: "mine"}, 0.1)
+    assert [line.split(":")[0].strip() for line in str(caught.value).splitlines()[1:]] == ["where", "got", "fix"]
+    assert str(caught.value.got).endswith("; the Python file raised an error, where: mine.py:3, got: ValueError: no words")
