@@ -123,7 +123,8 @@ def _announcement(config: TableConfig, num: int) -> str:
     """How many adversaries are trained first, and how long that takes; with a chat model only the live display can tell."""
     rule = config.reinforce
     dialogues = num * rule.updates * rule.dialogues_per_update
-    long = f"about {max(1.0, dialogues * _SECONDS_PER_TRAINED_DIALOGUE / 60):.0f} minutes of one core"
+    minutes = max(1, round(dialogues * _SECONDS_PER_TRAINED_DIALOGUE / 60))
+    long = f"about {minutes} minute{'s' * (minutes != 1)} of one core"
     if any(map(is_chat_model, (config.target, *config.trained_names()))):
         long = (
             f"{dialogues:,} dialogues with a chat model, which decides how long that takes; reinforce.dialogues asks for fewer"
@@ -131,7 +132,8 @@ def _announcement(config: TableConfig, num: int) -> str:
     each = f"each target is met by adversaries of its own{', a defended one too' * bool(config.defences)}"
     why = each if config.trained or config.defences else "no --adversary is named"
     which = "one is" if num == 1 else f"{num} are"
-    return f"{why}, so {which} trained first: {rule.updates:,} updates of {rule.dialogues_per_update} dialogues, {long}"
+    updates = f"{rule.updates:,} update{'s' * (rule.updates != 1)}"
+    return f"{why}, so {which} trained first: {updates} of {rule.dialogues_per_update} dialogues, {long}"
 
 
 def _baseline_metrics(config: TableConfig) -> dict[str, Estimate]:

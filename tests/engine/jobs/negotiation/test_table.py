@@ -147,6 +147,9 @@ def test_an_adversary_is_trained_first_and_said_so(tmp_path: Path, target: Path,
     again = Notes()
     run(config, tmp_path, again)
     assert "trained first" not in again.said[0]
+    one = dataclasses.replace(config, reinforce=dataclasses.replace(config.reinforce, dialogues=64))
+    run(one, tmp_path / "one", notes := Notes())
+    assert notes.said[0].endswith("trained first: 1 update of 64 dialogues, about 1 minute of one core")
 
 
 def test_several_adversaries_make_a_row_of_their_mean(tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
