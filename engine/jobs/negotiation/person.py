@@ -107,6 +107,8 @@ class PersonSession:
         while True:
             line = self._terminal.ask("you: ")
             if line in ("/deal", SELECTION):
+                # The command stands on the screen, but not what it says.
+                self._num_shown[row] += line == SELECTION
                 return [SELECTION_ID]
             if line == "/quit":
                 raise KeyboardInterrupt

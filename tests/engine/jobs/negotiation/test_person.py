@@ -61,6 +61,11 @@ def test_a_deal_is_said_and_chosen() -> None:
     assert "you: <selection>" in typist.shown
 
 
+def test_the_end_that_was_typed_as_it_is_said_is_not_repeated() -> None:
+    _, typist = held(["i want the hats", "<selection>", "0 2 3"])
+    assert "you: <selection>" not in typist.shown
+
+
 def test_the_partner_may_open() -> None:
     game, typist = held(["/deal", "none"], first=1)
     assert typist.shown[1] == f"partner: {' '.join(game.transcript(0)[0][1])}"
