@@ -20,6 +20,7 @@ from engine.jobs.negotiation.language import require_words
 from engine.jobs.negotiation.payoffs import PAYOFFS, Population, PopulationConfig, fresh_start, members
 from engine.jobs.sharded import RESUME_SAFE, work_off
 from engine.jobs.tables import TABLE_FILE
+from engine.jobs.weights import weights_digests
 from engine.metrics.negotiation.population import (
     BEST_FRESH,
     FRESH,
@@ -34,6 +35,7 @@ from engine.metrics.repeats import crossed_mean
 from engine.metrics.statistics import Estimate, mean
 from engine.metrics.tables import TextTable
 from engine.negotiation.opponents import OpponentConfig
+from engine.store.head import changed_weights
 from engine.store.layout import CONFIG, SUMMARY
 from engine.store.mirror import fetched_run
 from engine.store.run_folder import RunFolder
@@ -257,7 +259,7 @@ def _known(population: Population) -> list[dict[str, Any]]:
     """The dialogues of earlier runs in which pairs of a population played.
 
     Raises:
-        RunError: one is no such run, or its dialogues were others.
+        RunError: one is no such run, or its dialogues or weights were others.
     """
     config, found = population.config, []
     pairs = {(target, adversary) for target in population.targets for adversary in population.adversaries}
@@ -267,7 +269,12 @@ def _known(population: Population) -> list[dict[str, Any]]:
         if run.job != EVALUATE_POPULATION.name or any(run.config[key] != getattr(config, key) for key in alike):
             what = "--known needs a run of parley evaluate population with the same " + ", ".join(alike)
             raise RunError(what, where=name, got=f"a run of {run.job}", fix="name another, or leave it out")
-        found += [row for row in run.read_rows().to_pylist() if (row["target"], row["adversary"]) in pairs]
+        played = [row for row in run.read_rows().to_pylist() if (row["target"], row["adversary"]) in pairs]
+        now = weights_digests({agent: agent for row in played for agent in (row["target"], row["adversary"])})
+        if changed := changed_weights(run.weights, now):
+            what = "--known holds dialogues of agents whose weights are others now"
+            raise RunError(what, where=name, got=", ".join(changed), fix="leave it out, and all pairs are played again")
+        found += played
     return found
 
 

@@ -69,6 +69,19 @@ def test_shards_change_no_row_and_known_pairs_are_not_played_again(tmp_path: Pat
         run(matrix(known=str(tmp_path / "part"), dialogues=7), tmp_path / "other", Silent())
 
 
+def test_known_pairs_were_played_by_the_weights_of_now(tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    save_negotiator(model)
+    asked = matrix(targets=str(model), adversaries="scripted")
+    run(asked, tmp_path / "part", Silent())
+    known = replace(asked, adversaries=SCRIPTED, known=str(tmp_path / "part"))
+    run(known, tmp_path / "same", Silent())
+    save_negotiator(model, seed=2)
+    with pytest.raises(RunError, match="whose weights are others now"):
+        run(known, tmp_path / "other", Silent())
+    run(replace(known, targets="scripted"), tmp_path / "without", Silent())
+
+
 def test_checkpoints_go_with_the_work_and_chat_models_do_not() -> None:
     population = Population(matrix(), ("runs/t", "hf:model"), ("runs/a", "runs/t"))
     assert population.checkpoints() == ("runs/t", "runs/a")
