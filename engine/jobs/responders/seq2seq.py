@@ -206,6 +206,13 @@ class TrainSeq2Seq(FitJob[TrainSeq2SeqConfig]):
             return (shlex.join(["parley", "search", "enumerate", "--model", display_path(path), *root]),)
         if config.subwords is not None:
             return (shlex.join(["parley", "evaluate", "robustness", "--model", display_path(path), *root]),)
+        if config.max_reply is not None:
+            # A generator of replies: it learns with, or against, a discriminator.
+            named = [display_path(path), "--corpus", config.corpus, *root]
+            return tuple(
+                shlex.join(["parley", *words, *named])
+                for words in (("train", "discriminator", "--generator"), ("minmax", "replies", "--start"))
+            )
         judge = lm_command(config.corpus, config.vocabulary, config.sizes, config.data_root)
         if config.sizes.turns > 1 or config.sizes.input_feeding:
             return (shlex.join(["parley", "evaluate", "robustness", "--model", display_path(path), *root]), judge)

@@ -297,3 +297,11 @@ def test_a_corpus_without_anything_to_measure_on_is_refused_before_there_is_a_ru
     with pytest.raises(DataError, match="empty: val"):
         TRAIN_SEQ2SEQ.run(TrainSeq2SeqConfig(corpus=str(tmp_path)), tmp_path / "run", Silent())
     assert not (tmp_path / "run").exists()
+
+
+def test_a_generator_of_replies_is_followed_by_its_discriminator_and_their_training() -> None:
+    named = TRAIN_SEQ2SEQ.next_commands(TRAIN_SEQ2SEQ.presets["replies"](), Path("runs/a"))
+    assert named == (
+        "parley train discriminator --generator runs/a --corpus ubuntu_irc",
+        "parley minmax replies --start runs/a --corpus ubuntu_irc",
+    )
