@@ -10,6 +10,7 @@ learn; then their weights are others, and only how fast they are is compared. "u
 "ratio" is plain seconds / RLlib seconds of this process, at most about 1; "share_outside_model" is the share of RLlib's wall
 time that is neither speaking nor a forward or backward pass in training. "runner_ratio" is of the dialogues a second played by
 two runners to those of one, on the wall; "dialogues_per_s" is of whole updates, playing and learning, with 0, 1 and 2 runners.
+With `--overlap` "runner_ratio" and "dialogues_played_per_s" are left out: what is played while learning goes on is not clocked.
 """
 
 from __future__ import annotations
@@ -134,14 +135,12 @@ def measure(options: Options) -> dict[str, Any]:
             taken[number], learned = _trained(start, shared, corpus, options, number)
             if options.learners < 2 and not options.overlap:
                 same += [learned[name].equal(value) for name, value in weights.items()]
-    playing = [_rate(steps, "seconds_sampling") for steps in taken.values()]
     differences = [float((value - weights[name]).abs().max()) for name, value in plain.learner.state_dict().items()]
     return {
         **figures,
         "identical": max(differences) <= 1e-5 and all(same),
         "largest_difference": max(differences),
-        "runner_ratio": playing[-1] / playing[1],
-        "dialogues_played_per_s": playing,
+        **({} if options.overlap else rates_of_play(list(taken.values()))),
         "dialogues_per_s": [_rate(steps, "seconds") for steps in taken.values()],
         "updates_per_s": [len(steps) / sum(step["seconds"] for step in steps) for steps in taken.values()],
         "env_runners": list(taken),
@@ -243,6 +242,12 @@ def build(
     settings.env_runners(num_env_runners=runners)
     settings.learners(num_learners=learners)
     return settings.build_algo()
+
+
+def rates_of_play(taken: list[Steps]) -> dict[str, Any]:
+    """Dialogues played a second, and by the most runners beside by the fewest; of trainings that play and learn by turns."""
+    playing = [_rate(steps, "seconds_sampling") for steps in taken]
+    return {"runner_ratio": playing[-1] / playing[1], "dialogues_played_per_s": playing}
 
 
 def _rate(steps: Steps, seconds: str) -> float:
