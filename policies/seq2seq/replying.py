@@ -100,7 +100,7 @@ class ReplyDecoder:
         if settings.backward:
             self._backward = load_backward(fetched_model(settings.backward))
             self._backward.model.to(device)
-            _require_turns(model, self._backward.model, settings.backward)
+            require_turns(model.sizes.turns, self._backward, settings.backward)
 
     def __call__(self, sources: Sequence[Ids], seeds: Sequence[int] = ()) -> list[list[int]]:
         """The replies.
@@ -157,11 +157,22 @@ def _require_units(model: Seq2Seq, lm: LanguageModel, name: str) -> None:
         )
 
 
-def _require_turns(model: Seq2Seq, backward: Seq2Seq, name: str) -> None:
-    if backward.sizes.turns != model.sizes.turns:
+def require_turns(turns: int, backward: BackwardModel, name: str) -> None:
+    """Makes sure that a backward model predicts contexts of as many turns as a model reads.
+
+    Args:
+        turns: that the model reads.
+        backward: the backward model.
+        name: what it is called.
+
+    Raises:
+        ConfigError: it predicts others.
+    """
+    found = backward.model.sizes.turns
+    if found != turns:
         raise ConfigError(
             "the backward model was fitted to contexts of other turns",
             where=name,
-            got=f"{backward.sizes.turns} turns, the model reads {model.sizes.turns}",
+            got=f"{found} turns, the model reads {turns}",
             fix="fit it with the settings of the model and --backward",
         )

@@ -13,6 +13,7 @@ from engine.jobs.supervised import require_splits
 from envs.pairs.compiled import PairSplit, load_pairs
 from envs.pairs.stop_words import is_content
 from envs.replies.pairs import PairsInWords, pairs_in_words
+from envs.storage.copies import fetched_model
 from policies.decoders import MAKERS, DecoderSettings, lacks_backward, with_backward
 
 if TYPE_CHECKING:
@@ -24,18 +25,26 @@ BACKWARD = "backward"
 
 
 def require_decoders(config: ReplyTrainingConfig) -> None:
-    """Makes sure, before anything is trained, that both decoders are known and that the models which they name are there.
+    """Makes sure, before anything is trained, that both decoders are known and that the models which they name fit.
+
+    Args:
+        config: its sizes are those of the generator.
 
     Raises:
-        ConfigError: no decoder is called so.
-        CheckpointError: a model is not there.
+        ConfigError: no decoder is called so, or a backward model predicts contexts of other turns than the generator reads.
+        CheckpointError: a model is not there; a backward model predicts replies.
     """
+    from policies.seq2seq.backward import load_backward
+    from policies.seq2seq.replying import require_turns
+
     if config.backward:
         require_checkpoint(config.backward, "--backward", MAKERS[BACKWARD])
-    located(DecoderSettings.parse(config.decoder))
+    decoders = [located(DecoderSettings.parse(config.decoder))]
     told = DecoderSettings.parse(with_backward(config.discriminator_decoder, config.backward or BACKWARD))
     if config.backward or not lacks_backward(config.discriminator_decoder):
-        located(told)
+        decoders.append(located(told))
+    for name in dict.fromkeys(filter(None, (config.backward, *(decoder.backward for decoder in decoders)))):
+        require_turns(config.sizes.turns, load_backward(fetched_model(name)), name)
 
 
 def recorded_pairs(config: MinMaxRepliesConfig, generator: Seq2Seq) -> PairsInWords:

@@ -85,14 +85,14 @@ class MinMaxReplies(Composite[MinMaxRepliesConfig, MinMaxRepliesConfig, Summary]
         if config.discriminator and not config.start:
             what = "a discriminator needs the generator whose replies it was fitted to"
             raise ConfigError(what, where="--discriminator", got="no --start", fix="name the generator with --start RUN")
+        start = str(require_word_model(config.start, "--start", "parley train seq2seq")) if config.start else ""
+        config = replace(config, sizes=load_seq2seq(Path(start)).sizes) if start else config
         require_decoders(config)
-        if config.start:
-            start = str(require_word_model(config.start, "--start", "parley train seq2seq"))
+        if start:
             named = config.discriminator
             if named:
                 named = str(require_checkpoint(named, "--discriminator", "parley train discriminator"))
             contest_of(config, start, named)
-            return replace(config, sizes=load_seq2seq(Path(start)).sizes)
         return config
 
     def stages(self, config: MinMaxRepliesConfig, path: Path) -> Mapping[str, Stage]:

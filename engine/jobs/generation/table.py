@@ -118,8 +118,8 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
         ):
             if name:
                 require_checkpoint(name, option, maker)
-        require_decoders(config)
         config = replace(config, sizes=load_seq2seq(begun[0]).sizes) if begun else config
+        require_decoders(config)
         lengths = {"min_reply": config.min_reply, "max_reply": config.longest}
         corpus = load_pairs(config.corpus, config.data_root, every_word=True)
         asked = examples(corpus, "test", config.sizes.turns, **lengths, unseen=True)

@@ -22,9 +22,12 @@ from engine.rllib.reply_settings import ReplyLearning
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError, DataError, OutOfRangeError
+from envs.pairs.compiled import load_pairs
 from envs.pairs.replied import parse_replied, read_replied
 from policies.decoders import DecoderSettings
 from policies.discriminator.settings import DiscriminatorSizes
+from policies.seq2seq.checkpoints import save_model
+from policies.seq2seq.model import Seq2Seq
 from policies.seq2seq.settings import Seq2SeqSizes
 from tests.engine.jobs.generation.test_minmax import FIT
 from tests.engine.jobs.made_up import Notes
@@ -202,6 +205,18 @@ def test_a_row_stands_whose_first_training_was_left_out(tmp_path: Path, corpus: 
     assert found == [("greedy", 1), ("regs-mc", 2), ("forced-sampled", 1)]
     with pytest.raises(DataError, match="every row is left out"):
         EVALUATE_GENERATION.measure(RunFolder.open(tmp_path / "empty", config, job="evaluate-generation"), config)
+
+
+def test_a_backward_model_of_other_turns_is_refused_before_anything_is_trained(
+    tmp_path: Path, corpus: str, generator: Path
+) -> None:
+    sizes = Seq2SeqSizes(embed=8, hidden=8, max_source=9, max_reply=20, turns=1, backward=True)
+    save_model(Seq2Seq(load_pairs(corpus).vocabulary, sizes), tmp_path / "back", {"role": "made up"})
+    for start in ("", str(generator)):
+        for changes in ({"backward": str(tmp_path / "back")}, {"decoder": f"mmi:backward={tmp_path / 'back'}"}):
+            with pytest.raises(ConfigError, match=r"contexts of other turns(.|\n)*1 turns, the model reads 2"):
+                EVALUATE_GENERATION.run(asked(corpus, start=start, **changes), tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()
 
 
 def test_mistakes_are_named(tmp_path: Path, corpus: str) -> None:
