@@ -64,7 +64,7 @@ from engine.metrics.tables import TextTable
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from envs.core.config import from_dict
-from envs.core.errors import DataError
+from envs.core.errors import ConfigError, DataError
 from envs.pairs.compiled import load_pairs
 from envs.pairs.contexts import examples
 from envs.pairs.replied import read_replied
@@ -118,8 +118,15 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
         ):
             if name:
                 require_checkpoint(name, option, maker)
-        config = replace(config, sizes=load_seq2seq(begun[0]).sizes) if begun else config
+        read = [load_seq2seq(path).sizes for path in begun] or [config.sizes]
+        config = replace(config, sizes=read[0])
         require_decoders(config)
+        longest = max(sizes.max_reply for sizes in read) - 1
+        if 0 < config.max_words < longest:
+            # What a training says is cut, and what the start says would be longer than all of it.
+            fix = f"leave it out, or start from generators with sizes.max_reply={config.max_words + 1}"
+            got = f"{config.max_words}, a start says up to {longest} words"
+            raise ConfigError("replies of a start may be longer than --max-words", got=got, fix=fix)
         lengths = {"min_reply": config.min_reply, "max_reply": config.longest}
         corpus = load_pairs(config.corpus, config.data_root, every_word=True)
         asked = examples(corpus, "test", config.sizes.turns, **lengths, unseen=True)

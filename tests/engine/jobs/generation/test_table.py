@@ -231,6 +231,8 @@ def test_mistakes_are_named(tmp_path: Path, corpus: str) -> None:
     for option in ("decoder", "discriminator_decoder"):
         with pytest.raises(CheckpointError, match="the decoder's backward"):
             EVALUATE_GENERATION.run(asked(corpus, **{option: "mmi:backward=nothing"}), tmp_path / "run", Silent())
+    with pytest.raises(ConfigError, match=r"longer than --max-words(.|\n)*up to 8 words(.|\n)*sizes.max_reply=6"):
+        EVALUATE_GENERATION.run(asked(corpus, max_words=5), tmp_path / "run", Silent())
     with pytest.raises(DataError, match="too few different contexts"):
-        EVALUATE_GENERATION.run(asked(corpus), tmp_path / "run", Silent())
+        EVALUATE_GENERATION.run(asked(corpus, max_words=8), tmp_path / "run", Silent())
     assert not (tmp_path / "run").exists()
