@@ -37,7 +37,7 @@ class Stage:
     Args:
         title: what is done.
         total: units of the whole stage; 0 when that is not known.
-        unit: their name.
+        unit: their name; empty where nothing is counted.
         clock: seconds, never going back.
     """
 
@@ -49,7 +49,8 @@ class Stage:
     def at(self, done: float, note: str = "") -> str:
         """Such as "learning: 40/100 updates, 3.5 updates/s, 0:17 left, reward +0.3"."""
         of = f"/{self._total:,}" if self._total else ""
-        parts = (f"{self._title}: {int(done):,}{of} {self._unit}", self._pace(done), note)
+        what = f"{self._title}: {int(done):,}{of} {self._unit}" if self._unit else self._title
+        parts = (what, self._pace(done), note)
         return ", ".join(part for part in parts if part)
 
     def _pace(self, done: float) -> str:
@@ -119,8 +120,10 @@ class JsonScreen:
         self._title, self._about = "", dict[str, Any]()
 
     def stage(self, title: str, total: int, unit: str) -> None:
-        """Begins a stage."""
+        """Begins a stage; of one that counts nothing no other line follows."""
         self._title, self._about = title, {"total": total or None, "unit": unit}
+        if not unit:
+            self.say(title)
 
     def advance(self, done: float, note: str = "") -> None:
         """Writes a line when the last one is some seconds old."""

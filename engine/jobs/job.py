@@ -97,7 +97,7 @@ class Reporter(Protocol):
     """Who watches a job at work."""
 
     def stage(self, title: str, total: int, unit: str) -> None:
-        """A new piece of work begins, `total` units long."""
+        """A new piece of work begins, `total` units long, 0 where nobody knows; `unit` is empty where nothing is counted."""
 
     def advance(self, done: float, note: str = "") -> None:
         """`done` units of the current stage are finished, with shares of those under way; `note` is a figure worth seeing."""

@@ -109,7 +109,7 @@ class EvaluateCollaboration(Job[CollaborationConfig, PlayedChats, PlayedChats]):
             (answers / ANSWERS).write_bytes(prepared.tried)
         prepared = replace(prepared, answers=str(answers), tried=b"")
         work_off(run, prepared, asked_chats(prepared.config), prepared.config, reporter, "playing chats")
-        reporter.say("computing metrics, their intervals and significances")
+        reporter.stage("computing metrics, their intervals and significances", 0, "")
         return prepared
 
     def measure(self, run: RunFolder, found: PlayedChats) -> Summary:

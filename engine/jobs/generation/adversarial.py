@@ -94,7 +94,7 @@ class EvaluateAdversarial(Job[AdversarialConfig, PreparedJudging, PreparedJudgin
         settings = replace(config.settings, answers=str(run.path / ANSWERS_FOLDER))
         judging = Judging(prepared.pooled.scenarios, settings, config.seed)
         work_off(run, judging, prepared.items, config, reporter, "fitting and asking judges")
-        reporter.say("computing metrics and their intervals")
+        reporter.stage("computing metrics and their intervals", 0, "")
         return prepared
 
     def measure(self, run: RunFolder, found: PreparedJudging) -> Summary:

@@ -152,6 +152,7 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
         train("discriminators", told, pairs)
         train("trainings", trained, [[name] for name in trained])
         self._answer(config, path, [system for system in asked if system.is_trained], reporter)
+        reporter.stage("computing metrics and their intervals", 0, "")
         return config
 
     def _answer(self, config: TrainedTableConfig, path: Path, asked: Sequence[System], reporter: Reporter) -> None:

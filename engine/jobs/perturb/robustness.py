@@ -191,7 +191,7 @@ class EvaluateRobustness(Job[RobustnessConfig, Evaluation, Evaluation]):
         asking = Asking(config, prepared.models, tuple(prepared.common), scored, answers=answers)
         items = {example.key: example for example in prepared.examples}
         work_off(run, asking, items, config, reporter, "asking the models" if config.trained else "asking the model")
-        reporter.say("computing metrics, their intervals and significances")
+        reporter.stage("computing metrics, their intervals and significances", 0, "")
         return prepared
 
     def measure(self, run: RunFolder, found: Evaluation) -> Summary:

@@ -97,7 +97,7 @@ class AttackRanking(RankersJob[RankingAttackConfig]):
     def work(self, run: RunFolder, prepared: PreparedAttack, reporter: Reporter) -> PreparedAttack:
         attacks = RankingAttacks(prepared.config, prepared.rankers, answers=str(run.path / ANSWERS_FOLDER))
         work_off(run, attacks, prepared.groups, prepared.config, reporter, "attacking rankers")
-        reporter.say("computing metrics, their intervals and significances")
+        reporter.stage("computing metrics, their intervals and significances", 0, "")
         return prepared
 
     def measure(self, run: RunFolder, found: PreparedAttack) -> Summary:

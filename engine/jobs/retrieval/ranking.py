@@ -94,7 +94,7 @@ class EvaluateRanking(RankersJob[RankingConfig]):
     def work(self, run: RunFolder, prepared: EvaluatedRanking, reporter: Reporter) -> EvaluatedRanking:
         ranking = Ranking(prepared.config, prepared.rankers, answers=str(run.path / ANSWERS_FOLDER))
         work_off(run, ranking, prepared.groups, prepared.config, reporter, "ranking replies")
-        reporter.say("computing metrics, their intervals and significances")
+        reporter.stage("computing metrics, their intervals and significances", 0, "")
         return prepared
 
     def measure(self, run: RunFolder, found: EvaluatedRanking) -> Summary:

@@ -69,6 +69,17 @@ def test_a_stage_of_unknown_length_has_a_pace_and_no_end() -> None:
     assert stage.at(4000) == "train.txt: 4,000 bytes, 2,000 bytes/s"
 
 
+def test_a_stage_that_counts_nothing_takes_the_place_of_the_one_before() -> None:
+    screen, clock, text = plain()
+    screen.stage("judging", 4, "fits")
+    screen.advance(4)
+    screen.stage("computing metrics", 0, "")
+    screen.beat()
+    clock.now += 11
+    screen.beat()
+    assert text.getvalue() == "computing metrics, 0:11 so far\n"
+
+
 def test_plain_lines_come_every_few_seconds_at_most() -> None:
     screen, clock, text = plain()
     screen.stage("learning", 100, "updates")
