@@ -55,7 +55,7 @@ class PreparedJudging:
 
 def sample() -> AdversarialConfig:
     """The published sample of 768 sources, beside the published figures (Li et al. 2017)."""
-    return AdversarialConfig(published="li2017")
+    return AdversarialConfig()
 
 
 class EvaluateAdversarial(Job[AdversarialConfig, PreparedJudging, PreparedJudging]):
@@ -173,7 +173,7 @@ def _unparsable(run: RunFolder) -> list[str]:
 def asked_of(config: AdversarialConfig, systems: Sequence[str]) -> AskedJudges:
     """Who judged what in a run of a configuration."""
     judges = list(labels_of(config.judge_names).values())
-    return AskedJudges(judges, list(CONTROLS), systems, config.published == "li2017")
+    return AskedJudges(judges, list(CONTROLS), systems, config.shows_published)
 
 
 EVALUATE_ADVERSARIAL = EvaluateAdversarial()

@@ -58,8 +58,8 @@ class AdversarialConfig(ShardedConfig):
     """Response model whose log p(reply | source) the judge svm-neural reads."""
     backward: str = ""
     """Run of train seq2seq --backward, whose log p(source | reply) the judge svm-neural reads."""
-    published: Literal["none", "li2017"] = "none"
-    """Figures to show beside the measured ones."""
+    published: Literal["auto", "none", "li2017"] = "auto"
+    """Figures to show beside the measured ones. auto: those of Li et al. 2017 beside their sample alone."""
     fitting: FittingOfJudges = field(default_factory=FittingOfJudges)
     """How judges read pairs."""
     chat: ChatAsking = field(default_factory=ChatAsking)
@@ -91,6 +91,11 @@ class AdversarialConfig(ShardedConfig):
         """The judges one by one, each once, controls left out: they are there in any case."""
         names = (name for part in self.judges.split(",") if (name := part.strip()))
         return tuple(dict.fromkeys(name for name in names if name not in CONTROLS))
+
+    @property
+    def shows_published(self) -> bool:
+        """Whether the published figures stand beside."""
+        return self.published == "li2017" or (self.published == "auto" and self.human.startswith(f"{SAMPLE}:"))
 
     @property
     def settings(self) -> JudgeSettings:

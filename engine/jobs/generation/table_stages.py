@@ -128,7 +128,7 @@ def measured(config: TrainedTableConfig, path: Path, system: System) -> dict[str
         **how,
     )
     files: dict[str, Any] = {side: display_path(path / system.replies / name) for side, name in FILES.items()}
-    judged = AdversarialConfig(judges=config.judges, **files, **how)
+    judged = AdversarialConfig(judges=config.judges, published="none", **files, **how)
     return {system.replies: (REPLY, asked), system.judged: (EVALUATE_ADVERSARIAL, judged)}
 
 

@@ -31,6 +31,15 @@ PAGE = Path(__file__).parents[4] / "docs" / "adversarial_evaluation.md"
 run = EVALUATE_ADVERSARIAL.run
 
 
+def test_published_figures_stand_beside_the_published_sample_alone() -> None:
+    verb, files = find_verb(["evaluate", "adversarial"]), ["--human", "people.tsv", "--machine", "plain.tsv"]
+    assert verb is not None
+    shown = [[], ["--judges", "concatenated"], [*files, "--published", "li2017"]]
+    assert all(parse_job(verb, EVALUATE_ADVERSARIAL, each).config.shows_published for each in shown)
+    left_out = [files, ["li2017", *files], ["--published", "none"]]
+    assert not any(parse_job(verb, EVALUATE_ADVERSARIAL, each).config.shows_published for each in left_out)
+
+
 def test_a_run_tells_systems_from_people_and_says_so(tmp_path: Path) -> None:
     config = asked(tmp_path)
     result = run(config, tmp_path / "run", Silent())
@@ -50,6 +59,7 @@ def test_a_run_tells_systems_from_people_and_says_so(tmp_path: Path) -> None:
     assert [table.columns[0] for table in result.tables.values()] == ["judge, system", "judge"]
     assert all(said in list(result.tables.values())[-1].note for said in summary[VERDICTS])
     assert (tmp_path / "run" / "table.md").read_text().count("machine-vs-random") >= 2
+    assert "Adver-REGS" not in (tmp_path / "run" / "table.md").read_text(), "the published figures are of other files"
     assert {row["item_key"] for row in found if row["features"]} == {
         row["item_key"] for row in found if row["judge"] in ("svm-unigram", "reply-only")
     }
