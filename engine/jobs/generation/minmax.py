@@ -33,11 +33,11 @@ from engine.jobs.scalars import Scalars
 from engine.jobs.sharded import session
 from engine.jobs.supervised import STATE
 from engine.jobs.updates import built, make_updates
-from engine.metrics.generation.minmax import AGAINST_DISCRIMINATOR, GAIN, NATS, PICKED
+from engine.metrics.generation.minmax import AGAINST_DISCRIMINATOR, GAIN, NATS, PICKED, step_figures
 from engine.metrics.generation.scenarios import ADVERSUC, RANDOM
 from engine.metrics.generation.variety import COMMONEST, WORDS, variety
 from engine.metrics.replies import reply_metrics
-from engine.metrics.statistics import Estimate, count, mean, paired_difference, ratio_of_sums
+from engine.metrics.statistics import Estimate, count, paired_difference, ratio_of_sums
 from engine.metrics.training import BEFORE
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
@@ -310,9 +310,7 @@ class _ReplyTraining:
         found[GAIN] = paired_difference(after, before)
         found |= {f"validation_{name}": each for name, each in self._checks[picked].items()}
         found[PICKED] = count(picked, len(self._checks))
-        for name in ("discriminator_accuracy", "reward"):
-            if steps := [event[name] for _, event in sorted(self._history.items()) if name in event]:
-                found[name] = mean(steps[-max(1, len(steps) // 10) :])
+        found |= step_figures([event for _, event in sorted(self._history.items())])
         test = evaluate(best, PairExamples(contest.pairs["test"], best.sizes))
         who = {"role": "adversarial", "start": config.start, "discriminator": config.discriminator, "corpus": config.corpus}
         how = {"method": config.method, "reward": config.reward, "round": picked, "seed": config.seed, "test_nll": test.nll}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from engine.metrics.generation.scenarios import ADVERSUC, RANDOM
 from engine.metrics.replies import REPLIES
-from engine.metrics.statistics import NEITHER, Metric
+from engine.metrics.statistics import NEITHER, Estimate, Metric, mean
 from engine.metrics.training import BEFORE, HIGHER, LOWER
 
 GAIN, PICKED, NATS = "adversuc_gain", "picked_round", "validation_nll"
@@ -24,6 +27,11 @@ _SAID = {
     NATS: Metric("validation loss per word", LOWER, "nats per word of recorded replies, </s> counted"),
     **{name: metric for name, metric in REPLIES.items() if not name.startswith("recorded")},
 }
+STEPS = {
+    "discriminator_accuracy": ("discriminator's accuracy", "on replies before it learns from them, steps of the"),
+    "reward": ("reward of a word", "mean of the generator's steps of the"),
+}
+"""Figures of steps that are told of the first ones and of the last."""
 AGAINST_DISCRIMINATOR = {
     name + suffix: metric._replace(title=metric.title + when)
     for name, metric in _SAID.items()
@@ -34,6 +42,23 @@ AGAINST_DISCRIMINATOR = {
     f"validation_{ADVERSUC}": Metric("AdverSuc, validation split", HIGHER, "of the checkpoint, as measured when it was picked"),
     f"validation_{RANDOM}": Metric("machine-vs-random, validation split", HIGHER, "of the checkpoint, by the same judges"),
     PICKED: Metric("round of the checkpoint", NEITHER, "0: the start, which no round was better than", "count"),
-    "discriminator_accuracy": Metric("discriminator's accuracy", NEITHER, "on replies before it learns from them, last tenth"),
-    "reward": Metric("reward of a word", NEITHER, "mean of the generator's last tenth of steps"),
+    **{
+        name + suffix: Metric(title + when, NEITHER, f"{of} {tenth} tenth")
+        for name, (title, of) in STEPS.items()
+        for suffix, when, tenth in (("", "", "last"), (BEFORE, ", at the start", "first"))
+    },
 }
+
+
+def step_figures(updates: Sequence[Mapping[str, Any]]) -> dict[str, Estimate]:
+    """The figures of `STEPS`, of the first and the last tenth of the updates that have each.
+
+    Args:
+        updates: figures of all updates, in their order.
+    """
+    found = {}
+    for name in STEPS:
+        if values := [update[name] for update in updates if name in update]:
+            tenth = max(1, len(values) // 10)
+            found |= {name: mean(values[-tenth:]), f"{name}{BEFORE}": mean(values[:tenth])}
+    return found

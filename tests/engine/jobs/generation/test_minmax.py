@@ -24,7 +24,7 @@ from engine.jobs.generation.watching import Alarm, CollapseError, Watcher
 from engine.jobs.generation.word_rewards import REWARDS_OF_WORDS
 from engine.jobs.job import Silent
 from engine.jobs.scalars import FOLDER
-from engine.metrics.generation.minmax import AGAINST_DISCRIMINATOR
+from engine.metrics.generation.minmax import AGAINST_DISCRIMINATOR, step_figures
 from engine.metrics.generation.scenarios import ADVERSUC, RANDOM
 from engine.metrics.generation.variety import variety
 from engine.negotiation.reinforce import DivergenceError
@@ -335,6 +335,19 @@ def test_alarms_come_once_for_each_streak() -> None:
     assert watcher.is_calm
     # What an interrupted training has seen counts.
     assert {alarm.figure for alarm in Watcher(Watch(patience=2), [said]).see(said)} == set(said)
+
+
+def test_accuracy_and_reward_are_told_of_the_first_and_the_last_steps() -> None:
+    updates = [{"discriminator_accuracy": 0.5 + number / 100} if number % 2 else {"reward": number} for number in range(40)]
+    found = {name: each.value for name, each in step_figures(updates).items()}
+    assert found == {
+        "discriminator_accuracy": pytest.approx(0.88),
+        "discriminator_accuracy_before": pytest.approx(0.52),
+        "reward": 37,
+        "reward_before": 1,
+    }
+    assert set(found) < set(AGAINST_DISCRIMINATOR)
+    assert step_figures([]) == {}
 
 
 def test_a_training_goes_on_whose_replies_had_no_word(tmp_path: Path) -> None:
