@@ -14,7 +14,6 @@ from engine.metrics.generation.adversarial import (
     CHANCE,
     CONSTANT,
     ERE,
-    LENGTH,
     LENGTH_ONLY,
     TAU,
 )
@@ -60,6 +59,9 @@ _NOTE_RANKING = "The first system less the second on the sources that both answe
 _NOTE_TAU = "Kendall's tau-b over the systems' AdverSuc: 1 the same order, -1 the opposite one."
 _NOTE_FEATURES = "Weights, mean over folds; s: a word of the source. Above 0 for people's replies."
 _NUM_FEATURES = 10
+EQUAL = {MATCHED: "with lengths matched", CUT: "with all replies cut to one length"}
+"""Scenarios in which length tells nothing, in words; the first one that has pairs enough decides whether length explains a
+judge. Cut replies come second, because how they end may tell which of them were cut."""
 
 
 @dataclass(frozen=True)
@@ -224,19 +226,18 @@ def _of_system(metrics: Metrics, asked: AskedJudges, system: str) -> Iterator[st
             f"{_share(chance.high)}; {beside})."
         )
         return
-    beyond, matched = (metrics.get(f"{kind}.{best}.{system}", NOTHING) for kind in (LENGTH, MATCHED))
-    low = metrics.get(f"{CHANCE}.{MATCHED}.{system}", NOTHING).low
+    # What tells nothing explains nothing, and so few pairs that this judge would be within chance anyway decide nothing.
+    equal = {kind: metrics.get(f"{kind}.{best}.{system}", NOTHING) for kind in EQUAL}
+    low = {kind: metrics.get(f"{CHANCE}.{kind}.{system}", NOTHING).low for kind in EQUAL}
     alone = metrics.get(f"{ADVERSUC}.{LENGTH_ONLY}.{system}", NOTHING).value
-    # What tells nothing explains nothing: few pairs of equal lengths alone leave a judge within chance.
-    may_explain = alone < chance.low
-    if may_explain and not beyond.high < 0:
-        yield f"{system}: length explains it ({figures}, {_share(alone)} by length alone; {beside})."
-    elif may_explain and matched.n and matched.value >= low:
-        found = f"{_share(matched.value)} with lengths matched, no better than chance"
+    decides = next((kind for kind in EQUAL if equal[kind].n and known[best].value < low[kind]), None)
+    if alone < chance.low and decides and equal[decides].value >= low[decides]:
+        found = f"{_share(alone)} by length alone, {_share(equal[decides].value)} {EQUAL[decides]}, no better than chance"
         yield f"{system}: length explains it ({figures}, {found}; {beside})."
-    else:
-        more = f", {_share(matched.value)} with lengths matched" if matched.n else ""
-        yield f"{system}: {best} tells its replies from people's ({figures}{more}; {beside})."
+        return
+    shown = decides or next((kind for kind in EQUAL if equal[kind].n), None)
+    more = f", {_share(equal[shown].value)} {EQUAL[shown]}" if shown else ""
+    yield f"{system}: {best} tells its replies from people's ({figures}{more}; {beside})."
 
 
 def _certain(difference: Estimate) -> bool:

@@ -173,12 +173,21 @@ NOTHING = {(name, "constant"): [0.5] * 100 for name in ("human-human", "human-ra
             "a: these judges are wrong more often than coins (AdverSuc 0.750 by svm, above",
         ),
         (
-            {("adversuc.a", "svm"): [1, 0, 0, 0] * 25, ("adversuc.a", "length"): [1, 0, 0, 0, 0] * 20},
-            "a: length explains it (AdverSuc 0.250 by svm, 0.200 by length alone",
+            {
+                ("adversuc.a", "svm"): [1, 0, 0, 0] * 25,
+                ("adversuc.a", "length"): [1, 0, 0, 0, 0] * 20,
+                ("matched.a", "svm"): [0] * 4,
+                ("cut.a", "svm"): [1, 0] * 40,
+            },
+            "a: length explains it (AdverSuc 0.250 by svm, 0.200 by length alone, 0.500 with all replies cut to one length",
+        ),
+        (
+            {("adversuc.a", "svm"): [0] * 100, ("adversuc.a", "length"): [0] * 100, ("cut.a", "svm"): [0] * 80},
+            "a: svm tells its replies from people's (AdverSuc 0.000 by svm, 0.000 with all replies cut to one length; machine",
         ),
         (
             {("adversuc.a", "svm"): [0] * 100, ("adversuc.a", "length"): [1, 0, 0, 0] * 25, ("matched.a", "svm"): [1, 0] * 20},
-            "a: length explains it (AdverSuc 0.000 by svm, 0.500 with lengths matched, no better than chance",
+            "a: length explains it (AdverSuc 0.000 by svm, 0.250 by length alone, 0.500 with lengths matched, no better",
         ),
         (
             {
