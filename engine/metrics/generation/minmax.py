@@ -56,7 +56,7 @@ def step_figures(updates: Sequence[Mapping[str, Any]]) -> dict[str, Estimate]:
     Args:
         updates: figures of all updates, in their order.
     """
-    found = {}
+    found: dict[str, Estimate] = {}
     for name in STEPS:
         if values := [update[name] for update in updates if name in update]:
             tenth = max(1, len(values) // 10)
