@@ -137,6 +137,7 @@ class FitJob(Job[ConfigT, Fitting, Summary]):
         with threads(config.threads):
             fit = prepared.fit(run.path / STATE)
             run_fit(fit, run, reporter, prepared.measure)
+            reporter.stage("measuring the model", 0, "")
             test, validation = (evaluate(model, prepared.splits[split]) for split in ("test", "val"))
             found = estimates("test", test) | estimates("validation", validation) | dict(prepared.finish(test))
             if prepared.vocabulary is not None:

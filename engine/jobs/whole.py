@@ -142,8 +142,10 @@ class HowFar:
     _has_begun: bool = False
 
     def begin(self, title: str, total: int) -> None:
-        """A length of work begins; after the first one nobody knows how many there are."""
-        self.share, self.part, self._total = 0.0, title if self._has_begun else "", max(1, total)
+        """A length of work begins; after the first one nobody knows how many there are. One that counts nothing is none."""
+        if not total:
+            return
+        self.share, self.part, self._total = 0.0, title if self._has_begun else "", total
         self._has_begun = True
 
     def advance(self, done: float) -> None:

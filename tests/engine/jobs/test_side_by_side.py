@@ -67,6 +67,7 @@ def test_of_a_stage_of_several_lengths_it_is_shown_which_one_is_under_way_and_no
     campaign.advance(2)
     match.stage("dialogues", 8, "dialogues")
     match.advance(4)
+    match.stage("computing metrics", 0, "")
     assert notes.steps[-1] == 0.5
     assert notes.said[-1] == "campaign dialogues 25%, match 50%"
 

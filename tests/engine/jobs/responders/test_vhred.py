@@ -45,7 +45,7 @@ def test_it_leaves_a_model_and_its_figures(tmp_path: Path, corpus: str) -> None:
     epochs = [event for event in RunFolder.load(tmp_path / "run").events() if event["kind"] == "epoch"]
     assert [epoch["stage"] for epoch in epochs] == ["full", "full", "decay"]
     assert all(epoch["validation_kl"] >= 0 for epoch in epochs)
-    assert notes.stages == [(f"epoch {number}", 3, "batches") for number in (1, 2, 3)]
+    assert notes.stages[:3] == [(f"epoch {number}", 3, "batches") for number in (1, 2, 3)]
     assert all(path.exists() for path in result.files)
     assert result.next_commands == (f"parley evaluate robustness --model {tmp_path / 'run'}",)
 

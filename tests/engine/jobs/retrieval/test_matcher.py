@@ -83,7 +83,7 @@ def test_it_leaves_a_ranker_and_its_figures(kind: Any, tmp_path: Path, corpus: s
     assert [epoch["number"] for epoch in epochs] == [1, 2, 3]
     best = max(epoch["validation_recall_at_1"] for epoch in epochs)
     assert result.metrics["validation_r@1"].value == pytest.approx(best), "the epoch that is kept"
-    assert notes.stages == [(f"epoch {number}", 5, "batches") for number in (1, 2, 3)]
+    assert notes.stages[:3] == [(f"epoch {number}", 5, "batches") for number in (1, 2, 3)]
     assert load_matcher(tmp_path / "run").model.sizes == SIZES[kind]
     scores = load_ranker(str(tmp_path / "run")).score((("is", "it", "open"),), [("shut",), ("the", "box")])
     assert all(map(math.isfinite, scores))
@@ -124,7 +124,7 @@ def test_what_a_training_does_not_read_is_counted_and_told(tmp_path: Path) -> No
 def test_held_out_contexts_are_the_seeds_choice_and_training_keeps_its_own(tmp_path: Path, corpus: str) -> None:
     config, notes = asked(corpus, fit=replace(FIT, max_epochs=1), held_out=5), Notes()
     result = run(config, tmp_path / "few", notes)
-    assert (result.metrics["test_r@1"].n, notes.stages) == (5, [("epoch 1", 5, "batches")])
+    assert (result.metrics["test_r@1"].n, notes.stages[0]) == (5, ("epoch 1", 5, "batches"))
     assert FORMATS["smn"].provenance(tmp_path / "few")["held_out"] == 5
     first, again, other = (
         [group.key for group in TRAIN_MATCHER.prepare(replace(config, seed=seed), tmp_path, notes).splits["val"]]
