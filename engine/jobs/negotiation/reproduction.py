@@ -237,11 +237,15 @@ class ReproduceCheng2019(Composite[ReproductionConfig, ReproductionConfig, Repro
         self._write(run.path, config)
 
     def tables(self, run: RunFolder) -> dict[str, TextTable]:
-        return _found(from_dict(ReproductionConfig, run.config), run.path).tables()
+        return self.found(run).tables()
 
     def present(self, result: Result, run: RunFolder) -> Result:
         """With as much of the tables as a screen holds."""
-        return replace(result, tables=_found(from_dict(ReproductionConfig, run.config), run.path).tables(brief=True))
+        return replace(result, tables=self.found(run).tables(brief=True))
+
+    def found(self, run: RunFolder) -> Reproduction:
+        """What the finished steps of a run came to."""
+        return _found(from_dict(ReproductionConfig, run.config), run.path)
 
     def next_commands(self, config: ReproductionConfig, path: Path) -> tuple[str, ...]:
         return (*super().next_commands(config, path), shlex.join(["parley", "play", display_path(path / RL)]))

@@ -91,7 +91,7 @@ class Reproduction:
 
     def metrics(self) -> dict[str, Estimate]:
         """The figures over trainings, by "PART.ROW.METRIC"."""
-        return {f"{row}.{name}": estimate for row in self.rows for name, estimate in self._over(row).items()}
+        return {f"{row}.{name}": estimate for row in self.rows for name, estimate in self.over(row).items()}
 
     def each(self, row: str) -> dict[str, list[float]]:
         """What each training came to, by metric."""
@@ -104,7 +104,7 @@ class Reproduction:
         return [
             AttackLine(
                 title,
-                self._over(f"{part}.{row}"),
+                self.over(f"{part}.{row}"),
                 of.known(row),
                 self._before(row) if part in (HARDENED, CONTROL) else {},
                 self.each(f"{part}.{row}")["advantage"] if len(self.rows[f"{part}.{row}"]) > 1 else (),
@@ -137,8 +137,8 @@ class Reproduction:
                 known = of.known(row)
                 if known is None or f"{part}.{row}" not in self.rows:
                     continue
-                found = self._over(f"{part}.{row}")
-                protocol = _compared(found).removesuffix("advantage")
+                found = self.over(f"{part}.{row}")
+                protocol = compared(found).removesuffix("advantage")
                 cells = [points_cell(found, protocol), *(share_cell(found[protocol + name]) for name in ("par", "agreement"))]
                 points, par, agreement = (cell.split("\n")[0] if brief else cell.replace("\n", " ") for cell in cells)
                 rows.append(
@@ -181,7 +181,7 @@ class Reproduction:
                 row: {
                     "title": title,
                     "trainings": list(self.rows[f"{part}.{row}"]),
-                    "measured": {name: one.to_json() for name, one in self._over(f"{part}.{row}").items()},
+                    "measured": {name: one.to_json() for name, one in self.over(f"{part}.{row}").items()},
                     "each": self.each(f"{part}.{row}"),
                     "published": None if known is None else {"advantage": known.advantage, **asdict(known)},
                 }
@@ -201,14 +201,15 @@ class Reproduction:
         }
         return {"tables": tables, "rounds": rounds, **said}
 
-    def _over(self, row: str) -> dict[str, Estimate]:
+    def over(self, row: str) -> dict[str, Estimate]:
+        """The figures over trainings of a row that was measured, by metric."""
         trainings = list(self.rows[row].values())
         names = [name for name in trainings[0] if all(name in one for one in trainings)]
         return {name: over_trainings([one[name] for one in trainings], ATTACK_METRICS.get(name)) for name in names}
 
     def _before(self, row: str) -> dict[str, Estimate]:
         before = f"{RL}.{'rl' if row == KNOWN else row}"
-        return self._over(before) if before in self.rows else {}
+        return self.over(before) if before in self.rows else {}
 
     def _trained(self, part: str) -> str:
         """On how many trainings the rows of a part are."""
@@ -238,7 +239,7 @@ class Reproduction:
             return None
         both = [number for number in self.rows[first] if not second or number in self.rows[second]]
         apart = [
-            _apart(*(one[_compared(one)] for one in (self.rows[row][number] for row in (first, second) if row)))
+            _apart(*(one[compared(one)] for one in (self.rows[row][number] for row in (first, second) if row)))
             for number in both
         ]
         return over_trainings(apart) if apart else None
@@ -291,7 +292,7 @@ _NOTE_CLAIMS = (
 )
 
 
-def _compared(metrics: OfTraining) -> str:
+def compared(metrics: OfTraining) -> str:
     """The metric that is like the published one."""
     forced = metrics.get("forced_advantage")
     return "forced_advantage" if forced is not None and math.isfinite(forced.value) else "advantage"

@@ -27,6 +27,7 @@ from engine.report.curves import CurveSource, curve_figure, read_curves
 from engine.report.figure import Figure, told_apart
 from engine.report.negotiation.dialogues import BEST_AND_WORST, dialogue_items
 from engine.report.negotiation.populations import populations
+from engine.report.negotiation.reproduced import reproductions
 from engine.report.negotiation.sections import PLAIN, Hardening, Match, Negotiation
 from engine.report.negotiation.tactics import shown_tactics
 from engine.report.negotiation.verdict import ATTACKERS, verdict_on
@@ -107,8 +108,8 @@ class Negotiations(Chapter[Negotiation]):
         campaigns = [Hardening(name=run.heading, metrics=run.metrics, rounds=rounds_of(run.folder)) for run in _campaigns(runs)]
         curves = read_curves(CURVES, _campaigns(runs))
         tables = _tables(runs)
-        matrices = populations(runs)
-        if not (matches or tables or curves or matrices or tactics):
+        matrices, published = populations(runs), reproductions(runs)
+        if not (matches or tables or curves or matrices or tactics or published):
             return None
         return Negotiation(
             matches=matches,
@@ -118,6 +119,7 @@ class Negotiations(Chapter[Negotiation]):
             budgets=budgets,
             populations=matrices,
             tactics=tactics,
+            reproductions=published,
         )
 
     def verdict(self, found: Negotiation) -> Verdict | None:
@@ -142,12 +144,14 @@ class Negotiations(Chapter[Negotiation]):
             notes=[_NOTE_CHOSEN] if any(len(match.done) > len(shown) for match, shown in items) else [],
             tables=[
                 *(table for one in found.tactics for table in one.tables),
+                *(table for one in found.reproductions for table in one.tables),
                 *found.tables,
                 *(table for one in found.populations for table in one.tables.items()),
             ],
             measured=[*found.matches, *found.populations],
             figures=[
                 *(drawn for one in found.tactics for drawn in one.figures),
+                *(drawn for one in found.reproductions for drawn in one.figures),
                 *_learned(found.budgets),
                 *curves[:1],
                 *(drawn for one in found.populations for drawn in one.figures),
@@ -194,8 +198,6 @@ def _tables(runs: Sequence[Run]) -> list[tuple[str, TextTable]]:
             if not run.name:
                 return found
             tables += [(f"{run.heading}: {title.lower()}", table) for title, table in found]
-        elif run.job == REPRODUCE_CHENG2019.name:
-            tables += REPRODUCE_CHENG2019.tables(run.folder).items()
         elif run.job == ATTACK_TABLE.name and run.metrics:
             by_heading = ATTACK_TABLE.tables(run.folder)
             if not run.name:

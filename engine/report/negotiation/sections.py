@@ -16,6 +16,7 @@ from engine.metrics.tables import TextTable
 from engine.report.content import ShownRun
 from engine.report.figure import Curve
 from engine.report.negotiation.populations import ShownPopulation
+from engine.report.negotiation.reproduced import ShownReproduction
 from envs.negotiation.domain import DEAL_OR_NO_DEAL, Domain, domain_of, domain_recorded
 
 if TYPE_CHECKING:
@@ -103,3 +104,4 @@ class Negotiation:
     budgets: Mapping[str, Points] = field(default_factory=dict)
     populations: Sequence[ShownPopulation] = ()
     tactics: Sequence[ShownTactics] = ()
+    reproductions: Sequence[ShownReproduction] = ()

@@ -48,6 +48,9 @@ def verdict_on(found: Negotiation) -> Verdict | None:
         sentences.append(f"{name}: {sentence[:1].lower()}{sentence[1:]}" if sentence and told_by_name else sentence)
         marks |= {f"{name}: {label}" if told_by_name else label: estimate for label, estimate in measured.items()}
     sentences += [one.sentence for one in found.tactics]
+    for one in found.reproductions:
+        sentences.append(one.sentence)
+        marks |= one.marks
     for matrix in found.populations:
         sentences.append(matrix.sentence)
         several = len(found.populations) > 1
