@@ -83,11 +83,10 @@ class ShownReproduction:
         }
         counts = ", ".join(f"{told[word]} {said}" for word, said in words.items() if told[word])
         said = f"Of {len(figures.rows)} published advantages: {counts}."
+        num = len(conclusions.rows)
         for holds, how in ((YES, "hold"), (NO, "do not hold")):
             if titles := [row[0] for row in conclusions.rows if row[-1] == holds]:
-                said += (
-                    f" Of the {len(conclusions.rows)} differences looked at {len(titles)} certainly {how}: {listed(titles)}."
-                )
+                said += f" Of {num} differences looked at {len(titles)} certainly {how}: {listed(titles)}."
         return said
 
     @property

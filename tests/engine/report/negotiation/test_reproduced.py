@@ -22,9 +22,8 @@ def test_the_verdict_counts_what_is_reproduced_and_says_what_holds() -> None:
     found = verdict_on(Negotiation(reproductions=[ShownReproduction(found=Reproduction(ROWS))]))
     assert found is not None
     counts, holds, fails = (f"{part}." for part in found.sentence.rstrip(".").split(". "))
-    assert (
-        counts == "Of 4 published advantages: 1 within the interval measured here, 1 on the same side of 0, 2 not reproduced."
-    )
+    told = "1 within the interval measured here, 1 on the same side of 0, 2 not reproduced"
+    assert counts == f"Of 4 published advantages: {told}."
     assert "certainly hold: the RL attack gains from the supervised agent" in holds
     assert fails.endswith("do not hold: RL attack, a fresh adversary: adversarial training takes more than plain play alone.")
     assert list(found.marks) == [
