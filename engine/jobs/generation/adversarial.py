@@ -106,7 +106,7 @@ class EvaluateAdversarial(Job[AdversarialConfig, PreparedJudging, PreparedJudgin
         notes = [*found.pooled.notes, *failed, *_unparsable(run)]
         return Summary(
             f"replies of {', '.join(systems)} before judges",
-            " ".join([*said, f"{config.folds} folds, seed {config.seed}.", *notes]),
+            f"Judges: {', '.join(asked.judges)}; {config.folds} folds, seed {config.seed}.",
             metrics,
             {SYSTEMS: list(systems), VERDICTS: said, NOTES: notes, NUM_FITS: len(found.items)},
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -106,8 +106,18 @@ def tables(metrics: Metrics, asked: AskedJudges, rows: Sequence[Row] = ()) -> di
 
 
 def verdicts(metrics: Metrics, asked: AskedJudges) -> list[str]:
-    """What the figures come to, a sentence for each system and one about judges that are not to be used."""
-    said = [sentence for system in asked.systems for sentence in _of_system(metrics, asked, system)]
+    """What the figures come to, a sentence for all systems of one outcome and one about judges that are not to be used."""
+    told = dict[str, list[tuple[str, str]]]()
+    for system in asked.systems:
+        if found := _of_system(metrics, asked, system):
+            told.setdefault(found[0], []).append((system, found[1]))
+    said = []
+    for outcome, systems in told.items():
+        if len(systems) == 1:
+            said += [f"{system}: {outcome} ({figures})." for system, figures in systems]
+        else:
+            each = "; ".join(f"{system} ({figures})" for system, figures in systems)
+            said.append(f"{outcome.replace('its replies', 'the replies')}: {each}.")
     if unreliable := [judge for judge in asked.judges if not is_reliable(metrics, judge)]:
         constant = _share(metrics.get(f"{ERE}.{CONSTANT}", NOTHING).value)
         said.append(f"ERE no better than that of a constant ({constant}): do not use {', '.join(unreliable)}.")
@@ -204,28 +214,21 @@ def _features(features: Mapping[tuple[str, str], Sequence[tuple[str, float]]]) -
     return TextTable(("judge, system", "people's", "machine's"), tuple(rows), _NOTE_FEATURES)
 
 
-def _of_system(metrics: Metrics, asked: AskedJudges, system: str) -> Iterator[str]:
+def _of_system(metrics: Metrics, asked: AskedJudges, system: str) -> tuple[str, str] | None:
+    """What a system comes to, and by which figures; None where nobody judged it."""
     told = {judge: metrics.get(f"{ADVERSUC}.{judge}.{system}", NOTHING) for judge in asked.judges}
     known = {judge: each for judge, each in told.items() if each.n}
     if not known:
-        return
+        return None
     chance = metrics[f"{CHANCE}.{ADVERSUC}.{system}"]
     best = min(known, key=lambda judge: known[judge].value)
     figures = f"AdverSuc {_share(known[best].value)} by {best}"
-    random = metrics.get(f"{RANDOM}.{best}.{system}", NOTHING)
-    beside = f"machine-vs-random {_share(random.value)}"
+    beside = f"machine-vs-random {_share(metrics.get(f'{RANDOM}.{best}.{system}', NOTHING).value)}"
+    coins = f"chance, {_share(chance.low)} to {_share(chance.high)}; {beside}"
     if known[best].value > chance.high:
-        yield (
-            f"{system}: these judges are wrong more often than coins ({figures}, above chance, {_share(chance.low)} to "
-            f"{_share(chance.high)}; {beside}); that is no success of the system."
-        )
-        return
+        return "these judges are wrong more often than coins", f"{figures}, above {coins}; that is no success of the system"
     if known[best].value >= chance.low:
-        yield (
-            f"{system}: these judges cannot tell its replies from people's ({figures}, within chance, {_share(chance.low)} to "
-            f"{_share(chance.high)}; {beside})."
-        )
-        return
+        return "these judges cannot tell its replies from people's", f"{figures}, within {coins}"
     # What tells nothing explains nothing, and so few pairs that this judge would be within chance anyway decide nothing.
     equal = {kind: metrics.get(f"{kind}.{best}.{system}", NOTHING) for kind in EQUAL}
     low = {kind: metrics.get(f"{CHANCE}.{kind}.{system}", NOTHING).low for kind in EQUAL}
@@ -233,11 +236,10 @@ def _of_system(metrics: Metrics, asked: AskedJudges, system: str) -> Iterator[st
     decides = next((kind for kind in EQUAL if equal[kind].n and known[best].value < low[kind]), None)
     if alone < chance.low and decides and equal[decides].value >= low[decides]:
         found = f"{_share(alone)} by length alone, {_share(equal[decides].value)} {EQUAL[decides]}, no better than chance"
-        yield f"{system}: length explains it ({figures}, {found}; {beside})."
-        return
+        return "length explains it", f"{figures}, {found}; {beside}"
     shown = decides or next((kind for kind in EQUAL if equal[kind].n), None)
     more = f", {_share(equal[shown].value)} {EQUAL[shown]}" if shown else ""
-    yield f"{system}: {best} tells its replies from people's ({figures}{more}; {beside})."
+    return f"{best} tells its replies from people's", f"{figures}{more}; {beside}"
 
 
 def _certain(difference: Estimate) -> bool:

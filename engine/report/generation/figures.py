@@ -88,19 +88,9 @@ def _draw_quality(points: Mapping[str, tuple[float, float]], x_title: str, y_tit
     line = [points[row] for row in sorted(warmth, key=lambda row: warmth[row])]
     if line:
         axes.plot(*zip(*line, strict=True), color="0.6", linewidth=1.4, marker=".", zorder=1)
-    kinds = {"the start": [*warmth], "controls": [], "trained": [], "people": []}
+    kinds: dict[str, list[str]] = {"the start": [*warmth], "controls": [], "trained": [], "people": []}
     for row in (row for row in points if row not in warmth):
-        known = row.removesuffix(SAMPLED)
-        kind = (
-            "people"
-            if row == PEOPLE
-            else "trained"
-            if known in METHODS
-            else "controls"
-            if known in (*CONTROLS, BLIND)
-            else "the start"
-        )
-        kinds[kind].append(row)
+        kinds[_kind(row)].append(row)
     for (kind, rows), colour in zip(kinds.items(), plots.SERIES, strict=False):
         if rows:
             axes.plot(*zip(*(points[row] for row in rows), strict=True), "o", color=colour, markersize=5, label=kind, zorder=2)
@@ -119,6 +109,16 @@ def _draw_quality(points: Mapping[str, tuple[float, float]], x_title: str, y_tit
         if not any(abs(x - other_x) < _LABEL[0] and abs(y - other_y) < _LABEL[1] for other_x, other_y in taken):
             axes.annotate(visible(row), points[row], xytext=(4, 3), textcoords="offset points", fontsize=7)
             taken.append((x, y))
+
+
+def _kind(row: str) -> str:
+    """Of a row's dot, in words of the key."""
+    known = row.removesuffix(SAMPLED)
+    if known in METHODS:
+        return "trained"
+    if known in (*CONTROLS, BLIND):
+        return "controls"
+    return "people" if row == PEOPLE else "the start"
 
 
 def _calibration(system: str, judged: Mapping[str, JudgedScores]) -> str:

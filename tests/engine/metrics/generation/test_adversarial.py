@@ -217,6 +217,15 @@ def test_the_verdict_is_in_words(figures: Mapping[tuple[str, str], Sequence[floa
     assert "machine-vs-random" in sentence
 
 
+def test_systems_of_one_outcome_share_a_sentence() -> None:
+    who = asked("a", "b", "c")
+    told = {("adversuc.a", "svm"): [0] * 100, ("adversuc.b", "svm"): [0] * 99 + [1], ("adversuc.c", "svm"): [1, 0] * 50}
+    tells, cannot = verdicts(measured({**PERFECT, **NOTHING, **told}, who), who)
+    assert tells.startswith("svm tells the replies from people's: a (AdverSuc 0.000 by svm; ")
+    assert "; b (AdverSuc 0.010 by svm; " in tells
+    assert cannot.startswith("c: these judges cannot tell its replies from people's (")
+
+
 def test_a_judge_no_better_than_a_constant_is_named() -> None:
     poor = {(name, "svm"): [1, 0] * 50 for name in ("human-human", "human-random", "human-next")}
     who = asked("a")
