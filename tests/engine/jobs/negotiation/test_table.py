@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from engine.jobs import beside
 from engine.jobs.job import Result, Silent
 from engine.jobs.negotiation import reinforce, whitebox
 from engine.jobs.negotiation.attack import TransferSettings
@@ -334,13 +335,17 @@ def test_a_trained_adversary_plays_its_row(tmp_path: Path, trainee: Path, root: 
 
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_session")
-def test_rows_that_need_no_adversary_are_measured_while_one_is_trained(tmp_path: Path, trainee: Path, root: Path) -> None:
-    rule: ReinforceConfig = dataclasses.replace(REINFORCE, dialogues=120)
+def test_rows_that_need_no_adversary_are_measured_while_one_is_trained(
+    tmp_path: Path, trainee: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A training of a second or two is looked at while it lasts.
+    monkeypatch.setattr(beside, "LOOK_S", 0.05)
+    rule: ReinforceConfig = dataclasses.replace(REINFORCE, dialogues=300)
     config = table(trainee, rows="none,rl,transfer", corpus=CORPUS, data_root=root, reinforce=rule, dialogues=6, seeds=2)
     config = dataclasses.replace(config, transfer=TransferSettings(min_advantage=-10))
     alone, notes = run(config, tmp_path / "alone", Silent()), Listening()
-    beside = run(dataclasses.replace(config, workers=1, trainers=1), tmp_path / "beside", notes)
-    assert figures(beside) == figures(alone)
+    together = run(dataclasses.replace(config, workers=1, trainers=1), tmp_path / "beside", notes)
+    assert figures(together) == figures(alone)
     for name in ("none", "rl", "transfer", "rl-2", "transfer-2"):
         assert rows(tmp_path / "beside" / name) == rows(tmp_path / "alone" / name)
     times = {
