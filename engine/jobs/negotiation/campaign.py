@@ -42,11 +42,12 @@ from engine.metrics.negotiation.campaign import (
     PERPLEXITY,
     PLAIN_AGREEMENT,
     PLAIN_SCORE,
+    REPETITION,
     exploitability_of,
     rounds_table,
 )
 from engine.metrics.rounds import Round
-from engine.metrics.statistics import Estimate
+from engine.metrics.statistics import NOTHING, Estimate
 from engine.negotiation.opponents import OpponentConfig
 from engine.negotiation.settings import ReinforceConfig
 from engine.store.head import whole
@@ -76,7 +77,7 @@ _ONCE = {
 }
 _TRAINED = _EACH_ROUND | _ONCE
 """What is trained in a phase, by its role."""
-_WIDTHS = (5, 20, 20, 20, 20, 15, 10)
+_WIDTHS = (5, 20, 20, 20, 20, 15, 10, 10)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -363,6 +364,8 @@ class Campaign:
             EXPLOITABILITY: attacked.metrics[EXPLOITABILITY],
             PLAIN_SCORE: plain["score_target"],
             PLAIN_AGREEMENT: plain["agreement"],
+            # A match of an earlier version did not measure it.
+            REPETITION: plain.get("repetition_target", NOTHING),
             PERPLEXITY: self._perplexity(target),
         }
         return MeasuredTarget(metrics, exploitability.gains(attacked.run, count), attacked.metrics["advantage"])

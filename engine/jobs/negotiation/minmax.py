@@ -41,6 +41,7 @@ from engine.metrics.negotiation.campaign import (
     BY_THE_BEST,
     ROUND_METRICS,
     exploitability_of,
+    has_lost_language,
     still_playing,
 )
 from engine.metrics.negotiation.dialogues import NEITHER
@@ -124,7 +125,7 @@ def _lost(before: Mapping[str, Sequence[float]], after: Mapping[str, Sequence[fl
 
 
 def _chosen(rounds: Sequence[Round], config: MinMaxConfig) -> Round:
-    """The least exploitable of those that still play well with an ordinary partner."""
+    """The least exploitable of those that still play well with an ordinary partner, and speak."""
     return best_round(still_playing(rounds, config.plain_loss), exploitability_of)
 
 
@@ -233,13 +234,19 @@ class MinMax(RepeatedJob[MinMaxConfig, MinMaxConfig, Summary]):
             rounds = campaign.rounds()
             best = _chosen(rounds, prepared)
             if best.number == 0:
-                reporter.say("no round made the target less exploitable and left its plain play: the result is the start")
+                reporter.say(
+                    "no round made the target less exploitable and left its plain play and language: the result is the start"
+                )
             metrics = _outcome(campaign, prepared, rounds[0], best, lambda: beside.wait(reporter, "the control"))
             _store(campaign, prepared, run.path, best)
+        lost = [str(one.number) for one in rounds[1:] if has_lost_language(one.metrics)]
+        told = f" No result may be that of round {', '.join(lost)}, whose target repeats itself: it has lost its language."
         return Summary(
             f"{prepared.target} hardened",
             f"Rounds of adversarial training: {len(rounds) - 1}. The target of round {best.number} is the result; fresh "
-            f"adversaries and {prepared.dialogues:,} dialogues that chose no round measure it, seed {prepared.seed}.",
+            f"adversaries and {prepared.dialogues:,} dialogues that chose no round measure it, seed {prepared.seed}."
+            + told
+            * bool(lost),
             metrics,
         )
 

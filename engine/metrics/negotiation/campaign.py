@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from engine.metrics.repetition import LOST, has_lost
 from engine.metrics.rounds import Round
-from engine.metrics.statistics import NOTHING, Metric
+from engine.metrics.statistics import NOTHING, Estimate, Metric
 from engine.metrics.tables import TextTable, figure, with_interval
 
 EXPLOITABILITY, PLAIN_SCORE, PLAIN_AGREEMENT, PERPLEXITY = "exploitability", "plain_score", "plain_agreement", "perplexity"
+REPETITION = "repetition"
 BEFORE, AFTER = "advantage_before", "advantage_after"
 BEST_RESPONSE = "best_response"
 BY_THE_BEST = Metric(
@@ -21,13 +23,18 @@ ROUND_METRICS = {
     EXPLOITABILITY: Metric("exploitability", "lower: target", "mean advantage of fresh adversaries trained against it, frozen"),
     PLAIN_SCORE: Metric("plain score", "higher: target", "target's points in ordinary play with its partner, both choose"),
     PLAIN_AGREEMENT: Metric("plain agreement", "higher: both", "share of those dialogues that end in a deal", "rate"),
+    REPETITION: Metric(
+        "repetition", "lower: better", "share of the target's 4-grams there that its utterance had before", "rate"
+    ),
     PERPLEXITY: Metric("perplexity", "lower: better", "of the corpus' validation dialogues, released formula", "perplexity"),
 }
 """What a round is measured by, in the order of the table's columns."""
 _NOTE = (
     "Round 0 is the target before any training. Adversary: advantage of the round's adversary, in points, against the target "
     "before and after the target learned from it. Exploitability: mean advantage of fresh adversaries, trained against the "
-    "frozen target of that round on a fixed budget. Plain: ordinary play with the partner. Brackets: 95 % intervals."
+    "frozen target of that round on a fixed budget. Plain: ordinary play with the partner. Repetition: what share of the "
+    f"4-grams of the target's utterances there stand in the same utterance before; above {LOST:g} it has lost its language. "
+    "Brackets: 95 % intervals."
 )
 
 
@@ -37,14 +44,25 @@ def exploitability_of(one: Round) -> float:
 
 
 def still_playing(rounds: Sequence[Round], plain_loss: float) -> list[Round]:
-    """The rounds whose target still plays well with an ordinary partner; one that refuses every deal is not exploitable either.
+    """The rounds whose target still plays well with an ordinary partner, and still speaks, besides the start.
+
+    One that refuses every deal is not exploitable either, nor may one be that says the same words over and over.
 
     Args:
         rounds: all, the start first.
         plain_loss: points of plain score that may be lost against the start.
     """
     least = rounds[0].metrics[PLAIN_SCORE].value - plain_loss
-    return [one for one in rounds if one.metrics[PLAIN_SCORE].value >= least]
+    return [
+        one
+        for one in rounds
+        if one.number == 0 or (one.metrics[PLAIN_SCORE].value >= least and not has_lost_language(one.metrics))
+    ]
+
+
+def has_lost_language(metrics: Mapping[str, Estimate]) -> bool:
+    """Whether the target of a round repeats itself too much; one that was measured before that was is taken to speak."""
+    return has_lost(metrics.get(REPETITION, NOTHING).value)
 
 
 def rounds_table(rounds: Sequence[Round]) -> TextTable:
@@ -55,6 +73,7 @@ def rounds_table(rounds: Sequence[Round]) -> TextTable:
 
 def round_cells(one: Round) -> tuple[str, ...]:
     """A round's line of the table."""
-    shown = {PLAIN_AGREEMENT: lambda estimate: figure(estimate.value), PERPLEXITY: lambda estimate: figure(estimate.value)}
     found = ((name, one.metrics.get(name, NOTHING)) for name in ROUND_METRICS)
-    return (str(one.number), *(shown.get(name, with_interval)(estimate) for name, estimate in found))
+    alone = (PLAIN_AGREEMENT, REPETITION, PERPLEXITY)
+    cells = (figure(estimate.value) if name in alone else with_interval(estimate) for name, estimate in found)
+    return (str(one.number), *cells)

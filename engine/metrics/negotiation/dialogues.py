@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from engine.metrics.perplexity import perplexity
+from engine.metrics.repetition import has_lost, repeated
 from engine.metrics.rows import Row, finished
 from engine.metrics.statistics import (
     FOR_ADVERSARY,
@@ -89,6 +90,12 @@ METRICS: dict[str, Metric] = {
     "distinct_share_target": Metric(
         "target's distinct share", FOR_TARGET, "different utterances per utterance; falls as dialogues are added", "share"
     ),
+    **{
+        f"repetition_{side}": Metric(
+            f"{side}'s repetition", direction, "share of its 4-grams that the same utterance had before (seq-rep-4)", "share"
+        )
+        for side, direction in (("adversary", LOWER_FOR_ADVERSARY), ("target", LOWER_FOR_TARGET))
+    },
     "fluency_ppl": Metric(
         "adversary's perplexity",
         LOWER_FOR_ADVERSARY,
@@ -124,6 +131,11 @@ def negotiation_metrics(rows: Sequence[Row], seed: int = 0) -> dict[str, Estimat
         if found:
             what = "the %s chose out of range in %d of %d dialogues, which count as no agreement"
             logger.warning(what, side, len(found), len(dialogues))
+    repetition = {side: _repetition(dialogues, number, seed) for number, side in enumerate(("adversary", "target"))}
+    for side, found_again in repetition.items():
+        if has_lost(found_again.value):
+            what = "the %s repeats itself, in %.0f %% of the 4-grams of its utterances: it may have lost its language"
+            logger.warning(what, side, 100 * found_again.value)
     agreed = [row for row in dialogues if row["agreed"]]
     distinct = [_distinct(dialogues, side) for side in (0, 1)]
     estimates = {
@@ -142,6 +154,7 @@ def negotiation_metrics(rows: Sequence[Row], seed: int = 0) -> dict[str, Estimat
         "distinct_target": count(distinct[1][0], distinct[1][1]),
         "distinct_share_adversary": _share_of_distinct(*distinct[0]),
         "distinct_share_target": _share_of_distinct(*distinct[1]),
+        **{f"repetition_{side}": found_again for side, found_again in repetition.items()},
         "fluency_ppl": _perplexity_of_side(dialogues, "adversary", seed),
         "fluency_ppl_target": _perplexity_of_side(dialogues, "target", seed),
     }
@@ -190,6 +203,13 @@ def _distinct(dialogues: Sequence[Row], side: int) -> tuple[int, int]:
 
 def _share_of_distinct(distinct: int, total: int) -> Estimate:
     return count(distinct / total, total) if total else NOTHING
+
+
+def _repetition(dialogues: Sequence[Row], side: int, seed: int) -> Estimate:
+    """Repeated 4-grams of a side over all of them, pooled."""
+    said = [[turn["words"].split() for turn in row["turns"] if turn["side"] == side] for row in dialogues]
+    again, grams = np.array([np.sum([(0, 0), *map(repeated, each)], axis=0) for each in said]).reshape(-1, 2).T
+    return ratio_of_sums(again, grams, seed=seed)
 
 
 def _perplexity_of_side(dialogues: Sequence[Row], side: str, seed: int) -> Estimate:

@@ -18,6 +18,7 @@ from engine.metrics.negotiation.attack_table import TABLE_2, TURNS, AttackLine, 
 from engine.metrics.negotiation.campaign import ROUND_METRICS, rounds_table
 from engine.metrics.negotiation.published import ATTACKS, PublishedAttack
 from engine.metrics.repeats import over_trainings
+from engine.metrics.repetition import LOST, has_lost
 from engine.metrics.rounds import Round
 from engine.metrics.statistics import Estimate
 from engine.metrics.tables import ABSENT, BETWEEN, TextTable, figure, with_interval
@@ -27,6 +28,13 @@ SV, RL, TURN, CONTROL, HARDENED = "sv", "rl", "turns", "control", "hardened"
 PLAIN, KNOWN = "plain", "rl-known"
 """Rows that a table of attacks has not: the RL agent plays, both choose; the adversary that the target learned from last."""
 
+ATTACKED = {
+    SV: "supervised agent",
+    RL: "RL agent",
+    HARDENED: "RL agent after adversarial training",
+    CONTROL: "RL agent after plain play alone",
+}
+"""What is attacked, by parts; table 7 is of the RL agent, too."""
 YES, SIGN, NO, OPEN = "yes", "sign only", "no", "open"
 """Whether a figure is reproduced."""
 
@@ -115,7 +123,11 @@ class Reproduction:
 
     def tables(self, brief: bool = False) -> dict[str, TextTable]:
         """All that there are, by heading; what is reproduced comes first."""
-        first = {"Published figures": self.figures(brief), "What the paper concludes": self.conclusions()}
+        first = {
+            "Published figures": self.figures(brief),
+            "What the paper concludes": self.conclusions(),
+            "Whether the agents still speak": self.languages(),
+        }
         tables = {heading: table for heading, table in first.items() if table.rows}
         for part, of in PARTS.items():
             if lines := self.lines(part):
@@ -172,7 +184,27 @@ class Reproduction:
                 known = _known(first) - (_known(second) if second else 0.0)
                 published = ABSENT if math.isnan(known) else figure(known)
                 rows.append((title, with_interval(difference), published, _holds(difference)))
-        return TextTable(("difference, in points of advantage", "measured", "published", "holds"), tuple(rows), _NOTE_CLAIMS)
+        note = f"{_NOTE_CLAIMS} {lost}" if (lost := self.lost()) else _NOTE_CLAIMS
+        return TextTable(("difference, in points of advantage", "measured", "published", "holds"), tuple(rows), note)
+
+    def languages(self) -> TextTable:
+        """How much each agent that is attacked repeats itself in plain play, by training."""
+        rows = [
+            (f"the {who}", *(figure(shares[number].value) if number in shares else ABSENT for number in self._numbers()))
+            for part, who in ATTACKED.items()
+            if (shares := self._repetition(part))
+        ]
+        columns = ("repetition in plain play", *(f"training {number}" for number in self._numbers()))
+        return TextTable(columns, tuple(rows), f"{_NOTE_LANGUAGE} {self.lost()}".rstrip())
+
+    def lost(self) -> str:
+        """Which agents have lost their language in which trainings, in a sentence; empty where all speak."""
+        told = [
+            f"the {who} in training{'s' * (len(lost) > 1)} {' and '.join(lost)}"
+            for part, who in ATTACKED.items()
+            if (lost := [str(number) for number, share in self._repetition(part).items() if has_lost(share.value)])
+        ]
+        return f"Have lost their language, so that what is taken from them says little: {'; '.join(told)}." if told else ""
 
     def as_json(self) -> dict[str, Any]:
         """The same as JSON types."""
@@ -206,6 +238,15 @@ class Reproduction:
         trainings = list(self.rows[row].values())
         names = [name for name in trainings[0] if all(name in one for one in trainings)]
         return {name: over_trainings([one[name] for one in trainings], ATTACK_METRICS.get(name)) for name in names}
+
+    def _repetition(self, part: str) -> dict[int, Estimate]:
+        """Of the agent that a part attacks, by training."""
+        measured = self.rows.get(f"{part}.{PLAIN}", {})
+        return {number: one["repetition_target"] for number, one in sorted(measured.items()) if "repetition_target" in one}
+
+    def _numbers(self) -> list[int]:
+        """The trainings of which it is known."""
+        return sorted({number for part in ATTACKED for number in self._repetition(part)})
 
     def _before(self, row: str) -> dict[str, Estimate]:
         before = f"{RL}.{'rl' if row == KNOWN else row}"
@@ -289,6 +330,9 @@ _NOTE_FIGURES = (
 _NOTE_CLAIMS = (
     "First less second within each training, mean over trainings, by the same protocol as above. Holds: yes or no where the "
     "interval excludes 0, else not certain. The paper has no control: nothing is published of it."
+)
+_NOTE_LANGUAGE = (
+    f"Share of the 4-grams of its utterances that stand in the same utterance before; above {LOST:g} it has lost its language."
 )
 
 

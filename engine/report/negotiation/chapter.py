@@ -42,6 +42,7 @@ CURVES = (
     ),
     CurveSource("round", "plain play", "points", {"target": "plain_score"}),
     CurveSource("round", "language", "perplexity", {"validation": "perplexity"}),
+    CurveSource("round", "repetition", "share of 4-grams", {"plain play": "repetition"}),
 )
 """What the rounds of a campaign tell."""
 _BUDGETS = {

@@ -10,14 +10,11 @@ from markupsafe import Markup
 
 from engine.jobs.negotiation.reproduction import REPRODUCE_CHENG2019
 from engine.metrics.negotiation.reproduction import (
-    CONTROL,
-    HARDENED,
+    ATTACKED,
     NO,
     OPEN,
     PARTS,
-    RL,
     SIGN,
-    SV,
     YES,
     Reproduction,
     compared,
@@ -29,12 +26,6 @@ from engine.report.figure import Figure
 from engine.report.runs import Run
 from engine.report.verdicts import listed
 
-_SHORT = {
-    SV: "supervised agent",
-    RL: "RL agent",
-    HARDENED: "RL agent after adversarial training",
-    CONTROL: "RL agent after plain play alone",
-}
 _MARKED = ("rl", "ra-pa-da")
 """Attacks whose advantages stand beside the verdict: the one that learns, and the strongest that searches."""
 
@@ -87,7 +78,7 @@ class ShownReproduction:
         for holds, how in ((YES, "hold"), (NO, "do not hold")):
             if titles := [row[0] for row in conclusions.rows if row[-1] == holds]:
                 said += f" Of {num} differences looked at {len(titles)} certainly {how}: {listed(titles)}."
-        return said
+        return f"{said} {self.found.lost()}".rstrip()
 
     @property
     def marks(self) -> dict[str, Estimate]:
@@ -95,7 +86,7 @@ class ShownReproduction:
         return {
             f"{PARTS[part].rows[row]}: {target}": estimate
             for row in _MARKED
-            for part, target in _SHORT.items()
+            for part, target in ATTACKED.items()
             if (estimate := self._gained(part, row)) is not None
         }
 

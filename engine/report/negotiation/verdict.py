@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from engine.jobs.negotiation.exploitability import NUM_TRAINED
 from engine.jobs.negotiation.minmax import AS_CONTROL, BEFORE_TRAINING, DROP, DROP_BEYOND_CONTROL
-from engine.metrics.negotiation.campaign import EXPLOITABILITY, PLAIN_AGREEMENT
+from engine.metrics.negotiation.campaign import EXPLOITABILITY, PLAIN_AGREEMENT, REPETITION
+from engine.metrics.repetition import has_lost
 from engine.metrics.statistics import NOTHING, Estimate, Metric
 from engine.report.content import Verdict
 from engine.report.negotiation.sections import PLAIN, Hardening, Match, Negotiation
@@ -126,6 +127,11 @@ def _hardened(campaign: Hardening) -> tuple[str, dict[str, Estimate]]:
         # Nobody gains from who never comes to a deal.
         said += f" But in plain play it comes to a deal in {number(SHARE, agreed.value)} of the dialogues"
         said += f" ({number(SHARE, was_agreed.value)} before)." if was_agreed.n else "."
+    for who, ending in (("it", ""), ("the target of plain play alone", AS_CONTROL)):
+        share = campaign.metrics.get(f"{REPETITION}{ending}", NOTHING)
+        if has_lost(share.value):
+            # What attacks gain from who no longer speaks says nothing of who does.
+            said += f" But {who} has lost its language: it repeats itself in {number(SHARE, share.value)} of its 4-grams."
     return said + caveat(drop, unit="dialogues"), marks
 
 

@@ -26,6 +26,7 @@ from engine.metrics.negotiation.campaign import (
     PERPLEXITY,
     PLAIN_AGREEMENT,
     PLAIN_SCORE,
+    REPETITION,
     ROUND_METRICS,
     rounds_table,
 )
@@ -270,7 +271,7 @@ def test_campaign_shows_what_its_rounds_came_to(tmp_path: Path) -> None:
     assert outcome.rows == (
         *(
             (LEGEND[name].title, *(f"{places[name + ending]:.2f} [0.00, 9.00]" for ending in (BEFORE_TRAINING, "", AS_CONTROL)))
-            for name in (EXPLOITABILITY, PLAIN_SCORE, PLAIN_AGREEMENT, PERPLEXITY)
+            for name in (EXPLOITABILITY, PLAIN_SCORE, PLAIN_AGREEMENT, REPETITION, PERPLEXITY)
         ),
         (LEGEND[DROP].title, "", lost, f"{more} more than it"),
     )
@@ -280,6 +281,7 @@ def test_campaign_shows_what_its_rounds_came_to(tmp_path: Path) -> None:
         "x hardened: exploitability",
         "x hardened: plain play",
         "x hardened: language",
+        "x hardened: repetition",
     ]
     curve = curves(data)[0]
     assert (curve.x_label, curve.series) == (

@@ -23,6 +23,7 @@ from engine.metrics.negotiation.campaign import (
     PERPLEXITY,
     PLAIN_AGREEMENT,
     PLAIN_SCORE,
+    REPETITION,
     ROUND_METRICS,
     rounds_table,
 )
@@ -166,6 +167,7 @@ def test_a_round_measures_what_its_runs_say(continued: tuple[Result, Notes], tra
             EXPLOITABILITY: summary(path / f"{stage}exploitability")[EXPLOITABILITY],
             PLAIN_SCORE: plain["score_target"],
             PLAIN_AGREEMENT: plain["agreement"],
+            REPETITION: plain["repetition_target"],
         }
         if number:
             wanted |= {

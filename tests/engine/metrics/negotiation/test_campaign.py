@@ -13,9 +13,11 @@ from engine.metrics.negotiation.campaign import (
     PERPLEXITY,
     PLAIN_AGREEMENT,
     PLAIN_SCORE,
+    REPETITION,
     ROUND_METRICS,
     round_cells,
     rounds_table,
+    still_playing,
 )
 from engine.metrics.rounds import Round
 from engine.metrics.statistics import NOTHING, Estimate, count
@@ -26,6 +28,7 @@ MEASURED = {
     EXPLOITABILITY: Estimate(1.0, 0.5, 1.5, 200),
     PLAIN_SCORE: Estimate(6.644, 6.5, 6.75, 200),
     PLAIN_AGREEMENT: Estimate(0.92, 0.9, 0.94, 200),
+    REPETITION: Estimate(0.084, 0.06, 0.1, 200),
     PERPLEXITY: count(5.0712, 50),
 }
 
@@ -38,6 +41,7 @@ def test_a_round_shows_intervals_of_points_and_plain_figures_otherwise() -> None
         "1.00 [0.50, 1.50]",
         "6.64 [6.50, 6.75]",
         "0.92",
+        "0.08",
         "5.07",
     )
 
@@ -64,3 +68,11 @@ def test_every_cell_stands_under_its_heading() -> None:
     assert by_heading["plain agreement"] == "0.92"
     assert table.columns == ("round", *(metric.title for metric in ROUND_METRICS.values()))
     assert "Round 0" in table.note
+
+
+def test_a_round_whose_target_plays_worse_or_repeats_itself_is_no_result_but_the_start_may_be() -> None:
+    def played(number: int, points: float, share: float) -> Round:
+        return Round(number, MEASURED | {PLAIN_SCORE: count(points, 9), REPETITION: count(share, 9)})
+
+    rounds = [played(0, 6.0, 0.9), played(1, 5.5, 0.1), played(2, 5.4, 0.0), played(3, 7.0, 0.11), played(4, 7.0, math.nan)]
+    assert [one.number for one in still_playing(rounds, 0.5)] == [0, 1, 4]

@@ -128,7 +128,7 @@ def test_failed_items_are_left_out_and_reported(caplog: pytest.LogCaptureFixture
 
 def test_no_agreement_at_all_leaves_agreed_metrics_empty() -> None:
     found = negotiation_metrics([dialogue((0, 0), agreed=False)] * 3)
-    empty = {"advantage_agreed", "score_adversary_agreed", "score_target_agreed", "pareto"}
+    empty = {"advantage_agreed", "score_adversary_agreed", "score_target_agreed", "pareto", "repetition_target"}
     assert {name for name, estimate in found.items() if math.isnan(estimate.value)} == empty
 
 
@@ -154,6 +154,19 @@ def test_illegal_selections_are_counted_and_told(caplog: pytest.LogCaptureFixtur
     found = values(some)
     assert (found["illegal_adversary"], found["illegal_target"]) == (0, 1 / 2)
     assert caplog.messages == ["the target chose out of range in 1 of 2 dialogues, which count as no agreement"]
+
+
+def test_who_says_the_same_words_over_and_over_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    # "a b c a", "b c a b", "c a b c", then the first two once more; what stands in another utterance is not repeated.
+    turns = [{"side": 1, "words": "a b c a b c a b"}, {"side": 0, "words": "a b c a"}, {"side": 1, "words": "a b c a"}]
+    short = [{"side": 1, "words": "no deal"}, {"side": 0, "words": "a b c a b"}]
+    found = negotiation_metrics([dialogue((8, 2), turns=turns), dialogue((8, 2), turns=short)])
+    assert (found["repetition_adversary"].value, found["repetition_target"].value) == (0, 2 / 6)
+    assert found["repetition_target"].n == 2
+    assert caplog.messages == [
+        "the target repeats itself, in 33 % of the 4-grams of its utterances: it may have lost its language"
+    ]
+    assert negotiation_metrics([dialogue((8, 2), turns=short)])["repetition_target"].n == 0, "it has none"
 
 
 def test_wins_stand_before_the_rate_that_counts_ties() -> None:

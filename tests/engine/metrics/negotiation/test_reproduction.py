@@ -58,6 +58,29 @@ def test_conclusions_are_differences_within_trainings_that_have_both() -> None:
     assert not any("plain play" in title for title in told), "there is no control"
 
 
+def test_agents_that_lost_their_language_are_named_with_their_trainings() -> None:
+    shares = {f"{RL}.{PLAIN}": (0.0, 0.01), f"{HARDENED}.{PLAIN}": (0.4, 0.5)}
+    rows = {
+        row: {
+            number: gained(1.0) | {"repetition_target": Estimate(share, 0, 1, 100)}
+            for number, share in enumerate(each, start=1)
+        }
+        for row, each in shares.items()
+    }
+    rows[f"{SV}.{PLAIN}"] = {1: gained(1.0)}
+    told = Reproduction(rows)
+    table = told.tables()["Whether the agents still speak"]
+    assert table.columns == ("repetition in plain play", "training 1", "training 2")
+    assert table.rows == (("the RL agent", "0.00", "0.01"), ("the RL agent after adversarial training", "0.40", "0.50"))
+    lost = "Have lost their language, so that what is taken from them says little: "
+    lost += "the RL agent after adversarial training in trainings 1 and 2."
+    assert table.note.endswith(lost)
+    assert told.conclusions().note.endswith(lost)
+    del rows[f"{HARDENED}.{PLAIN}"]
+    assert Reproduction(rows).lost() == ""
+    assert "Whether the agents still speak" not in Reproduction({f"{SV}.{PLAIN}": {1: gained(1.0)}}).tables()
+
+
 def test_every_column_of_the_papers_tables_stands_beside_what_was_measured_like_it() -> None:
     told = Reproduction({f"{SV}.{PLAIN}": {1: gained(2.0)}, f"{SV}.reactive": {1: gained(0.0, 4.0)}})
     table = told.figures()

@@ -110,6 +110,14 @@ def test_a_hardened_target_that_hardly_agrees_is_told(agreed: float, told: str) 
     assert said.replace("\N{NO-BREAK SPACE}", " ").endswith(f" 2.50 ahead after it.{told}")
 
 
+def test_a_target_that_repeats_itself_is_told() -> None:
+    figures = {"repetition_before": 0.9, "repetition": 0.45, "repetition_control": 0.1}
+    found = {name: Estimate(value, value - 0.05, value + 0.05, 1000) for name, value in figures.items()}
+    said = verdict(campaigns=(Hardening(name="x", metrics={**campaign(0.5).metrics, **found}, rounds=[]),)).sentence
+    told = " But it has lost its language: it repeats itself in 45.0 % of its 4-grams."
+    assert said.replace("\N{NO-BREAK SPACE}", " ").endswith(f" 2.50 ahead after it.{told}")
+
+
 @pytest.mark.parametrize(("control", "told"), [(2.9, "2.90."), (2.6, "2.60, no certain difference.")])
 def test_training_alone_stands_beside_hardening(control: float, told: str) -> None:
     once, beyond = campaign(0.5), control - 2.5
