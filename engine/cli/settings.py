@@ -78,8 +78,9 @@ def run_settings(verb: Verb, arguments: Sequence[str]) -> int:
         if asked != list(arguments) or not asked:
             sys.stdout.write(_help(verb))
             return 0
-        what = f"no verb with settings is called {asked[0]!r}{meant(' '.join(asked), names)}"
-        raise ConfigError(what, fix=f"one of {', '.join(names)}")
+        begun = [name for name in names if name.startswith(f"{asked[0]} ")]
+        hint = "" if begun and len(asked) == 1 else meant(" ".join(asked), begun or names)
+        raise ConfigError(f"no verb with settings is called {asked[0]!r}{hint}", fix=f"one of {', '.join(begun or names)}")
     assert wanted is not None
     job = find("-".join(wanted.words)).load()
     command = parse_job(wanted, job, arguments[len(wanted.words) :])

@@ -43,6 +43,8 @@ def test_it_shows_what_a_command_would_use(parley: Parley) -> None:
     ("asked", "told"),
     [
         ("settings selfpla", "did you mean 'selfplay'"),
+        ("settings evaluate", "is called 'evaluate'\n  fix:   one of evaluate exploitability, "),
+        ("settings train negotiater", "did you mean 'train negotiator'"),
         ("settings list", "no verb with settings is called 'list'"),
         ("settings selfplay --set dialogus=1", "did you mean 'dialogues'"),
     ],

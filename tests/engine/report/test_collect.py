@@ -299,7 +299,7 @@ def test_campaign_that_goes_on_shows_its_rounds(tmp_path: Path) -> None:
     data = collect_run(tmp_path)
     assert [heading for heading, _ in tables(data)] == ["Rounds"]
     assert matches(data) == []
-    assert len(curves(data)) == 3
+    assert len(curves(data)) == 4
     assert report_from_run(tmp_path).exists()
 
 

@@ -116,7 +116,7 @@ def test_the_page_of_an_unfinished_run_has_what_is_finished(interrupted: tuple[P
 def test_one_command_makes_all_tables_beside_what_is_published_in_one_place(whole: Path) -> None:
     page, told = (whole / TABLE_FILE).read_text(), json.loads((whole / FIGURES).read_text())
     headings = [line.removeprefix("## ") for line in page.splitlines() if line.startswith("## ")]
-    conclusions = ("Published figures", "What the paper concludes")
+    conclusions = ("Published figures", "What the paper concludes", "Whether the agents still speak")
     assert headings == [*conclusions, *(part.heading for part in PARTS.values()), "Adversarial training by rounds"]
     assert "Not finished" not in page
     beside = [row for rows in told["tables"].values() for row in rows.values() if row["published"]]
