@@ -199,6 +199,9 @@ class TrainSeq2Seq(FitJob[TrainSeq2SeqConfig]):
 
     def next_commands(self, config: TrainSeq2SeqConfig, path: Path) -> tuple[str, ...]:
         root = root_words(config.data_root)
+        if config.backward and config.max_reply is not None:
+            named = ["--start", "runs/seq2seq", "--backward", display_path(path), "--corpus", config.corpus, *root]
+            return (shlex.join(["parley", "minmax", "replies", "li2017", *named]),)
         if config.backward:
             decoder = f"mmi:backward={display_path(path)}"
             return (shlex.join(["parley", "evaluate", "robustness", "--model", "runs/seq2seq", "--decoder", decoder, *root]),)

@@ -305,3 +305,5 @@ def test_a_generator_of_replies_is_followed_by_its_discriminator_and_their_train
         "parley train discriminator --generator runs/a --corpus ubuntu_irc",
         "parley minmax replies --start runs/a --corpus ubuntu_irc",
     )
+    backward = TRAIN_SEQ2SEQ.next_commands(replace(TRAIN_SEQ2SEQ.presets["replies"](), backward=True), Path("runs/b"))
+    assert backward == ("parley minmax replies li2017 --start runs/seq2seq --backward runs/b --corpus ubuntu_irc",)
