@@ -239,14 +239,12 @@ class MinMax(RepeatedJob[MinMaxConfig, MinMaxConfig, Summary]):
                 )
             metrics = _outcome(campaign, prepared, rounds[0], best, lambda: beside.wait(reporter, "the control"))
             _store(campaign, prepared, run.path, best)
-        lost = [str(one.number) for one in rounds[1:] if has_lost_language(one.metrics)]
-        told = f" No result may be that of round {', '.join(lost)}, whose target repeats itself: it has lost its language."
+        lost = ", ".join(str(one.number) for one in rounds[1:] if has_lost_language(one.metrics))
+        told = f" The target of round {lost} may not be it: it repeats itself and has lost its language." if lost else ""
         return Summary(
             f"{prepared.target} hardened",
             f"Rounds of adversarial training: {len(rounds) - 1}. The target of round {best.number} is the result; fresh "
-            f"adversaries and {prepared.dialogues:,} dialogues that chose no round measure it, seed {prepared.seed}."
-            + told
-            * bool(lost),
+            f"adversaries and {prepared.dialogues:,} dialogues that chose no round measure it, seed {prepared.seed}.{told}",
             metrics,
         )
 

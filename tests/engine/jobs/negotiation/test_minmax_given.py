@@ -89,9 +89,12 @@ def test_a_target_that_plays_no_longer_is_no_result(
     tmp_path: Path, root: Path, trainee: Path, adversary: Path, ray_session: RaySession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(minmax, "still_playing", lambda rounds, plain_loss: rounds[:1])
+    monkeypatch.setattr(minmax, "has_lost_language", lambda metrics: True)
     notes = Notes()
     result = run(given(root, trainee, adversary), tmp_path / "run", notes)
     assert any(line.endswith("the result is the start") for line in notes.said)
+    told = (RunFolder.load(result.run).summary() or {})["description"]
+    assert told.endswith("The target of round 1 may not be it: it repeats itself and has lost its language.")
     assert Checkpoint.load(result.run / "checkpoint", KIND, Vocabulary).provenance["round"] == 0
     assert result.metrics[DROP].value == 0
     started = Checkpoint.load(trainee, KIND, Vocabulary).weights

@@ -110,11 +110,18 @@ def test_a_hardened_target_that_hardly_agrees_is_told(agreed: float, told: str) 
     assert said.replace("\N{NO-BREAK SPACE}", " ").endswith(f" 2.50 ahead after it.{told}")
 
 
-def test_a_target_that_repeats_itself_is_told() -> None:
-    figures = {"repetition_before": 0.9, "repetition": 0.45, "repetition_control": 0.1}
+@pytest.mark.parametrize(
+    ("after", "control", "told"),
+    [
+        (0.45, 0.1, " But it has lost its language: it repeats itself in 45.0 % of its 4-grams."),
+        (0.1, 0.5, " But the target of plain play alone has lost its language: it repeats itself in 50.0 % of its 4-grams."),
+        (0.0, 0.0, ""),
+    ],
+)
+def test_a_target_that_repeats_itself_is_told(after: float, control: float, told: str) -> None:
+    figures = {"repetition_before": 0.9, "repetition": after, "repetition_control": control}
     found = {name: Estimate(value, value - 0.05, value + 0.05, 1000) for name, value in figures.items()}
     said = verdict(campaigns=(Hardening(name="x", metrics={**campaign(0.5).metrics, **found}, rounds=[]),)).sentence
-    told = " But it has lost its language: it repeats itself in 45.0 % of its 4-grams."
     assert said.replace("\N{NO-BREAK SPACE}", " ").endswith(f" 2.50 ahead after it.{told}")
 
 
