@@ -230,7 +230,7 @@ def _before_and_after(metrics: Mapping[str, Estimate]) -> TextTable:
     more = [with_interval(metrics[name]) for name in (DROP, DROP_BEYOND_CONTROL) if name in metrics]
     rows.append((lost.title, "", more[0], *(f"{each} more than it" for each in more[1:])))
     trained = metrics.get(NUM_TRAINED, NOTHING)
-    who = f"By {trained.value:.0f} fresh adversaries each" if trained.n else "By a fresh adversary each"
+    who = f"By {trained.value:.0f} fresh adversaries each" if trained.n and trained.value > 1 else "By a fresh adversary each"
     note = f"{who}, in dialogues that chose no round. {lost.title.capitalize()}: {lost.definition}. Brackets: 95 % intervals."
     return TextTable(("target", *columns), tuple(rows), note)
 

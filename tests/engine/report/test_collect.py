@@ -13,6 +13,7 @@ import pytest
 from engine.jobs.catalogue import ENTRIES
 from engine.jobs.job import Job
 from engine.jobs.negotiation.campaign import MinMaxConfig
+from engine.jobs.negotiation.exploitability import NUM_TRAINED
 from engine.jobs.negotiation.minmax import AS_CONTROL, BEFORE_TRAINING, DROP, DROP_BEYOND_CONTROL, FINAL_STAGES, LEGEND
 from engine.jobs.negotiation.negotiator import TRAIN_NEGOTIATOR
 from engine.jobs.negotiation.rows import ATTACKS, DIALOGUES
@@ -31,7 +32,7 @@ from engine.metrics.negotiation.campaign import (
     rounds_table,
 )
 from engine.metrics.negotiation.dialogues import negotiation_metrics
-from engine.metrics.statistics import Estimate
+from engine.metrics.statistics import Estimate, count
 from engine.metrics.tables import TextTable
 from engine.report.collect import collect_run, report_from_run
 from engine.report.content import Report, ShownRun
@@ -292,6 +293,15 @@ def test_campaign_shows_what_its_rounds_came_to(tmp_path: Path) -> None:
     text = report_from_run(tmp_path).read_text()
     assert "exploitability lost" in text
     assert "x against its adversary" not in text
+
+
+@pytest.mark.parametrize(("number", "who"), [(1, "By a fresh adversary each, "), (3, "By 3 fresh adversaries each, ")])
+def test_the_note_counts_fresh_adversaries(tmp_path: Path, number: int, who: str) -> None:
+    campaign_run(tmp_path, finished=False)
+    figures = {name: Estimate(1.0, 0, 9, 40) for name in LEGEND} | {NUM_TRAINED: count(number, number)}
+    with RunFolder.open(tmp_path, MinMaxConfig(), job="minmax", schema=DIALOGUES) as run:
+        run.write_summary(figures, {"title": "x hardened"})
+    assert tables(collect_run(tmp_path))[0][1].note.startswith(who)
 
 
 def test_campaign_that_goes_on_shows_its_rounds(tmp_path: Path) -> None:
