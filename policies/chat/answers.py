@@ -20,6 +20,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from envs.core.errors import RunError
 from policies.chat.model import Access, Answer, Chat, ChatDecoding, ChatModel, ReplyScore
+from policies.chat.thinking import part_thinking
 from policies.chat.usage import ChatUsage, RunUsage
 
 ANSWERS_FOLDER = "answers"
@@ -105,7 +106,7 @@ class ChatAnswers:
         for line in whole.splitlines():
             try:
                 found = json.loads(line)
-                self._known[found["key"]] = Answer(**found["answer"])
+                self._known[found["key"]] = _stored_answer(found["answer"])
                 self._models[found["key"]] = str(found.get("model", ""))
             except (ValueError, KeyError, TypeError):
                 continue
@@ -159,6 +160,20 @@ class RememberedChatModel:
         if isinstance(self.inner, ArrivingChatModel):
             return self.inner.arriving(chats, **asked)
         return iter(enumerate(self.inner.answer(chats, **asked)))
+
+
+def _stored_answer(fields: dict[str, Any]) -> Answer:
+    """Read an answer of a line; raise KeyError where a line of an older version does not tell a reply from none.
+
+    Older versions stored whether an answer ended, and no reason. Text that ended is a reply in both, unless it holds reasoning.
+    """
+    if "finish_reason" in fields:
+        return Answer(**fields)
+    older = dict(fields)
+    ended = older.pop("ended", True)
+    if not ended or not older["text"].strip() or part_thinking(older["text"]).reasoning:
+        raise KeyError("finish_reason")
+    return Answer(**older)
 
 
 def usage_of(path: Path) -> RunUsage | None:

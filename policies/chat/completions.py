@@ -66,8 +66,8 @@ def answer_of(body: bytes, where: str) -> Answer:
         raise _malformed("the server's answer holds no text", where, excerpt(body))
     usage = found.get("usage")
     counts = usage if isinstance(usage, dict) else {}
-    ended = choices[0].get("finish_reason") != "length"
-    return Answer(text, ended, _count(counts.get("prompt_tokens")), _count(counts.get("completion_tokens")))
+    finish_reason = "length" if choices[0].get("finish_reason") == "length" else "stop"
+    return Answer(text, finish_reason, _count(counts.get("prompt_tokens")), _count(counts.get("completion_tokens")))
 
 
 def is_too_long(body: bytes) -> bool:

@@ -128,7 +128,7 @@ class LocalChatModel:
             read_BP = self._tensor([[token] for token in chosen])
             mask_BP = torch.cat([mask_BP, torch.ones_like(read_BP)], dim=1)
         return [
-            Answer(self.tokenizer.decode(ids, skip_special_tokens=True), end, len(before), len(ids))
+            Answer(self.tokenizer.decode(ids, skip_special_tokens=True), "stop" if end else "length", len(before), len(ids))
             for ids, end, before in zip(said, ended, prompts, strict=True)
         ]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from functools import cached_property
 from typing import Protocol
 
@@ -71,29 +71,90 @@ class ChatDecoding(Configuration):
     """Tokens of an answer at most."""
 
 
+class AnswerKind(StrEnum):
+    """The kinds of answers. `REPLY` and `CUT` are replies; no other kind is ever read as one."""
+
+    REPLY = "reply"
+    """Text that came to its end."""
+    CUT = "cut"
+    """Text that was cut at the most tokens of an answer."""
+    CUT_IN_THINKING = "cut in thinking"
+    """All tokens went to reasoning, shown or hidden, before any text."""
+    ONLY_THINKING = "only thinking"
+    """Reasoning that came to its end, and no text behind it."""
+    REFUSED = "refused"
+    """A refusal in a field of its own, and no text."""
+    FILTERED = "filtered"
+    """The server's moderation stopped the question or the answer."""
+    TOOL_CALL = "tool call"
+    """A call of a tool in place of text."""
+    EMPTY = "empty"
+    """Nothing at all, and the model says that it came to its end."""
+
+
+FINISH_REASONS = ("stop", "length", "content_filter", "tool_calls", "refusal")
+"""The end of an answer: its own, at its most tokens, by moderation, with a tool call, or a refusal in a field of its own."""
+
+
 @dataclass(frozen=True)
 class Answer:
-    """What a chat model answered.
+    """An answer of a chat model.
 
     Args:
-        text: the answer, without the tokens that end it.
-        ended: whether the model came to its end; False where it was cut at `max_tokens`.
-        num_prompt_tokens: that were read; None where nobody says.
-        num_tokens: that were written; None where nobody says.
+        text: the reply, without reasoning and without the tokens that end it; empty where there is no reply.
+        finish_reason: one of `FINISH_REASONS`.
+        num_prompt_tokens: tokens that were read; None where the model does not say.
+        num_tokens: tokens that were written, reasoning included; None where the model does not say.
         known: whether it was answered before, so that nothing was asked.
-        failed_attempts: that came to no answer before it.
+        failed_attempts: attempts without an answer before it.
+        reasoning: what the model thought before its reply, as far as it is shown.
+        withheld: text that is no reply: half of a filtered answer, or a refusal in a field of its own.
+
+    Raises:
+        ValueError: the finish reason is unknown.
     """
 
     text: str
-    ended: bool = True
+    finish_reason: str = "stop"
     num_prompt_tokens: int | None = None
     num_tokens: int | None = None
     known: bool = False
     failed_attempts: int = 0
+    reasoning: str = ""
+    withheld: str = ""
 
     def __post_init__(self) -> None:
+        if self.finish_reason not in FINISH_REASONS:
+            raise ValueError(f"finish_reason is one of {', '.join(FINISH_REASONS)}, got {self.finish_reason!r}")
         # Rows and events hold no half of a surrogate pair, as one that is cut may end in.
-        object.__setattr__(self, "text", well_formed(self.text))
+        for field in ("text", "reasoning", "withheld"):
+            object.__setattr__(self, field, well_formed(getattr(self, field)))
+
+    @property
+    def kind(self) -> AnswerKind:
+        """The kind of the answer."""
+        if self.finish_reason == "content_filter":
+            return AnswerKind.FILTERED
+        if self.finish_reason == "refusal":
+            return AnswerKind.REFUSED
+        if self.finish_reason == "tool_calls":
+            return AnswerKind.TOOL_CALL
+        cut = self.finish_reason == "length"
+        if self.text.strip():
+            return AnswerKind.CUT if cut else AnswerKind.REPLY
+        if cut:
+            return AnswerKind.CUT_IN_THINKING
+        return AnswerKind.ONLY_THINKING if self.reasoning.strip() else AnswerKind.EMPTY
+
+    @property
+    def is_reply(self) -> bool:
+        """Whether it is a reply, whole or cut."""
+        return self.kind in (AnswerKind.REPLY, AnswerKind.CUT)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the model came to its end; False for an answer that was cut or filtered."""
+        return self.finish_reason not in ("length", "content_filter")
 
 
 @dataclass(frozen=True)

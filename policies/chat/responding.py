@@ -57,5 +57,5 @@ class RespondingChatModel:
 def _answer(context: Turns, reply: Turn, most: int) -> Answer:
     read, words = sum(len(utterance) for turn in context for utterance in turn), [*chain.from_iterable(reply)]
     if len(words) > most:
-        return Answer(detokenise(words[:most]), False, read, most)
-    return Answer("\n".join(map(detokenise, reply)), True, read, len(words))
+        return Answer(detokenise(words[:most]), "length", read, most)
+    return Answer("\n".join(map(detokenise, reply)), "stop", read, len(words))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from policies.chat.addresses import short_address
@@ -27,6 +28,8 @@ class ChatUsage:
     """Tokens that it wrote, as far as it says."""
     uncounted: int = 0
     """Answers of which nobody says how many tokens they took."""
+    kinds: Counter[str] = field(default_factory=Counter)
+    """Answers that the model gave by their kind (`AnswerKind`)."""
 
     def count(self, answers: Iterable[Answer]) -> None:
         """Adds answers that the model gave, and those that were known."""
@@ -35,14 +38,15 @@ class ChatUsage:
                 self.known += 1
                 continue
             self.asked += 1
+            self.kinds[answer.kind.value] += 1
             self.uncounted += answer.num_prompt_tokens is None or answer.num_tokens is None
             self.tokens_in += answer.num_prompt_tokens or 0
             self.tokens_out += answer.num_tokens or 0
 
     def add(self, other: ChatUsage) -> None:
         """Adds what others took."""
-        for each in fields(self):
-            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+        for name in vars(self):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def cost(self, settings: ChatAsking, address: str = "") -> float:
         """What the counted tokens cost at the prices of the settings; of a model whose weights are here nothing."""

@@ -46,8 +46,8 @@ def test_a_tactic_is_one_line_and_no_refusal(text: str) -> None:
 
 
 def test_a_line_that_was_cut_is_too_long_and_one_before_the_cut_is_not() -> None:
-    assert "more than 2 words" in read_tactic(Answer("Hold out", ended=False), 50)[1]
-    assert read_tactic(Answer("Hold out.\nThis is", ended=False), 50) == ("Hold out.", "")
+    assert "more than 2 words" in read_tactic(Answer("Hold out", finish_reason="length"), 50)[1]
+    assert read_tactic(Answer("Hold out.\nThis is", finish_reason="length"), 50) == ("Hold out.", "")
 
 
 def test_an_attacker_sees_what_is_its_own_to_see() -> None:

@@ -36,7 +36,7 @@ def test_streams_write_until_the_budget_is_used_and_nothing_is_tried_twice() -> 
             asked.append(seed)
             # The second stream repeats the first for once.
             text = f"words {max(len(asked), 2) if len(asked) < 3 else len(asked)}"
-            lines.append(WrittenLine(text, "", (Answer(text, True, 1, 1),) * (1 + (len(forms) > 1))))
+            lines.append(WrittenLine(text, "", (Answer(text, "stop", 1, 1),) * (1 + (len(forms) > 1))))
         return lines
 
     search = Writing(SETTINGS, 5, target="hello", shown="say [WORDS]", write=write, seed=1)
@@ -58,7 +58,7 @@ def test_an_answer_without_words_is_asked_about_once_more_and_long_questions_are
         def answer(self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()) -> list[Answer]:
             if any("long" in chat[0].content for chat in chats):
                 raise ChatTooLongError("too long")
-            return [Answer("Words: a b" if len(chat) > 1 else "a b c d", True, 1, 1) for chat in chats]
+            return [Answer("Words: a b" if len(chat) > 1 else "a b c d", "stop", 1, 1) for chat in chats]
 
     from policies.chat.model import Message
 

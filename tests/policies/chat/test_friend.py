@@ -35,7 +35,7 @@ class Told:
         assert decoding.max_tokens == 20
         self.asked += chats
         self.seeds += seeds
-        return [Answer(text := self._say(chat), not text.endswith("and so")) for chat in chats]
+        return [Answer(text := self._say(chat), "length" if text.endswith("and so") else "stop") for chat in chats]
 
 
 def agent(model: Told) -> ChatFriend:

@@ -36,7 +36,7 @@ class Says:
         assert (decoding.temperature, decoding.max_tokens) == (0.3, 9)
         self.asked += chats
         self.seeds += seeds
-        return [Answer(text := self._say(chat[-1].content), not text.endswith("and so")) for chat in chats]
+        return [Answer(text := self._say(chat[-1].content), "length" if text.endswith("and so") else "stop") for chat in chats]
 
 
 class Scores(Says):

@@ -52,7 +52,9 @@ def test_an_answer_is_what_the_model_generates_after_its_own_template() -> None:
     wanted = generated.tolist()
     ended = EOS_ID in wanted
     wanted = wanted[: wanted.index(EOS_ID)] if ended else wanted
-    assert answer == Answer(model.tokenizer.decode(wanted, skip_special_tokens=True), ended, len(read), len(wanted))
+    assert answer == Answer(
+        model.tokenizer.decode(wanted, skip_special_tokens=True), "stop" if ended else "length", len(read), len(wanted)
+    )
 
 
 @pytest.mark.parametrize("decoding", [GREEDY, DRAWN], ids=["greedy", "drawn"])

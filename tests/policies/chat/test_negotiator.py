@@ -33,7 +33,7 @@ class Scripted:
     def answer(self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()) -> list[Answer]:
         self.calls.append(list(chats))
         said = [self._say(chat, seed) for chat, seed in zip(chats, seeds, strict=True)]
-        return [Answer(text, True, 7, 3) if isinstance(text, str) else text for text in said]
+        return [Answer(text, "stop", 7, 3) if isinstance(text, str) else text for text in said]
 
 
 class Scoring(Scripted):
@@ -81,7 +81,13 @@ def test_it_is_told_the_rules_and_its_own_side_alone_and_hears_the_partner_as_th
 
 
 def test_only_the_marker_alone_ends_the_talk_and_what_breaks_the_form_is_counted() -> None:
-    answers = {0: " <Selection>\n", 1: "deal! <selection>", 2: "\n", 3: Answer("I want ", ended=False), 4: "ball " * 200}
+    answers = {
+        0: " <Selection>\n",
+        1: "deal! <selection>",
+        2: "\n",
+        3: Answer("I want ", finish_reason="length"),
+        4: "ball " * 200,
+    }
     said = iter(answers.values())
     game, session = seated(Scripted(lambda chat, seed: next(said)), len(answers))
     rows = np.arange(len(answers))

@@ -8,6 +8,7 @@ import json
 import pickle
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -386,7 +387,7 @@ def test_each_model_costs_what_it_costs(tmp_path: Path) -> None:
     (tmp_path / "stage" / "answers" / "answers.jsonl").open("a").write('{"key": "old", "answer": {"text": "of no name"}}\n')
     found = usage_of(tmp_path)
     assert found is not None
-    assert found.total == ChatUsage(asked=7, tokens_in=6_000, tokens_out=3_000, uncounted=1)
+    assert found.total == ChatUsage(asked=7, tokens_in=6_000, tokens_out=3_000, uncounted=1, kinds=Counter(reply=7))
     told = found.as_json(prices)
     assert told["cost"] == pytest.approx(2 * (2 + 4) + 2 * (0.1 + 0.2))
     assert [each["cost"] for each in told["models"].values()] == pytest.approx([2 * (2 + 4), 2 * (0.1 + 0.2), 0, 0])

@@ -38,8 +38,8 @@ class Talker:
         if "in one line" in chat[-1].content:
             if seed % 3 == 0 or "cannot be read" in chat[-1].content: return Answer("no deal")
             return Answer("mine!")
-        if len(chat) > 6: return Answer("<selection>", True, 5, 1)
-        return Answer(f"I would like ball number {seed}, please", True, 5, 9)
+        if len(chat) > 6: return Answer("<selection>", "stop", 5, 1)
+        return Answer(f"I would like ball number {seed}, please", "stop", 5, 9)
 """
 
 

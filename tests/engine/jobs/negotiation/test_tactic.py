@@ -46,9 +46,9 @@ class Player:
     def answer(self, chats, *, decoding, seeds=()):
         return [self.one(chat) for chat in chats]
     def one(self, chat):
-        if any(message.role == "assistant" for message in chat): return Answer("<selection>", True, 20, 1)
+        if any(message.role == "assistant" for message in chat): return Answer("<selection>", "stop", 20, 1)
         told = re.findall("tactic: say (\\\\w+)", chat[0].content)
-        return Answer(f"i want {{told[0] if told else 'nothing'}}", True, 20, 3)
+        return Answer(f"i want {{told[0] if told else 'nothing'}}", "stop", 20, 3)
 
 class Writer:
     name, access = "writer", Access.TEXT
@@ -57,11 +57,11 @@ class Writer:
             file.writelines(json.dumps([chat[-1].content, seed]) + "\\n" for chat, seed in zip(chats, seeds))
         return [self.one(chat[-1].content, seed) for chat, seed in zip(chats, seeds)]
     def one(self, asked, seed):
-        if {refuses}: return Answer("I'm sorry, but I can't help with that.", True, 10, 9)
+        if {refuses}: return Answer("I'm sorry, but I can't help with that.", "stop", 10, 9)
         if {fails} and not os.path.exists({mended!r}): raise RuntimeError("out of order")
         if len(asked) > {longest}: raise ChatTooLongError("too long")
         read = re.findall("partner: i want (\\\\w+)", asked)
-        return Answer(f"**Tactic:** say {{read[0] if read else ['hat', 'ball', 'hats'][seed % 3]}}", True, 30, 5)
+        return Answer(f"**Tactic:** say {{read[0] if read else ['hat', 'ball', 'hats'][seed % 3]}}", "stop", 30, 5)
 """
 SEARCH = TacticSettings(rounds=3, streams=2)
 

@@ -157,11 +157,11 @@ class Attacker:
                 file.write(json.dumps([[message.content for message in chat], seed]) + "\\n")
         return [self.one(chat[-1].content, seed) for chat, seed in zip(chats, seeds)]
     def one(self, asked, seed):
-        if REFUSES: return Answer("I'm sorry, but I can't help with that.", True, 10, 9)
+        if REFUSES: return Answer("I'm sorry, but I can't help with that.", "stop", 10, 9)
         scores = re.findall(r"score (\\d+) of 100\\nwords: (.*)", asked)
-        if not scores: return Answer(f"**Words:** please w{seed % 7}", True, 20, 4)
+        if not scores: return Answer(f"**Words:** please w{seed % 7}", "stop", 20, 4)
         best = max(scores, key=lambda each: int(each[0]))[1]
-        return Answer(f"Words: {best} kindly", True, 30, 5)
+        return Answer(f"Words: {best} kindly", "stop", 30, 5)
 """
 """Begs once more than the best that it has tried: whoever reads scores wins."""
 

@@ -1,0 +1,57 @@
+"""Reasoning is parted from the reply, whatever marks stand around it."""
+
+from __future__ import annotations
+
+import pytest
+
+from policies.chat.model import Answer, AnswerKind
+from policies.chat.thinking import MARKS, part_thinking
+
+
+@pytest.mark.parametrize(("start", "end"), MARKS)
+def test_reasoning_between_marks_is_no_reply(start: str, end: str) -> None:
+    assert part_thinking(f"{start}\nSorry or not?\n{end}\n\ni am fine") == ("i am fine", "Sorry or not?", True)
+    assert part_thinking(f"Sorry or not?\n{end}i am fine") == ("i am fine", "Sorry or not?", True)
+    assert part_thinking(f" {start}Let me think") == ("", "Let me think", False)
+    assert part_thinking(f"{start}a{end}\n{start}b{end}c") == ("c", "a\nb", True)
+
+
+def test_a_mark_behind_the_first_words_of_a_reply_is_text() -> None:
+    for text in ("i am fine", "write <think> first", "", " both ends "):
+        assert part_thinking(text) == (text, "", True)
+
+
+def test_a_prompt_may_have_begun_to_think() -> None:
+    assert part_thinking("and so on", begun=True) == ("", "and so on", False)
+    assert part_thinking("and so</think>fine", begun=True) == ("fine", "and so", True)
+
+
+def test_channels_have_one_final_message() -> None:
+    text = "<|channel|>analysis<|message|>They greet.<|end|><|start|>assistant<|channel|>final<|message|>Hello.<|return|>"
+    assert part_thinking(text) == ("Hello.", "They greet.", True)
+    assert part_thinking("<|channel|>analysis<|message|>They gr") == ("", "They gr", False)
+    assert part_thinking("<|START_THINKING|>a<|END_THINKING|><|START_RESPONSE|>b<|END_RESPONSE|>") == ("b", "a", True)
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (Answer("yes"), AnswerKind.REPLY),
+        (Answer("ye", "length"), AnswerKind.CUT),
+        (Answer("", "length", reasoning="hm"), AnswerKind.CUT_IN_THINKING),
+        (Answer(" \n", "length"), AnswerKind.CUT_IN_THINKING),
+        (Answer("", reasoning="42"), AnswerKind.ONLY_THINKING),
+        (Answer("", "refusal", withheld="no"), AnswerKind.REFUSED),
+        (Answer("", "content_filter", withheld="half"), AnswerKind.FILTERED),
+        (Answer("", "tool_calls"), AnswerKind.TOOL_CALL),
+        (Answer(""), AnswerKind.EMPTY),
+    ],
+)
+def test_an_answer_has_one_kind(answer: Answer, kind: AnswerKind) -> None:
+    assert answer.kind is kind
+    assert answer.is_reply == (kind in (AnswerKind.REPLY, AnswerKind.CUT))
+
+
+def test_an_unknown_finish_reason_is_named() -> None:
+    with pytest.raises(ValueError, match=r"finish_reason is one of stop, length, .* got 'done'"):
+        Answer("yes", "done")
