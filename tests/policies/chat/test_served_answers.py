@@ -144,6 +144,13 @@ def test_a_request_is_fitted_to_a_server_once_and_a_run_says_so(
     expected = {OWN_TEMPERATURE, NO_SEED} if name == "no-fields" else NOTED[FIELDS[name][1]]
     assert set(answer.notes) == expected
     assert len(caplog.records) == first - 1 >= 1, "each change is said once"
+    told = {
+        "system": "in front of the user's",
+        "turns": "sent as one",
+        "limit": "is sent instead",
+        "max_tokens": "is sent instead",
+    }
+    assert told.get(FIELDS[name][1], "left out of all" if name != "no-fields" else "instead") in caplog.records[0].getMessage()
     usage = usage_of(tmp_path)
     assert usage is not None
     assert set(usage.total.notes) == expected
@@ -176,6 +183,14 @@ def test_more_tokens_than_a_server_gives_are_an_error_where_it_does_not_say_how_
         with pytest.raises(ModelError, match="other values of max_tokens"):
             load_chat_model(server.name, QUICK).answer([ASKED], decoding=GREEDY)
         assert len(server.asked) == 1
+
+
+def test_an_answer_that_was_lost_to_thinking_may_come_as_an_error() -> None:
+    words = "Could not finish the message because max_tokens or model output limit was reached. Please try again."
+    refusal = Said(json.dumps({"error": {"message": words, "code": 400}}).encode(), 400)
+    with serving(lambda number, body: refusal) as server:
+        (answer,) = load_chat_model(server.name, QUICK).answer([ASKED], decoding=GREEDY)
+    assert answer.kind is AnswerKind.CUT_IN_THINKING
 
 
 def test_settings_shape_a_request(tmp_path: Path) -> None:
