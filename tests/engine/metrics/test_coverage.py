@@ -48,6 +48,12 @@ def perplexities(rng: np.random.Generator, size: int) -> Estimate:
     return ratio_of_sums(words * rng.normal(4.0, 0.5, size), words, transform=np.exp)
 
 
+def utterances(rng: np.random.Generator, size: int) -> Estimate:
+    num = rng.geometric(0.1, size)
+    of_dialogue, dialogues = np.repeat(rng.normal(4.0, 0.5, size), num), np.repeat(range(size), num)
+    return mean(of_dialogue + rng.normal(0.0, 1.0, num.sum()), dialogues)
+
+
 def pairs(rng: np.random.Generator, size: int) -> Estimate:
     likely = rng.beta(2.0, 2.0, size)
     return rate_difference(rng.random(size) < likely, rng.random(size) < likely)
@@ -57,6 +63,7 @@ KINDS: dict[str, tuple[Draw, float]] = {
     "mean, normal": (lambda rng, size: mean(rng.normal(3.0, 1.0, size)), 3.0),
     "mean, exponential": (lambda rng, size: mean(rng.exponential(1.0, size)), 1.0),
     "mean, points": (points, 4.25),
+    "mean, dialogues of unequal length": (utterances, 4.0),
     "perplexity": (perplexities, float(np.exp(4.0))),
     "share, coins": (coins, 0.0),
     "share, five coins a cluster": (clustered_coins, 0.5),
