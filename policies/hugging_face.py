@@ -25,6 +25,7 @@ from policies.hugging_face_tokens import longest_input as longest_input
 from policies.hugging_face_victims import HuggingFaceCausal
 from policies.kept_weights import in_precision
 from policies.stored import model_inside
+from policies.tokenizer_files import load_tokenizer
 
 EXTRA = "hugging-face"
 """The optional extra of this package."""
@@ -188,7 +189,7 @@ def read_pretrained(folder: Path, kind: Callable[[Any], str], **options: Any) ->
     with _readable(folder), without_progress_bars():
         # The configuration first: it says that code is wanted, which a tokenizer of that code does not.
         config = transformers.AutoConfig.from_pretrained(folder, **source)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **source)
+        tokenizer = load_tokenizer(folder, **source)
         found = _class_of(config, kind, folder)
         _require_words(tokenizer, folder)
         # Other shapes are told below, by name.
