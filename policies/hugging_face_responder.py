@@ -28,6 +28,7 @@ from policies.chat.templates import write_prompt
 from policies.chat.thinking import opens_thinking, part_thinking
 from policies.decoders import GREEDY, DecoderSettings
 from policies.hugging_face import is_encoder_decoder, read_placed
+from policies.hugging_face_caches import continues_reading
 from policies.hugging_face_tokens import decode_marked, ends_of, longest_input, num_positions
 from policies.responder import require_known
 
@@ -59,7 +60,6 @@ class HuggingFaceResponder:
             fix = "set its chat_template, or its eos_token to the token that ends a turn"
             what = "the tokenizer does not say how turns are separated"
             raise ConfigError(what, where=tokenizer.name_or_path or None, fix=fix)
-        self._ends = {} if self._encodes else {"eos_token_id": list(ends_of(tokenizer, model))}
 
     def respond(self, contexts: Sequence[Turns], *, decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()) -> list[Turn]:
         """Replies, see `policies.responder.Responder`; one context at a time, so that none pads another."""
@@ -81,11 +81,17 @@ class HuggingFaceResponder:
                 length_penalty=decoder.length,
                 max_new_tokens=length,
                 pad_token_id=self._tokenizer.pad_token_id if self._tokenizer.pad_token_id is not None else 0,
-                **self._ends,
+                **self._reading(),
             )
         reply = said_1T[0] if self._encodes else said_1T[0, len(kept) :]
         text = part_thinking(decode_marked(self._tokenizer, reply.tolist()), begun=thinks).reply
         return tuple(tuple(tokenise(line)) for line in text.splitlines() if line.strip()) or ((),)
+
+    def _reading(self) -> dict[str, Any]:
+        """Return what a causal model is decoded with: its ends, and its cache where that can be gone on from."""
+        if self._encodes:
+            return {}
+        return {"eos_token_id": list(ends_of(self._tokenizer, self.model)), "use_cache": continues_reading(self.model)}
 
     def _asked(self, turns: list[list[str]]) -> tuple[list[int], bool]:
         """Return the tokens that the model is given, and whether they end with a start of thinking."""
