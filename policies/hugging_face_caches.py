@@ -126,7 +126,11 @@ def _read(model: Any, ids_BP: Tensor, past: Any = None, *, use_cache: bool = Tru
     return model(input_ids=ids_BP, use_cache=use_cache, **known)
 
 
+def difference(found: Tensor, wanted: Tensor) -> float:
+    """Return how far logits are off at most, as a share of the spread of those that are wanted."""
+    return float((found.float() - wanted.float()).abs().max() / wanted.float().std().clamp_min(1e-12))
+
+
 def _same(found: Tensor, wanted: Tensor) -> bool:
     share = _TOLERANCE if wanted.dtype in (torch.float32, torch.float64) else _TOLERANCE_HALF
-    off = (found.float() - wanted.float()).abs().max()
-    return found.shape == wanted.shape and float(off) <= share * float(wanted.float().std())
+    return found.shape == wanted.shape and difference(found, wanted) <= share

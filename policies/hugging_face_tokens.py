@@ -74,6 +74,15 @@ def ends_of(tokenizer: Any, model: Any) -> tuple[int, ...]:
     return found
 
 
+def name_end(tokenizer: Any, model: Any) -> None:
+    """Give a tokenizer without an end the one that the model's `generation_config` names, where it has such a token."""
+    if tokenizer.eos_token is None and model.get_output_embeddings() is not None:
+        named = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+        first = named[0] if isinstance(named, list | tuple) and named else named
+        if isinstance(first, int) and 0 <= first < len(tokenizer):
+            tokenizer.eos_token = tokenizer.convert_ids_to_tokens(first)
+
+
 def reply_end(tokenizer: Any, end_ids: Sequence[int]) -> int:
     """The token that is expected behind a reply: the one that the chat template writes there, else the tokenizer's own.
 
