@@ -107,9 +107,7 @@ def test_a_folder_of_an_adapter_is_its_base_with_it(relative: bool, tmp_path: Pa
     torch.testing.assert_close(logits_of(model), wanted, rtol=1e-3, atol=1e-3)
     decoding, again = ChatDecoding(max_tokens=4), LocalChatModel("x", model, tokenizer)
     alone = LocalChatModel("base", *reversed(read_model(base)))
-    assert chat_model.answer([CHAT], decoding=decoding) == LocalChatModel("x", model, tokenizer).answer(
-        [CHAT], decoding=decoding
-    )
+    assert chat_model.answer([CHAT], decoding=decoding) == again.answer([CHAT], decoding=decoding)
     assert chat_model.score([CHAT], ["oh well"]) != alone.score([CHAT], ["oh well"])
     half = load_local(f"hf:{folder}", ChatModelSettings(dtype="bfloat16"))
     assert half.model.dtype is torch.bfloat16
