@@ -92,6 +92,12 @@ class AnswerKind(StrEnum):
     """Nothing at all, and the model says that it came to its end."""
 
 
+REPLIES = (AnswerKind.REPLY, AnswerKind.CUT)
+"""The kinds that are replies."""
+NO_REPLIES = tuple(kind for kind in AnswerKind if kind not in REPLIES)
+"""The kinds that are not."""
+MODERATED = (AnswerKind.REFUSED, AnswerKind.FILTERED)
+"""Those that say what a model, or its server, does not let through: outcomes of an attack."""
 FINISH_REASONS = ("stop", "length", "content_filter", "tool_calls", "refusal")
 """The end of an answer: its own, at its most tokens, by moderation, with a tool call, or a refusal in a field of its own."""
 
@@ -149,7 +155,7 @@ class Answer:
     @property
     def is_reply(self) -> bool:
         """Whether it is a reply, whole or cut."""
-        return self.kind in (AnswerKind.REPLY, AnswerKind.CUT)
+        return self.kind in REPLIES
 
     @property
     def ended(self) -> bool:

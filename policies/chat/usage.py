@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from policies.chat.addresses import short_address
-from policies.chat.model import Answer
+from policies.chat.model import NO_REPLIES, Answer, AnswerKind
 from policies.chat.settings import ChatAsking
+
+MOST_LOST = 0.5
+"""A run of which a larger share of a model's answers is no reply has failed."""
+_THINKS = (
+    "leave room behind the reasoning (tokens of an answer: chat.max_tokens of players, chat.judge_tokens of judges), "
+    """or ask without it: --set chat.extra='{"chat_template_kwargs": {"enable_thinking": false}}'"""
+)
+FIXES: Mapping[AnswerKind, str] = {
+    AnswerKind.CUT_IN_THINKING: _THINKS,
+    AnswerKind.ONLY_THINKING: _THINKS,
+    AnswerKind.REFUSED: "the model refuses such questions: ask another one, or ask for something else",
+    AnswerKind.FILTERED: "the server's moderation stops them: ask a server without it, or for something else",
+    AnswerKind.TOOL_CALL: """let it call no tools: --set chat.extra='{"tool_choice": "none"}'""",
+    AnswerKind.EMPTY: "the model ends before it says a word: look at its chat template and its ends",
+}
+"""What to do about answers of each kind that is no reply."""
 
 
 @dataclass
@@ -42,6 +58,24 @@ class ChatUsage:
             self.uncounted += answer.num_prompt_tokens is None or answer.num_tokens is None
             self.tokens_in += answer.num_prompt_tokens or 0
             self.tokens_out += answer.num_tokens or 0
+
+    @property
+    def no_replies(self) -> Counter[str]:
+        """Answers that are no reply, by their kind."""
+        return Counter({kind.value: self.kinds[kind.value] for kind in NO_REPLIES if self.kinds[kind.value]})
+
+    def no_reply_share(self, allowed: Collection[AnswerKind] = ()) -> float:
+        """The share of answers that are no reply.
+
+        Args:
+            allowed: kinds that count as replies here.
+        """
+        lost = self.no_replies.total() - sum(self.no_replies[kind.value] for kind in allowed)
+        return lost / self.asked if self.asked else 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        """The counters, and the share of answers that are no reply."""
+        return {**vars(self), "kinds": dict(self.kinds), "no_reply_share": self.no_reply_share()}
 
     def add(self, other: ChatUsage) -> None:
         """Adds what others took."""
@@ -91,12 +125,41 @@ class RunUsage:
 
     def as_json(self, settings: ChatAsking) -> dict[str, Any]:
         """The sums with the cost, and the same of each model."""
-        models = {address: {**asdict(each), "cost": each.cost(settings, address)} for address, each in self.models.items()}
-        return {**asdict(self.total), "cost": self.cost(settings), "models": models}
+        models = {address: {**each.as_json(), "cost": each.cost(settings, address)} for address, each in self.models.items()}
+        return {**self.total.as_json(), "cost": self.cost(settings), "models": models}
+
+    def warnings(self, settings: ChatAsking) -> list[str]:
+        """Return a sentence for each model of whose answers too many are no reply (`max_no_reply`)."""
+        return [
+            _warning(address, usage) for address, usage in self.models.items() if usage.no_reply_share() > settings.max_no_reply
+        ]
+
+    def failure(self, allowed: Collection[AnswerKind] = ()) -> str:
+        """Return why the answers are too few replies to say anything; empty where they are not.
+
+        Args:
+            allowed: kinds that are outcomes of what is measured, such as `FILTERED` of an attack.
+        """
+        lost = [pair for pair in self.models.items() if pair[1].no_reply_share(allowed) > MOST_LOST]
+        return " ".join(_warning(address, usage) for address, usage in lost)
+
+
+def _warning(address: str, usage: ChatUsage) -> str:
+    lost = usage.no_replies
+    kind = AnswerKind(lost.most_common(1)[0][0])
+    share = f"{lost.total():,} of {usage.asked:,} answers of {short_address(address) or 'a model'} are no reply"
+    return f"{share} ({usage.no_reply_share():.0%}: {by_kind(lost)}); {FIXES[kind]}"
+
+
+def by_kind(counts: Mapping[str, int]) -> str:
+    """Return counts by kind in words, such as "3 cut in thinking, 1 filtered"."""
+    return ", ".join(f"{num:,} {kind}" for kind, num in sorted(counts.items(), key=lambda pair: -pair[1]) if num)
 
 
 def _counted(usage: ChatUsage, cost: float) -> str:
     tokens = f"{usage.tokens_in:,} tokens read, {usage.tokens_out:,} written"
     uncounted = f", tokens of {usage.uncounted:,} answers unknown" if usage.uncounted else ""
     failed = f", {usage.failed_attempts:,} attempts failed" if usage.failed_attempts else ""
-    return f"{usage.asked:,} answers: {tokens}{uncounted}{failed}{f', cost {cost:,.4g}' if cost else ''}"
+    cut = f", {num:,} cut at the most tokens" if (num := usage.kinds[AnswerKind.CUT.value]) else ""
+    lost = f", {usage.no_replies.total():,} no reply ({by_kind(usage.no_replies)})" if usage.no_replies else ""
+    return f"{usage.asked:,} answers: {tokens}{uncounted}{cut}{lost}{failed}{f', cost {cost:,.4g}' if cost else ''}"
