@@ -292,6 +292,8 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
         run = RunFolder.load(path)
         with reading_summary(path) as summary:
             usage, outcomes = summary.get(USAGE, {}), run.outcomes()
+            failure = failure_of(outcomes) or usage.get(FAILURE, "")
+            warnings = [*losses_of(outcomes), *usage.get(WARNINGS, ())]
             result = Result(
                 run=path,
                 title=summary.get("title", display_path(path)),
@@ -299,8 +301,8 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
                 legend=self.legend,
                 files=tuple(path / name for name in self.files),
                 next_commands=self.next_commands(config, path),
-                failure=failure_of(outcomes) or usage.get(FAILURE, ""),
-                warnings=[*losses_of(outcomes), *usage.get(WARNINGS, ())],
+                failure=failure,
+                warnings=[sentence for sentence in warnings if sentence not in failure],
                 chat_usage=usage,
             )
             return self.present(result, run)

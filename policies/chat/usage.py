@@ -13,19 +13,6 @@ from policies.chat.settings import ChatAsking
 
 MOST_LOST = 0.5
 """A run of which a larger share of a model's answers is no reply has failed."""
-_THINKS = (
-    "leave room behind the reasoning (tokens of an answer: chat.max_tokens of players, chat.judge_tokens of judges), "
-    """or ask without it: --set chat.extra='{"chat_template_kwargs": {"enable_thinking": false}}'"""
-)
-FIXES: Mapping[AnswerKind, str] = {
-    AnswerKind.CUT_IN_THINKING: _THINKS,
-    AnswerKind.ONLY_THINKING: _THINKS,
-    AnswerKind.REFUSED: "the model refuses such questions: ask another one, or ask for something else",
-    AnswerKind.FILTERED: "the server's moderation stops them: ask a server without it, or for something else",
-    AnswerKind.TOOL_CALL: """let it call no tools: --set chat.extra='{"tool_choice": "none"}'""",
-    AnswerKind.EMPTY: "the model ends before it says a word: look at its chat template and its ends",
-}
-"""What to do about answers of each kind that is no reply."""
 
 
 @dataclass
@@ -148,7 +135,7 @@ def _warning(address: str, usage: ChatUsage) -> str:
     lost = usage.no_replies
     kind = AnswerKind(lost.most_common(1)[0][0])
     share = f"{lost.total():,} of {usage.asked:,} answers of {short_address(address) or 'a model'} are no reply"
-    return f"{share} ({usage.no_reply_share():.0%}: {by_kind(lost)}); {FIXES[kind]}"
+    return f"{share} ({usage.no_reply_share():.0%}: {by_kind(lost)}); {kind.fix}"
 
 
 def by_kind(counts: Mapping[str, int]) -> str:
