@@ -279,8 +279,8 @@ class SeatedChatModel:
         with agent_errors(), own_code(self.address) if ".py:" in self.address else nullcontext():
             yield
 
-    def replies(self, rows: Sequence[int], chats: Sequence[Chat], seeds: Sequence[int], note: Note) -> list[Answer]:
-        """Return a reply to each chat; where the model draws, an answer that is none is asked for once more.
+    def answers(self, rows: Sequence[int], chats: Sequence[Chat], seeds: Sequence[int], note: Note) -> list[Answer]:
+        """Return an answer to each chat; where the model draws, one that is no reply is asked for once more.
 
         At temperature 0 the same question has the same answer, and what moderation stopped stays stopped.
 
@@ -291,16 +291,25 @@ class SeatedChatModel:
             note: is given every answer and its row, whatever the answer's kind.
 
         Raises:
-            NoReplyError: answers are still no reply; it names the rows of the kind that comes first.
             AgentError: the model fails.
         """
         found = self._noted(rows, chats, seeds, note)
         again = [place for place, answer in enumerate(found) if not answer.is_reply and answer.kind is not AnswerKind.FILTERED]
         if again and self.decoding.temperature > 0:
             more = [(seeds[place] + 1) % SEEDS for place in again]
-            answers = self._noted([rows[place] for place in again], [chats[place] for place in again], more, note)
-            for place, answer in zip(again, answers, strict=True):
+            mended = self._noted([rows[place] for place in again], [chats[place] for place in again], more, note)
+            for place, answer in zip(again, mended, strict=True):
                 found[place] = answer
+        return found
+
+    def replies(self, rows: Sequence[int], chats: Sequence[Chat], seeds: Sequence[int], note: Note) -> list[Answer]:
+        """Return a reply to each chat, see `answers`.
+
+        Raises:
+            NoReplyError: answers are still no reply; it names the rows of the kind that comes first.
+            AgentError: the model fails.
+        """
+        found = self.answers(rows, chats, seeds, note)
         lost = [(row, answer.kind) for row, answer in zip(rows, found, strict=True) if not answer.is_reply]
         if lost:
             kind = lost[0][1]
