@@ -46,6 +46,7 @@ from envs.core.errors import ConfigError, ModelError
 from envs.core.seeds import derive_seed
 from policies.chat.addresses import absolute_address
 from policies.chat.answers import ANSWERS_FOLDER
+from policies.chat.model import MODERATED
 from policies.chat.verdicts import ReplyRating, ReplyVerdict
 from policies.chat.written import WrittenLine, written_lines
 
@@ -311,6 +312,7 @@ class SearchText(Job[TextSearchConfig, WantedTexts, WantedTexts]):
     legend = TEXT_METRICS
     files = (TABLE_FILE, SUMMARY, FILE, WORDS, "rows")
     resume_safe = RESUME_SAFE
+    outcomes = MODERATED
 
     def prepare(self, config: TextSearchConfig, path: Path, reporter: Reporter) -> WantedTexts:
         """The targets and words; that the model is there."""

@@ -38,6 +38,7 @@ from envs.core.errors import ConfigError, DataError
 from envs.core.ranges import NumItemsOrAll, ShareBelowOne
 from envs.core.seeds import stream
 from policies.chat.answers import ANSWERS_FOLDER
+from policies.chat.model import MODERATED
 
 if TYPE_CHECKING:
     from policies.hugging_face_victims import HuggingFaceCausal
@@ -135,6 +136,7 @@ class SearchUniversal(Job[UniversalConfig, WantedUniversal, WantedUniversal]):
     schema = UNIVERSAL
     files = (TABLE_FILE, SUMMARY, FILE, "rows")
     resume_safe = RESUME_SAFE
+    outcomes = MODERATED
 
     def prepare(self, config: UniversalConfig, path: Path, reporter: Reporter) -> WantedUniversal:
         """The model and the pairs, those that the run was started with where it has begun."""

@@ -55,7 +55,7 @@ OWN_METRICS: dict[str, Metric] = {
         f"broken_{side}": Metric(
             f"{side}'s illegal moves",
             lower,
-            "empty, cut and mixed utterances, repairs and illegal selections, mean over all dialogues",
+            "wordless, cut and mixed utterances, repairs and illegal selections, mean over all dialogues",
         )
         for side, lower in zip(SIDES, (LOWER_FOR_ADVERSARY, LOWER_FOR_TARGET), strict=True)
     },
@@ -65,10 +65,10 @@ OWN_METRICS: dict[str, Metric] = {
 TACTIC_METRICS = METRICS | CHAT_METRICS | DEFENCE_METRICS | OWN_METRICS
 LEGEND = {f"{arm}.{name}": metric for arm in ARMS for name, metric in TACTIC_METRICS.items()}
 """Metrics of a run by "ARM.METRIC"."""
-_MOVES = ("empty", "cut", "mixed_ends", "repairs")
+_MOVES = ("wordless", "cut", "mixed_ends", "repairs")
 _NOTE = (
     "Advantage: the player's points less the target's. Held out: dialogues that chose no tactic; development: those that "
-    "chose it. More than no tactic: over the same held-out dialogues. Illegal moves a dialogue, player : target: empty, cut "
+    "chose it. More than no tactic: over the same held-out dialogues. Illegal moves a dialogue, player : target: wordless, cut "
     "and mixed utterances, repairs, illegal selections. Dialogues, calls and tokens: what it took to find the tactic, each "
     "attacker as if it were alone. Without: answers in which no tactic could be read. Brackets: 95 % intervals over "
     "dialogues; another run of an attacker writes other tactics."
