@@ -91,6 +91,11 @@ class AnswerKind(StrEnum):
     EMPTY = "empty"
     """Nothing at all, and the model says that it came to its end."""
 
+    @property
+    def is_reply(self) -> bool:
+        """Whether answers of this kind are replies, whole or cut."""
+        return self in (AnswerKind.REPLY, AnswerKind.CUT)
+
 
 FINISH_REASONS = ("stop", "length", "content_filter", "tool_calls", "refusal")
 """The end of an answer: its own, at its most tokens, by moderation, with a tool call, or a refusal in a field of its own."""
@@ -149,7 +154,7 @@ class Answer:
     @property
     def is_reply(self) -> bool:
         """Whether it is a reply, whole or cut."""
-        return self.kind in (AnswerKind.REPLY, AnswerKind.CUT)
+        return self.kind.is_reply
 
     @property
     def ended(self) -> bool:

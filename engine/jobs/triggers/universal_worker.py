@@ -96,12 +96,12 @@ class SearchingUniversal(Sharded[UniversalInput]):
         found = [row for row in ended if row["kind"] == FOUND]
         said = sum(bool(pair[VERIFIED]) for row in found for pair in row["pairs"])
         tried = sum(row["candidates"] for row in found)
-        return Counter({self.unit: len(ended), "candidates": tried, "said": said})
+        return Counter({self.unit: len(ended), "candidates": tried, "successes": said})
 
     def describe(self, tally: Tally) -> str:
-        """Such as "31 candidates/s, pairs said: 12"."""
+        """Such as "31 candidates/s, pairs with a success: 12"."""
         pace = tally.session["candidates"] / tally.seconds if tally.seconds else 0.0
-        return f"{pace:,.2g} candidates/s, pairs said: {tally.total['said']}"
+        return f"{pace:,.2g} candidates/s, pairs with a success: {tally.total['successes']}"
 
 
 @dataclass(frozen=True)
