@@ -146,7 +146,7 @@ class TextSearchWorker(TurnWorker[Target, Rows]):
             self._round = None
             for name in [name for name, shard in self._held.items() if all(search.finished for search in shard.items)]:
                 over = self._held.pop(name)
-                self._usual_queries += [search.num_told for search in over.items]
+                self._usual_queries += [search.num_answers for search in over.items]
                 ended[name] = rows_apart(_rows, over, self.searching.seed)
         return TurnResult(ended, {name: self._stands(shard.items) for name, shard in self._held.items()})
 
@@ -271,14 +271,9 @@ class _TextSearch:
         return self.search.finished and self.random.finished
 
     @property
-    def num_told(self) -> int:
-        """Answers that it was told of."""
-        return sum(map(len, self.told.values()))
-
-    @property
     def num_answers(self) -> int:
         """Answers that have come, those of the round under way included."""
-        return self.num_told + len(self.waiting)
+        return sum(map(len, self.told.values())) + len(self.waiting)
 
     @property
     def num_asked(self) -> int:

@@ -110,8 +110,13 @@ def test_a_reply_is_judged(settings: dict[str, str], end: bool, reply: str, ende
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"by": "pattern", "pattern": "f|^$"}, {"by": "no-refusal"}, {"by": "classifier", "classifier": "hf:x"}]
-    + [{"by": "judge", "judge": "x"}],
+    [
+        {},
+        {"by": "pattern", "pattern": "f|^$"},
+        {"by": "no-refusal"},
+        {"by": "classifier", "classifier": "hf:x"},
+        {"by": "judge", "judge": "x"},
+    ],
 )
 @pytest.mark.parametrize(
     "answer",

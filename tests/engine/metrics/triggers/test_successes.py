@@ -18,7 +18,7 @@ from engine.metrics.triggers.successes import successful_reply
         ({"by": "target"}, None, "that begins with the target, or is the target where its search wanted that"),
         ({"by": "exact"}, False, "that is the target"),
         ({"by": "prefix"}, True, "that begins with the target"),
-        ({"by": "pattern", "pattern": "stu+pid\x1b"}, False, "that matches the pattern stu+pid\\x1b"),
+        ({"by": "pattern", "pattern": "stu+pid\x1b"}, False, "that matches the pattern stu+pid\\u001b"),
         ({"by": "no-refusal"}, False, "without a sign of refusal"),
         ({"by": "classifier", "label": "rude"}, False, "that the classifier calls rude"),
         ({"by": "classifier", "label": ""}, False, "that the classifier gives its last label"),
