@@ -55,12 +55,15 @@ def kinds_of_rows(rows: Iterable[Row]) -> list[Counter[str]]:
     return [Counter([row["kind"]] if is_no_reply(row) else []) for row in rows]
 
 
-def no_reply_note(metrics: Mapping[str, Estimate], setting: str = "") -> str:
+def no_reply_note(
+    metrics: Mapping[str, Estimate], setting: str = "", rates: str = "none is a success, and all count in the rates"
+) -> str:
     """Return a sentence on the answers that are no replies, for a table's note; nothing where there are none.
 
     Args:
         metrics: those of `no_reply_metrics` among others.
         setting: that limits the tokens of an answer; named where answers were cut in thinking.
+        rates: what becomes of them in the rates of the table.
     """
     counts = {
         name.removeprefix(_OF_KIND).replace("_", " "): each.value for name, each in metrics.items() if name.startswith(_OF_KIND)
@@ -69,4 +72,4 @@ def no_reply_note(metrics: Mapping[str, Estimate], setting: str = "") -> str:
         return ""
     told = ", ".join(f"{number:,.0f} {kind}" for kind, number in counts.items())
     mend = f" More tokens may end the thinking: --set {setting}=N." if setting and AnswerKind.CUT_IN_THINKING in counts else ""
-    return f" No reply: answers that are none ({told}); none is a success, and all count in the rates.{mend}"
+    return f" No reply: answers that are none ({told}); {rates}.{mend}"

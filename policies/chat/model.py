@@ -113,7 +113,8 @@ class Answer:
         known: whether it was answered before, so that nothing was asked.
         failed_attempts: attempts without an answer before it.
         reasoning: what the model thought before its reply, as far as it is shown.
-        withheld: text that is no reply: half of a filtered answer, or a refusal in a field of its own.
+        withheld: text that is no reply: half of a filtered answer, or a refusal in a field of its own. Text that is given with
+            such a finish reason is moved here.
 
     Raises:
         ValueError: the finish reason is unknown.
@@ -134,6 +135,9 @@ class Answer:
         # Rows and events hold no half of a surrogate pair, as one that is cut may end in.
         for field in ("text", "reasoning", "withheld"):
             object.__setattr__(self, field, well_formed(getattr(self, field)))
+        if self.text and not self.kind.is_reply:
+            object.__setattr__(self, "withheld", "\n".join(filter(str.strip, (self.withheld, self.text))))
+            object.__setattr__(self, "text", "")
 
     @property
     def kind(self) -> AnswerKind:
