@@ -23,7 +23,7 @@ from engine.jobs.sharded import Sharded, Tally
 from engine.jobs.triggers.text_config import WantedTexts
 from engine.jobs.triggers.text_prompts import messages_of, num_tokens, slot_texts
 from engine.jobs.triggers.verification import JudgedAnswer, judged_columns, judges_of_replies
-from engine.jobs.triggers.worker import MOST_PARTS
+from engine.jobs.triggers.worker import AT_MOST, MOST_PARTS
 from engine.metrics.rows import finished
 from engine.metrics.triggers.hits import VERIFIED
 from engine.runtime.record import Counts, Rows
@@ -96,6 +96,8 @@ class SearchingTexts(Sharded[Target]):
             told.append(f"closest replies {tally.total[_CLOSENESS] / _PERMILLE / climbing:.2f} of 1 on average")
         if without := tally.total["no reply"]:
             told.append(f"no reply: {without:,}")
+        if not tally.session[self.unit]:
+            told.append(AT_MOST)
         return ", ".join(told)
 
 
