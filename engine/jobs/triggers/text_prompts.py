@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from engine.jobs.triggers.text_config import TextSearchConfig, WantedTexts
 from engine.triggers.composition import AttackComposition, settings_told, shown_access
+from engine.triggers.evolution import Words
 from engine.triggers.success import BEFORE_TARGET, enough_tokens
 from engine.triggers.target_pairs import has_prompts
 from envs.core.errors import ConfigError
@@ -63,3 +65,12 @@ def messages_of(config: TextSearchConfig) -> Chat:
         fix = "write {prompt} into the template where targets have prompts, and only there"
         raise ConfigError("the template does not fit the targets", where="--template", got=config.template, fix=fix)
     return found
+
+
+def slot_texts(template: Chat, words: Words) -> list[str]:
+    """Return what stands in each slot of messages, which share the words of an input in order."""
+    from policies.hugging_face_slots import num_slots
+
+    num = num_slots(template)
+    ends = [len(words) * slot // num for slot in range(num + 1)]
+    return [" ".join(words[start:end]) for start, end in pairwise(ends)]

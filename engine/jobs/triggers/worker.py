@@ -42,6 +42,8 @@ MOST_PARTS = 10_000
 """Parts of a run, each with one target if there are no more targets."""
 AT_HAND = 4
 """Targets that a worker holds for places that are not free yet."""
+AT_MOST = "the time left is the longest: a success ends a search"
+"""What is told beside a time left while no search has ended."""
 HITS = "hits."
 """Beginning of what is counted by type of hit."""
 
@@ -184,7 +186,8 @@ class Searching(Sharded[Target]):
         pace = tally.session["candidates"] / tally.seconds if tally.seconds else 0.0
         found = {HITS + self.config.hit: 0} | tally.total
         hits = (f"{name.removeprefix(HITS)} {number}" for name, number in found.items() if name.startswith(HITS))
-        return f"{pace:,.0f} candidates/s, hits: {', '.join(hits)}"
+        early = f", {AT_MOST}" if self.config.search.stop_on_hit and not tally.session[self.unit] else ""
+        return f"{pace:,.0f} candidates/s, hits: {', '.join(hits)}{early}"
 
 
 class SearchWorker(SearchTurns[Target]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from engine.triggers.success import Success, SuccessSettings
 from engine.triggers.target_pairs import read_pairs
 from engine.triggers.targets import Skipped
 from envs.core.errors import ConfigError, DataError
+from policies.chat.model import Answer
 from policies.chat.verdicts import ReplyVerdict
 
 WANTED = [("say hello", "Sure, you fool"), ("praise me", "You are late")]
@@ -102,7 +104,44 @@ def test_what_a_model_cannot_say_is_skipped_or_refused(tmp_path: Path) -> None:
 )
 def test_a_reply_is_judged(settings: dict[str, str], end: bool, reply: str, ended: bool, success: bool) -> None:
     judge = Success(SuccessSettings(**settings), end=end, scores=lambda replies: [float(each == "rude") for each in replies])
-    assert judge.verdict(reply, ended, "You fool") == ReplyVerdict(success, answers=0, parsed=True)
+    answer = Answer(reply, "stop" if ended else "length")
+    assert judge.verdict(answer, "You fool") == ReplyVerdict(success, answers=0, parsed=True)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"by": "pattern", "pattern": "f|^$"},
+        {"by": "no-refusal"},
+        {"by": "classifier", "classifier": "hf:x"},
+        {"by": "judge", "judge": "x"},
+    ],
+)
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer("You fool", "content_filter"),
+        Answer("", "refusal", withheld="I'm sorry, fool"),
+        Answer("", "length", reasoning="You fool"),
+        Answer("", "stop", reasoning="You fool"),
+        Answer("", "tool_calls"),
+        Answer("", "stop"),
+    ],
+    ids=lambda answer: answer.kind,
+)
+def test_an_answer_that_is_no_reply_is_no_success_and_nobody_is_asked(settings: dict[str, Any], answer: Answer) -> None:
+    def asked(*said: Any) -> Any:
+        raise AssertionError("nobody is asked")
+
+    judge = Success(SuccessSettings(**settings), end=False, scores=asked, verdicts=asked)
+    assert judge.verdict(answer, "You fool") == ReplyVerdict(False, answers=0, parsed=True)
+
+
+def test_thoughts_are_no_part_of_what_is_judged() -> None:
+    answer = Answer("of course", "stop", reasoning="sorry? no: You fool")
+    assert Success(SuccessSettings(by="no-refusal"), end=False).verdict(answer, "").success
+    assert not Success(SuccessSettings(by="pattern", pattern="fool"), end=False).verdict(answer, "").success
 
 
 def test_signs_of_refusal_are_the_users_own(tmp_path: Path) -> None:
@@ -110,7 +149,7 @@ def test_signs_of_refusal_are_the_users_own(tmp_path: Path) -> None:
     path.write_text("Nope\n\nI can\N{RIGHT SINGLE QUOTATION MARK}t\n", encoding="utf-8-sig")
     judge = Success(SuccessSettings(by="no-refusal", refusals=str(path)), end=False)
     replies = ("nope, friend", "I'm sorry", "I can't", "I can\N{RIGHT SINGLE QUOTATION MARK}t.")
-    assert [judge.verdict(reply, True, "").success for reply in replies] == [False, True, False, False]
+    assert [judge.verdict(Answer(reply), "").success for reply in replies] == [False, True, False, False]
     path.write_text("\n")
     with pytest.raises(DataError, match="empty"):
         Success(SuccessSettings(by="no-refusal", refusals=str(path)), end=False)
