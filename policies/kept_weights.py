@@ -75,7 +75,7 @@ def in_precision(folder: Path, dtype: str, kind: str, read: Callable[[], Any]) -
     """
     files = sorted(folder.glob("*.safetensors"))
     config = folder / "config.json"
-    if _stored_in(files) <= {_NAMES[dtype]} or "quantization_config" in json.loads(config.read_text()):
+    if _stored_in(files) <= {_NAMES[dtype]} or "quantization_config" in json.loads(config.read_text(encoding="utf-8")):
         return folder
 
     def read_on() -> Save:

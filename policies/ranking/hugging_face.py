@@ -91,7 +91,9 @@ def _bi_encoder(folder: Path, modules: list[_Module], transformer: Path, device:
 def _modules(folder: Path) -> list[_Module]:
     """What `modules.json` lists; nothing where there is none."""
     with reading(folder):
-        listed: list[dict[str, str]] = json.loads((folder / _MODULES).read_text()) if (folder / _MODULES).is_file() else []
+        listed: list[dict[str, str]] = (
+            json.loads((folder / _MODULES).read_text(encoding="utf-8")) if (folder / _MODULES).is_file() else []
+        )
         # Older and newer versions put the same classes into other packages.
         modules = [_Module(entry["type"].rpartition(".")[2], folder / entry["path"]) for entry in listed]
     unknown = [module.kind for module in modules if module.kind not in _KNOWN]
@@ -116,4 +118,4 @@ def _modes(config: dict[str, Any]) -> list[str]:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    return dict(json.loads(path.read_text())) if path.is_file() else {}
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
