@@ -55,10 +55,12 @@ class RecordingLogger(MetricsLogger):
         self._calls: list[LoggedCall] = []
 
     def log_value(self, key: Any, value: Any, **options: Any) -> None:
+        """Keep the call, and log the value."""
         self._calls.append(LoggedCall(self.order, "log_value", (key, value), options))
         super().log_value(key, value, **options)
 
     def aggregate(self, stats_dicts: list[dict[str, Any]], **options: Any) -> None:
+        """Keep the call, and merge the figures."""
         self._calls.append(LoggedCall(self.order, "aggregate", (stats_dicts,), options))
         super().aggregate(stats_dicts, **options)
 
