@@ -9,7 +9,11 @@ from html.parser import HTMLParser
 
 from envs.core.visible import visible
 
-HOSTILE = "😀 \x1b[31m\u202e\u2066 <script>alert(1)</script><img src=x onerror=alert(2)>\"' onload=alert(3) {{ 7*7 }} </style></title> & $x_{"
+HOSTILE = (
+    "😀 \x1b[31m\u202e\u2066 "
+    "<script>alert(1)</script><img src=x onerror=alert(2)>\"' onload=alert(3) {{ 7*7 }} </style></title> & $x_{"
+)
+"""Markup, and marks that a terminal or a reader's eyes would obey."""
 VOID = {"meta", "br", "img", "hr", "input", "link"}
 
 
