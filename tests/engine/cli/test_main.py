@@ -267,6 +267,7 @@ def test_output_onto_a_full_disk_is_an_error_and_no_traceback(tmp_path: Path, as
 
 @pytest.mark.parametrize("columns", ["0", "00", ""])
 def test_a_terminal_of_no_width_gets_text_all_the_same(parley: Parley, monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
+    monkeypatch.delenv("COLUMNS")
     usual = parley("list")
     monkeypatch.setenv("COLUMNS", columns)
     assert parley("list") == usual
