@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from engine.store.documents import ASIDE
 from engine.store.layout import CONFIG, ENVIRONMENT, EVENTS, LEASE, LOG, ROWS
+from engine.store.links import refuse_links_out
 from envs.core.config import difference
 from envs.core.errors import ParleyError, RunError
 from envs.core.trust import RUN_FORMAT
@@ -38,10 +39,11 @@ def read_head(path: Path) -> dict[str, Any]:
     """The content of a run's `config.json`.
 
     Raises:
-        RunError: there is no run, none that this version can read, or its head is damaged.
+        RunError: there is no run, none that this version can read, its head is damaged, or a link leads out of it.
     """
     if not (path / CONFIG).is_file():
         raise RunError("there is no run here", where=display_path(path), fix="name the folder that holds the run's config.json")
+    refuse_links_out(path)
     head = read_json(path / CONFIG)
     if head.get("format") != FORMAT or not head.keys() >= _PARTS.keys():
         raise RunError("no run that this version can read", where=path / CONFIG, got=head.get("format"), fix=OTHER_NAME)
