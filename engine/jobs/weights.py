@@ -10,6 +10,8 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
+from engine.store.layout import CONFIG
+from engine.store.run_folder import RunFolder
 from envs.core.disk import file_digest
 from envs.storage.copies import CHECKPOINT, fetched_model
 from policies.chat.addresses import is_chat_address, weights_of
@@ -56,3 +58,9 @@ def checkpoint_folder(spec: str) -> Path | None:
         if (folder / WEIGHTS).is_file():
             return folder
     return None
+
+
+def name_beside(checkpoint: Path | None, name: str) -> str:
+    """Return where something lies now that a checkpoint names, if the run that holds the checkpoint was moved with it."""
+    run = None if checkpoint is None else checkpoint.parent
+    return name if run is None or not (run / CONFIG).is_file() else RunFolder.load(run).name_now(name)

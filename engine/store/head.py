@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from engine.store.documents import ASIDE
 from engine.store.layout import CONFIG, ENVIRONMENT, EVENTS, LEASE, LOG, ROWS
+from engine.store.moved import relocated
 from envs.core.config import difference
 from envs.core.errors import ParleyError, RunError
 from envs.core.trust import RUN_FORMAT
@@ -27,15 +28,15 @@ _DEEPEST = 64
 
 
 def make_head(
-    job: str, config: Mapping[str, Any], fingerprint: str, schema: pa.Schema, weights: Mapping[str, str]
+    path: Path, job: str, config: Mapping[str, Any], fingerprint: str, schema: pa.Schema, weights: Mapping[str, str]
 ) -> dict[str, Any]:
     """The content of a new run's `config.json`."""
     head = {"format": FORMAT, "job": job, "fingerprint": fingerprint, "config": config, "columns": _columns(schema)}
-    return {**head, "weights": weights}
+    return {**head, "weights": weights, "run": display_path(path)}
 
 
 def read_head(path: Path) -> dict[str, Any]:
-    """The content of a run's `config.json`.
+    """The content of a run's `config.json`; of one that was moved or copied, names are as they are now (`moved.py`).
 
     Raises:
         RunError: there is no run, none that this version can read, or its head is damaged.
@@ -50,7 +51,8 @@ def read_head(path: Path) -> dict[str, Any]:
         for name, kind in (_PARTS | {"weights": dict}).items():
             if not isinstance(head[name], kind):
                 raise TypeError(f"{name} is a {type(head[name]).__name__} and not a {kind.__name__}")
-    return head
+    before = head.setdefault("run", "")
+    return head | {"config": relocated(path, str(before), head["config"])}
 
 
 def read_json(path: Path, fix: str = RESTORE) -> dict[str, Any]:

@@ -35,6 +35,7 @@ from engine.store.layout import CONFIG, ENVIRONMENT, EVENTS, ROWS, SUMMARY, UNFI
 from engine.store.lease import keeper_of
 from engine.store.lock import WRITABLE, RunLock
 from engine.store.mirror import Mirror, names_in, refresh_rows, replicate, withdraw
+from engine.store.moved import relocated
 from engine.store.parts import (
     CORRUPT,
     Outcomes,
@@ -71,6 +72,7 @@ class RunFolder:
         config: its configuration as JSON types.
         schema: the columns of its rows.
         weights: digests of the models that it was started with, by the setting that names each.
+        started_as: what the folder was called when the run was started; empty where that is not known.
     """
 
     def __init__(
@@ -82,8 +84,10 @@ class RunFolder:
         weights: Mapping[str, str] = MappingProxyType({}),
         lock: RunLock | None = None,
         mirror: Mirror | None = None,
+        started_as: str = "",
     ) -> None:
         self.path, self.job, self.config, self.schema, self.weights = path, job, config, schema, weights
+        self.started_as = started_as
         self._uri = uri_of(path)
         self._lock, self._mirror = lock, mirror
         self._parts: dict[str, Part] = {}
@@ -132,6 +136,7 @@ class RunFolder:
             mirror = Mirror(path, uri) if (uri := uri_of(path)) is not None else None
             run = cls(path, job, to_dict(config), schema, weights, lock, mirror)
             if (path / CONFIG).is_file():
+                run.started_as = read_head(path)["run"]
                 run._go_on(resume_safe)
             else:
                 run._start(fingerprint(config))
@@ -154,7 +159,7 @@ class RunFolder:
             RunError: there is no run.
         """
         head = read_head(path)
-        return cls(path, head["job"], head["config"], schema, head["weights"])
+        return cls(path, head["job"], head["config"], schema, head["weights"], started_as=head["run"])
 
     def close(self) -> None:
         """Lets the next writer in; a run that was loaded holds nothing.
@@ -276,6 +281,10 @@ class RunFolder:
         tables = list(self.read_parts())
         return pa.concat_tables(tables) if tables else self.schema.empty_table()
 
+    def name_now(self, name: str) -> str:
+        """Return where something lies now that the run's rows or events name; the same where the run was not moved."""
+        return str(relocated(self.path, self.started_as, name))
+
     def writer(self) -> str | None:
         """The process that writes the run now, such as "process 7 on node-3"; None when none does."""
         return keeper_of(self.path)
@@ -339,7 +348,7 @@ class RunFolder:
         return {name: Estimate.from_json(parts) for name, parts in (self.summary() or {}).get("metrics", {}).items()}
 
     def _start(self, config_fingerprint: str) -> None:
-        head = make_head(self.job, self.config, config_fingerprint, self.schema, self.weights)
+        head = make_head(self.path, self.job, self.config, config_fingerprint, self.schema, self.weights)
         with self._saving("the run folder"):
             write_document(self.path / ENVIRONMENT, describe_environment())
             # Last, because its presence is what makes the folder a run.

@@ -12,7 +12,7 @@ import pytest
 
 from engine.jobs.catalogue import ENTRIES
 from engine.jobs.job import Job
-from engine.jobs.negotiation.campaign import MinMaxConfig
+from engine.jobs.negotiation.campaign_config import MinMaxConfig
 from engine.jobs.negotiation.exploitability import NUM_TRAINED
 from engine.jobs.negotiation.minmax import AS_CONTROL, BEFORE_TRAINING, DROP, DROP_BEYOND_CONTROL, FINAL_STAGES, LEGEND
 from engine.jobs.negotiation.negotiator import TRAIN_NEGOTIATOR

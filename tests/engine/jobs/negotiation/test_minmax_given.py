@@ -10,7 +10,8 @@ import pytest
 
 from engine.jobs.job import Result, Silent
 from engine.jobs.negotiation import exploitability, minmax
-from engine.jobs.negotiation.campaign import Campaign, MinMaxConfig
+from engine.jobs.negotiation.campaign import Campaign
+from engine.jobs.negotiation.campaign_config import MinMaxConfig
 from engine.jobs.negotiation.minmax import DROP, MINMAX
 from engine.jobs.rounds import STOPPED, rounds_of
 from engine.negotiation.opponents import OpponentConfig
