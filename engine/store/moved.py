@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from envs.core.errors import ConfigError
 from envs.storage.files import entries
 from envs.storage.places import CHAT_MODELS, display_path, is_uri, local_copy, split_uri, uri_of
 
@@ -74,7 +75,11 @@ def _candidate(path: Path, below: str) -> str:
 
 def _from_run(before: str, name: str) -> str | None:
     """Return the path of a name relative to a run's old folder; None where they share no folder."""
-    (root, folders), (other_root, others) = _parts(before), _parts(name)
+    try:
+        (root, folders), (other_root, others) = _parts(before), _parts(name)
+    except ConfigError:
+        # The address of a server, or a text that holds one.
+        return None
     if root == other_root:
         shared = 0
         while shared < min(len(folders), len(others)) and folders[shared] == others[shared]:

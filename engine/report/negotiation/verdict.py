@@ -125,9 +125,7 @@ def _hardened(campaign: Hardening) -> tuple[str, dict[str, Estimate]]:
     if average.n:
         said += f" Fresh adversaries gain {number(POINTS, average.value)} in the mean."
         if certain_sign(more) > 0:
-            said += (
-                f" They still gained {number(POINTS, more.value)} by the second half of their budget: a larger one finds more."
-            )
+            said += f" The second half of their budget added {number(POINTS, more.value)}: a larger one would find more."
     if certain_sign(after) > 0:
         said += " It is still exploitable."
     was_agreed, agreed = (campaign.metrics.get(f"{PLAIN_AGREEMENT}{when}", NOTHING) for when in (BEFORE_TRAINING, ""))
