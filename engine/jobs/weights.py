@@ -10,8 +10,8 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
+from engine.store.head import name_now
 from engine.store.layout import CONFIG
-from engine.store.run_folder import RunFolder
 from envs.core.disk import file_digest
 from envs.storage.copies import CHECKPOINT, fetched_model
 from policies.chat.addresses import is_chat_address, weights_of
@@ -63,4 +63,4 @@ def checkpoint_folder(spec: str) -> Path | None:
 def name_beside(checkpoint: Path | None, name: str) -> str:
     """Return where something lies now that a checkpoint names, if the run that holds the checkpoint was moved with it."""
     run = None if checkpoint is None else checkpoint.parent
-    return name if run is None or not (run / CONFIG).is_file() else RunFolder.load(run).name_now(name)
+    return name if run is None or not (run / CONFIG).is_file() else name_now(run, name)

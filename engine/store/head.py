@@ -55,6 +55,11 @@ def read_head(path: Path) -> dict[str, Any]:
     return head | {"config": relocated(path, str(before), head["config"])}
 
 
+def name_now(path: Path, name: str) -> str:
+    """Return where something lies now that the rows or events of a run name; the same where the run was not moved."""
+    return str(relocated(path, str(read_head(path)["run"]), name))
+
+
 def read_json(path: Path, fix: str = RESTORE) -> dict[str, Any]:
     """A document of a run: a mapping, whose values are the reader's to check.
 

@@ -35,7 +35,6 @@ from engine.store.layout import CONFIG, ENVIRONMENT, EVENTS, ROWS, SUMMARY, UNFI
 from engine.store.lease import keeper_of
 from engine.store.lock import WRITABLE, RunLock
 from engine.store.mirror import Mirror, names_in, refresh_rows, replicate, withdraw
-from engine.store.moved import relocated
 from engine.store.parts import (
     CORRUPT,
     Outcomes,
@@ -72,7 +71,6 @@ class RunFolder:
         config: its configuration as JSON types.
         schema: the columns of its rows.
         weights: digests of the models that it was started with, by the setting that names each.
-        started_as: what the folder was called when the run was started; empty where that is not known.
     """
 
     def __init__(
@@ -84,10 +82,8 @@ class RunFolder:
         weights: Mapping[str, str] = MappingProxyType({}),
         lock: RunLock | None = None,
         mirror: Mirror | None = None,
-        started_as: str = "",
     ) -> None:
         self.path, self.job, self.config, self.schema, self.weights = path, job, config, schema, weights
-        self.started_as = started_as
         self._uri = uri_of(path)
         self._lock, self._mirror = lock, mirror
         self._parts: dict[str, Part] = {}
@@ -136,7 +132,6 @@ class RunFolder:
             mirror = Mirror(path, uri) if (uri := uri_of(path)) is not None else None
             run = cls(path, job, to_dict(config), schema, weights, lock, mirror)
             if (path / CONFIG).is_file():
-                run.started_as = read_head(path)["run"]
                 run._go_on(resume_safe)
             else:
                 run._start(fingerprint(config))
@@ -159,7 +154,7 @@ class RunFolder:
             RunError: there is no run.
         """
         head = read_head(path)
-        return cls(path, head["job"], head["config"], schema, head["weights"], started_as=head["run"])
+        return cls(path, head["job"], head["config"], schema, head["weights"])
 
     def close(self) -> None:
         """Lets the next writer in; a run that was loaded holds nothing.
@@ -280,10 +275,6 @@ class RunFolder:
         """
         tables = list(self.read_parts())
         return pa.concat_tables(tables) if tables else self.schema.empty_table()
-
-    def name_now(self, name: str) -> str:
-        """Return where something lies now that the run's rows or events name; the same where the run was not moved."""
-        return str(relocated(self.path, self.started_as, name))
 
     def writer(self) -> str | None:
         """The process that writes the run now, such as "process 7 on node-3"; None when none does."""

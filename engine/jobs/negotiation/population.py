@@ -34,7 +34,7 @@ from engine.metrics.repeats import crossed_mean
 from engine.metrics.statistics import Estimate, mean
 from engine.metrics.tables import TextTable
 from engine.negotiation.opponents import OpponentConfig
-from engine.store.head import changed_weights
+from engine.store.head import changed_weights, name_now
 from engine.store.layout import CONFIG, SUMMARY
 from engine.store.mirror import fetched_run
 from engine.store.run_folder import RunFolder
@@ -273,7 +273,7 @@ def played_in(path: Path) -> Played:
 def rows_now(run: RunFolder) -> list[dict[str, Any]]:
     """Return the rows of a matrix; agents that were moved along with it by their names of now."""
     rows = run.read_rows().to_pylist()
-    names = {name: run.name_now(name) for name in {row[role] for row in rows for role in ("target", "adversary")}}
+    names = {name: name_now(run.path, name) for name in {row[role] for row in rows for role in ("target", "adversary")}}
     return [row | {role: names[row[role]] for role in ("target", "adversary")} for row in rows]
 
 
@@ -285,7 +285,7 @@ def _begun(path: Path) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
     begun = [event for event in run.events({AGENTS: dict.fromkeys(ROLES, list)}) if event["kind"] == AGENTS]
     if not begun:
         return None
-    targets, adversaries = (tuple(map(run.name_now, begun[0][role])) for role in ROLES)
+    targets, adversaries = (tuple(name_now(path, name) for name in begun[0][role]) for role in ROLES)
     return targets, adversaries
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.store.head import name_now
 from engine.store.moved import relocated
 from engine.store.run_folder import RunFolder
 from envs.storage.places import local_copy
@@ -53,9 +54,9 @@ def test_what_lay_beside_a_run_is_found_beside_it(copied: Path, name: str, now: 
 
 
 def test_a_run_that_was_named_by_its_whole_path_finds_relative_neighbours_and_whole_ones(copied: Path) -> None:
-    for name in ("runs/demo/target", "/home/me/runs/demo/target"):
-        assert relocated(copied, "/home/me/runs/demo/minmax", name) == "elsewhere/copy/target"
-    assert relocated(copied, "/home/me/runs/demo/minmax", "/srv/runs/demo/target") == "/srv/runs/demo/target"
+    for name in ("runs/demo/target", "/disk/me/runs/demo/target"):
+        assert relocated(copied, "/disk/me/runs/demo/minmax", name) == "elsewhere/copy/target"
+    assert relocated(copied, "/disk/me/runs/demo/minmax", "/srv/runs/demo/target") == "/srv/runs/demo/target"
 
 
 def test_names_of_a_run_that_lies_where_it_was_stay(copied: Path) -> None:
@@ -88,11 +89,11 @@ def test_a_moved_run_is_gone_on_with_by_its_names_of_now(tmp_path: Path, monkeyp
     monkeypatch.chdir(tmp_path)
     Path("runs/demo/target").mkdir(parents=True)
     with RunFolder.open(Path("runs/demo/match"), Settings("runs/demo/target"), job="match") as run:
-        assert run.name_now("runs/demo/target") == "runs/demo/target"
+        assert name_now(run.path, "runs/demo/target") == "runs/demo/target"
     shutil.move("runs/demo", "moved")
     run = RunFolder.load(Path("moved/match"))
     assert run.config == {"target": "moved/target"}
-    assert run.name_now("runs/demo/target") == "moved/target"
+    assert name_now(run.path, "runs/demo/target") == "moved/target"
     with RunFolder.open(Path("moved/match"), Settings("moved/target"), job="match") as again:
         assert again.events()[-1]["kind"] == "resumed"
-        assert again.name_now("runs/demo/target") == "moved/target"
+        assert name_now(again.path, "runs/demo/target") == "moved/target"
