@@ -154,10 +154,8 @@ class Campaign:
         return [display_path(folder / nth_name(exploitability.ADVERSARY, k)) for k in range(1, count + 1)]
 
     def _mixed(self, number: int) -> Mixed:
-        """What both sides learn against in a round, if that is the other's mixture."""
-        first = [self._config.adversary] if self._config.adversary else self._best_responses(0)
-        targets = [self.target(k) for k in range(number)]
-        adversaries = first + [name for k in range(1, number) for name in self.adversaries(k)]
+        """What both sides learn against in a round, if that is the other's mixture: of all that are known before it."""
+        targets, adversaries = [self.target(k) for k in range(number)], list(self.trained_against(number - 1))
         known = [self._stage(k, PAYOFFS) for k in range(1, number)]
         return mixed(targets, adversaries, self._config, self._seed, self._stage(number, PAYOFFS), known, self._reporter)
 

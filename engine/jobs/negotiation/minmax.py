@@ -164,21 +164,23 @@ def psro() -> MinMaxConfig:
 
 
 def demo() -> MinMaxConfig:
-    """One round with the small agents that parley demo trains."""
+    """Two rounds with the small agents that parley demo trains."""
     rule = reinforce.demo().reinforce
     return MinMaxConfig(
         target="runs/demo/target",
         adversary="runs/demo/adversary",
-        rounds=1,
-        adversaries="fresh",
-        num_final_adversaries=4,
+        rounds=2,
+        # The equilibrium mixture: adversaries drawn alike hardly teach what the best of them does, which one in four finds.
+        adversaries="mixture",
+        num_adversaries=2,
+        num_final_adversaries=3,
         control=True,
         budget=rule.dialogues,
         dialogues=500,
+        choosing=150,
         corpus="embedded",
-        # Several adversaries, so that the target learns what they share; and four times as much plain play, for with less of it
-        # some trainings give in to whatever they did not meet (0.65), or refuse every deal (0.3).
-        opponents=OpponentConfig(sampling="uniform", partner_share=0.8),
+        # With less plain play some trainings refuse every deal (0.3), or half of them (0.4).
+        opponents=OpponentConfig(partner_share=0.6),
         attack=rule,
         # Half as fast again, or without the KL guard, trainings lose their language; if holding out costs more, they give in.
         perplexity_limit=2.0,

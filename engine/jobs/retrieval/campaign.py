@@ -137,7 +137,7 @@ class RankingCampaign(HardeningCampaign[HardenRankingConfig]):
 
     def _known(self, best: int) -> list[str]:
         """Return the stages of all policies: of the rounds that were made, of result and control."""
-        rounds = range(self.config.rounds + 1)
+        rounds = range(max(self.config.rounds, best) + 1)
         made = [self.editor(each) for each in rounds if each <= best or (self.path / self.editor(each)).is_dir()]
         return [*made, *([f"{RESULT}-editor"] if best else []), *([f"{CONTROL}-editor"] if self.config.control else [])]
 

@@ -247,8 +247,9 @@ def test_each_side_of_a_round_learns_against_the_others_mixture(
     assert adversary["target"] == f"{start},{path / '01-target'}"
     assert adversary["learner"] == start
     assert adversary["opponents"]["weights"] == pytest.approx(shares[2]["targets"], abs=1e-6)
-    assert target["adversaries"] == f"{first},{path / '01-adversary'}"
+    measured = path / "01-exploitability" / "adversary"
+    assert target["adversaries"] == f"{first},{path / '01-adversary'},{measured}", "all that are known before the round"
     assert target["opponents"]["weights"] == pytest.approx(shares[2]["adversaries"], abs=1e-6)
     assert shares[1] == {"targets": [1.0], "adversaries": [1.0]}
     # One pair is known from the first round.
-    assert len(rows(path / "02-payoffs")) == 3 * len(rows(path / "01-payoffs"))
+    assert len(rows(path / "02-payoffs")) == 5 * len(rows(path / "01-payoffs"))
