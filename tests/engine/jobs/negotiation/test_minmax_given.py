@@ -200,5 +200,5 @@ def test_presets_are_what_they_say() -> None:
         assert config.perplexity_limit > 1
     assert (population.adversaries, population.opponents.sampling) == ("fresh", "prioritised")
     assert population.opponents.partner_share > 0
-    assert (demo.target, demo.adversary, demo.rounds) == ("runs/demo/target", "runs/demo/adversary", 1)
+    assert (demo.target, demo.adversary, demo.rounds) == ("runs/demo/target", "runs/demo/adversary", 2)
     assert demo.corpus == "embedded"
