@@ -343,7 +343,7 @@ class RunFolder:
         return {name: Estimate.from_json(parts) for name, parts in (self.summary() or {}).get("metrics", {}).items()}
 
     def _start(self, config_fingerprint: str) -> None:
-        head = make_head(self.job, self.config, config_fingerprint, self.schema, self.weights)
+        head = make_head(self.path, self.job, self.config, config_fingerprint, self.schema, self.weights)
         with self._saving("the run folder"):
             write_document(self.path / ENVIRONMENT, describe_environment())
             # Last, because its presence is what makes the folder a run.
