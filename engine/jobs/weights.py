@@ -10,8 +10,11 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
+from engine.store.head import name_now
+from engine.store.layout import CONFIG
 from envs.core.disk import file_digest
 from envs.storage.copies import CHECKPOINT, fetched_model
+from policies.adapter_folders import base_of, is_adapter_alone
 from policies.chat.addresses import is_chat_address, weights_of
 from policies.stored import WEIGHTS, model_inside
 
@@ -35,8 +38,12 @@ def _files(spec: str) -> list[Path]:
     if checkpoint is not None:
         return [checkpoint / WEIGHTS]
     path = Path(spec.rpartition(":")[0] if ".py:" in spec else spec).expanduser()
-    # Of a run that holds a model of another kind its model alone.
-    return [path] if path.is_file() else sorted(each for each in model_inside(path).glob("*") if each.is_file())
+    if path.is_file():
+        return [path]
+    # Of a run that holds a model of another kind its model alone; of an adapter its base, too.
+    folder = model_inside(path)
+    folders = [folder, base_of(folder)] if is_adapter_alone(folder) else [folder]
+    return sorted(part for inside in folders for part in inside.glob("*") if part.is_file())
 
 
 def _digest(files: list[Path]) -> str:
@@ -56,3 +63,9 @@ def checkpoint_folder(spec: str) -> Path | None:
         if (folder / WEIGHTS).is_file():
             return folder
     return None
+
+
+def name_beside(checkpoint: Path | None, name: str) -> str:
+    """Return where something lies now that a checkpoint names, if the run that holds the checkpoint was moved with it."""
+    run = None if checkpoint is None else checkpoint.parent
+    return name if run is None or not (run / CONFIG).is_file() else name_now(run, name)
