@@ -143,8 +143,6 @@ def test_contexts_that_a_rater_gave_no_reply_about_are_counted_shown_and_warned_
         assert kinds["empty"] > 0
         assert sum(kinds.values()) == result.chat_usage["asked"]
     assert ranked.metrics["r@1.fake.clean"].n == 6 - failed_in(tmp_path / "ranking")
-    tried = [each for row in rows(tmp_path / "attack") if row["status"] == "ok" for each in row["searches"]]
-    assert any(each["num_unscored"] for each in tried), "a draft without a score is no success, and the search goes on"
 
 
 def failed_in(run: Path) -> int:
