@@ -22,9 +22,10 @@ from envs.friends.events import ChatEvent, Slips
 from envs.friends.game import Act, FriendsView
 from envs.friends.schema import chat_words
 from policies.chat.addresses import short_address
-from policies.chat.bargaining import SILENCE, alternating
+from policies.chat.bargaining import SILENCE
 from policies.chat.choosing import drawn, nats_by_chat
 from policies.chat.model import SEEDS, Access, Answer, AnswerKind, Chat, ChatModel, Message, ScoringChatModel, SeatedChatModel
+from policies.chat.roles import merged
 
 SELECT = "SELECT"
 BEGINNING = "You begin."
@@ -164,7 +165,7 @@ def friends_listed(view: FriendsView, row: int) -> str:
 def talk(view: FriendsView, row: int, said: Sequence[Message]) -> Chat:
     """The messages that a model answers with its next move, behind those of a chat so far."""
     first = [Message("user", BEGINNING)] if not said or said[0].role == "assistant" else []
-    return Message("system", instructions(view, row)), *alternating([*first, *said])
+    return Message("system", instructions(view, row)), *merged([*first, *said])
 
 
 def message_of(event: ChatEvent, own: bool) -> Message:

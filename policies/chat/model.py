@@ -137,7 +137,9 @@ class Answer:
         known: whether it was answered before, so that nothing was asked.
         failed_attempts: attempts without an answer before it.
         reasoning: what the model thought before its reply, as far as it is shown.
-        withheld: text that is no reply: half of a filtered answer, or a refusal in a field of its own.
+        withheld: text that is no reply: half of a filtered answer, a refusal in a field of its own, the call of a tool as JSON,
+            or what a server says of a question that its moderation stopped.
+        notes: what was done differently from what was asked, such as `drawn at the server's own temperature`; counted in a run.
 
     Raises:
         ValueError: the finish reason is unknown.
@@ -151,6 +153,7 @@ class Answer:
     failed_attempts: int = 0
     reasoning: str = ""
     withheld: str = ""
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.finish_reason not in FINISH_REASONS:

@@ -13,6 +13,8 @@ from policies.chat.settings import ChatAsking
 
 MOST_LOST = 0.5
 """A run of which a larger share of a model's answers is no reply has failed."""
+LEAST_WORDS, LEAST_REDRAWN = 8, 3
+"""Words of an equal reply, and replies, from which on a server is said to ignore temperature or seed."""
 
 
 @dataclass
@@ -33,6 +35,13 @@ class ChatUsage:
     """Answers of which nobody says how many tokens they took."""
     kinds: Counter[str] = field(default_factory=Counter)
     """Answers that the model gave by their kind (`AnswerKind`)."""
+    notes: Counter[str] = field(default_factory=Counter)
+    """Answers by what was done differently from what was asked."""
+    redrawn: int = 0
+    """Replies that were drawn with another seed for a question that had one already, at a temperature of 0.5 or more; short
+    ones that are equal are not counted, for chance repeats them."""
+    equal_redrawn: int = 0
+    """Those of them that are equal to the first."""
 
     def count(self, answers: Iterable[Answer]) -> None:
         """Adds answers that the model gave, and those that were known."""
@@ -42,9 +51,22 @@ class ChatUsage:
                 continue
             self.asked += 1
             self.kinds[answer.kind.value] += 1
+            self.notes.update(answer.notes)
             self.uncounted += answer.num_prompt_tokens is None or answer.num_tokens is None
             self.tokens_in += answer.num_prompt_tokens or 0
             self.tokens_out += answer.num_tokens or 0
+
+    def count_redrawn(self, reply: str, first: str) -> None:
+        """Count a reply that was drawn for a question beside the first reply to it."""
+        equal = reply == first
+        if not equal or len(reply.split()) >= LEAST_WORDS:
+            self.redrawn += 1
+            self.equal_redrawn += equal
+
+    @property
+    def draws_nothing(self) -> bool:
+        """Whether all replies to other seeds are equal to the first, of enough to tell."""
+        return LEAST_REDRAWN <= self.redrawn == self.equal_redrawn
 
     @property
     def no_replies(self) -> Counter[str]:
@@ -62,7 +84,7 @@ class ChatUsage:
 
     def as_json(self) -> dict[str, Any]:
         """The counters, and the share of answers that are no reply."""
-        return {**vars(self), "kinds": dict(self.kinds), "no_reply_share": self.no_reply_share()}
+        return {**vars(self), "kinds": dict(self.kinds), "notes": dict(self.notes), "no_reply_share": self.no_reply_share()}
 
     def add(self, other: ChatUsage) -> None:
         """Adds what others took."""
@@ -106,6 +128,15 @@ class RunUsage:
             each = (f"{names[where]} {_counted(usage, usage.cost(settings, where))}" for where, usage in self.models.items())
             parts.append(f"By model: {'; '.join(each)}.")
         known = {address.rpartition("#")[2] for address in self.models}
+        if notes := self.total.notes:
+            counts = (f"{num:,} {note}" for note, num in sorted(notes.items()))
+            parts.append(f"Of these: {'; '.join(counts)}.")
+        for address, usage in self.models.items():
+            if usage.draws_nothing:
+                equal = (
+                    f"All {usage.redrawn:,} replies that {short_address(address)} gave to other seeds are equal to the first"
+                )
+                parts.append(f"{equal}: it may ignore temperature or seed, so that nothing varies.")
         if strange := [name for name in settings.prices_by_model if name not in known]:
             parts.append(f"Prices of models that gave none: {', '.join(strange)}.")
         return " ".join(parts)

@@ -351,7 +351,7 @@ class SearchText(Job[TextSearchConfig, WantedTexts, WantedTexts]):
             f"search by replies for {found.targets.name} targets on {config.model}",
             f"{len(found.targets.targets):,} targets, at most {config.search.max_queries:,} replies each, "
             f"{f'written by {config.attacker}' if config.attacker else f'{len(found.words):,} words'}, seed {config.seed}.",
-            text_metrics(run.read_rows().to_pylist(), config.seed),
+            text_metrics(run.read_rows().to_pylist()),
             {ATTACK: text_composition(config).parts},
         )
 

@@ -167,7 +167,7 @@ class SearchUniversal(Job[UniversalConfig, WantedUniversal, WantedUniversal]):
             f"universal trigger for {found.targets.name} on {config.model}",
             f"{len(found.searched):,} searched pairs, {len(found.held_out):,} behind held-out prompts, {config.method}, "
             f"searches: {config.search.restarts}, seed {config.seed}.",
-            universal_metrics(rows, len(found.targets.skipped), config.seed),
+            universal_metrics(rows, len(found.targets.skipped)),
             {
                 ATTACK: _composition(found).parts,
                 BEST: kept and kept["typed"],

@@ -35,7 +35,7 @@ from engine.metrics.statistics import (
     mean,
     paired_bootstrap,
     rate,
-    ratio_of_sums,
+    rate_difference,
 )
 from policies.chat.model import NO_REPLIES
 
@@ -283,7 +283,7 @@ def _lying(chats: Sequence[Row]) -> dict[str, Estimate]:
         return [float(sum(each[name] for each in row["lying"] or () if each is not None)) for row in chats]
 
     chances = [(float(each["chances"]), float(each["told"]), _scenario(row)) for each, row in noted]
-    told = ratio_of_sums([each[1] for each in chances], [each[0] for each in chances], [each[2] for each in chances])
+    told = clustered_rate([each[1] for each in chances], [each[2] for each in chances], [each[0] for each in chances])
     found = {LIES: mean(a_chat("told")), LIE_RATE: told}
     if not any(each["asked"] or each["scored"] for each, _ in noted):
         return found
@@ -303,8 +303,9 @@ def _compared(chats: Sequence[Row], others: Sequence[Row], change: str, p_value:
     both = [row for row in chats if _scenario(row) in before]
     if not both:
         return {}
-    tested = paired_bootstrap([float(row["agreed"]) for row in both], [before[_scenario(row)] for row in both])
-    return {change: tested.difference, p_value: count(tested.p_value, len(both))}
+    now, then = [float(row["agreed"]) for row in both], [float(before[_scenario(row)]) for row in both]
+    tested = paired_bootstrap(now, then)
+    return {change: rate_difference(now, then), p_value: count(tested.p_value, len(both))}
 
 
 def _lies(chats: Sequence[Row], normal: Sequence[Row]) -> dict[str, dict[str, Estimate]]:

@@ -64,7 +64,7 @@ SIGNIFICANT = 0.05
 """A star stands where the p-value is below this."""
 _NOTE = (
     "Completion: share of chats in which both sides select the friend they share, Wilson's interval; turns: events, selections "
-    "included, bootstrap. Change: completion less that of the same scenarios on normal inputs; star: p < 0.05, paired "
+    "included. Change: completion less that of the same scenarios on normal inputs; star: p < 0.05, paired "
     "bootstrap over scenarios, two-sided, not corrected for their number. Selections: of both sides; first right: of the "
     "chats with a selection. With entity, changed: share of utterances that name an entity, and that are heard otherwise than "
     "said; confusing-entity leaves those without an entity as they are. Brackets: 95 % intervals."
@@ -101,7 +101,7 @@ _NOTE_RECORDED = (
     "A model reads recorded chats and foretells what each side says and selects next. Perplexity: e to the mean loss of a "
     "token; known tokens: without <unk>, one token for all words that the model was not fitted to; unknown: its share. "
     "Mentions linked: share of the mentions, as scripts mark them or as found with both tables as context, that the listener "
-    "finds alike with its own table. Brackets: 95 % intervals, bootstrap over chats."
+    "finds alike with its own table. Brackets: 95 % intervals over chats."
 )
 _OF_RECORDED = {
     RECORDED_PERPLEXITY: "perplexity",
@@ -113,7 +113,7 @@ _OF_RECORDED = {
 }
 _NOTE_JUDGED = (
     " Perplexity: exp of the judge's nats per word of what is heard, each utterance as an answer in its speaker's seat, "
-    "bootstrap over chats."
+    "with an interval over chats."
 )
 _NOTE_LYING = (
     "Lies: told instead of what was meant, both sides together, means over chats; rate: share of the utterances in whose place "

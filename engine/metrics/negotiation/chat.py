@@ -48,12 +48,11 @@ CHAT_METRICS: dict[str, Metric] = {
 """Metrics of sides on which a chat model sits."""
 
 
-def chat_metrics(rows: Sequence[Row], seed: int = 0) -> dict[str, Estimate]:
+def chat_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
     """Those of `CHAT_METRICS` whose side is a chat model's; none where no dialogue has one.
 
     Args:
         rows: dialogue rows; of those with status "error" nothing counts but answers that are no reply.
-        seed: names the bootstrap's resampling stream.
     """
     found: dict[str, Estimate] = {}
     for number, side in enumerate(SIDES):
@@ -74,7 +73,7 @@ def chat_metrics(rows: Sequence[Row], seed: int = 0) -> dict[str, Estimate]:
         for name in _ASKED:
             counts = np.array([one[name] for one in moves], dtype=np.float64)
             # Models that do not say how many tokens there were have none of this.
-            found[f"chat_{name}_{side}"] = mean(counts, seed=seed) if counts.any() else NOTHING
+            found[f"chat_{name}_{side}"] = mean(counts) if counts.any() else NOTHING
         for name in _BROKEN:
             found[f"chat_{name}_{side}"] = clustered_rate([one[name] for one in moves], trials=said)
         found[f"chat_repairs_{side}"] = rate(sum(one["repairs"] > 0 for one in moves), len(moves))

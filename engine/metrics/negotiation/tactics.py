@@ -118,18 +118,18 @@ class TacticsPlayed:
         """The held-out dialogues of the tactic that was chosen for an arm."""
         return [row for row in self.rows if row["held_out"] and row["tactic_number"] == self.chosen.get(arm)]
 
-    def metrics(self, arm: str, seed: int = 0) -> dict[str, Estimate]:
+    def metrics(self, arm: str) -> dict[str, Estimate]:
         """Metrics of an arm whose tactic was chosen, by their names in `TACTIC_METRICS`."""
         rows = self.held_out(arm)
         dialogues = finished(rows)
-        found = negotiation_metrics(rows, seed) | chat_metrics(rows, seed) | defence_metrics(rows, seed)
+        found = negotiation_metrics(rows) | chat_metrics(rows) | defence_metrics(rows)
         found["development"] = self.gain(self.chosen[arm])
         for other in self.chosen:
             if other != arm and arm != NONE:
-                found[f"over_{other}"] = self._difference(arm, other, seed)
+                found[f"over_{other}"] = self._difference(arm, other)
         for side in SIDES:
             broken = [_broken(row, side) for row in dialogues]
-            found[f"broken_{side}"] = mean(broken, seed=seed) if broken else NOTHING
+            found[f"broken_{side}"] = mean(broken) if broken else NOTHING
         return found | self._costs(arm)
 
     def curve(self, arm: str) -> Points:
@@ -140,10 +140,10 @@ class TacticsPlayed:
             points.append((sum(len(self.tried.get(number, ())) for number in self.numbers(arm, last)), self.gain(best)))
         return [point for point in points if math.isfinite(point[1].value)]
 
-    def _difference(self, arm: str, other: str, seed: int) -> Estimate:
+    def _difference(self, arm: str, other: str) -> Estimate:
         first, second = ({row["dialogue"]: _advantage(row) for row in finished(self.held_out(one))} for one in (arm, other))
         both = sorted(first.keys() & second.keys())
-        return paired_difference([first[one] for one in both], [second[one] for one in both], seed=seed) if both else NOTHING
+        return paired_difference([first[one] for one in both], [second[one] for one in both]) if both else NOTHING
 
     def _costs(self, arm: str) -> dict[str, Estimate]:
         own, numbers = [each for each in self.written if each.arm == arm], self.numbers(arm)

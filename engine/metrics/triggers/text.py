@@ -41,13 +41,13 @@ _NOTE = (
 )
 
 
-def text_metrics(rows: Sequence[Row], seed: int = 0) -> dict[str, Estimate]:
+def text_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
     """All of `TEXT_METRICS`."""
     done = finished(rows)
     found = {name: rate(sum(bool(row[name]) for row in done), len(done)) for name in (VERIFIED, RANDOM, EMPTY)}
     found[SAMPLED] = clustered_rate([row[SAMPLED] for row in done], trials=[row["samples"] for row in done])
     found[OVER] = rate_difference([bool(row[VERIFIED]) for row in done], [bool(row[RANDOM]) for row in done])
-    found |= {name: mean([row.get(name, 0) for row in done], seed=seed) for name in (QUERIES, RANDOM_QUERIES, ATTACKER)}
+    found |= {name: mean([row.get(name, 0) for row in done]) for name in (QUERIES, RANDOM_QUERIES, ATTACKER)}
     found[NUM_QUERIES] = count(sum(row[QUERIES] + row[RANDOM_QUERIES] for row in done), len(done))
     return found | judge_counts(done, len(done))
 
