@@ -253,7 +253,6 @@ def test_answers_of_chat_models_stand_on_the_last_screen_and_in_the_object(
     lines = shown.err.splitlines()
     order = ["Chat models gave", "warning: 1 of 2", "failed: 3 of 4"]
     told, warning, failed = (next(i for i, line in enumerate(lines) if line.startswith(begin)) for begin in order)
-    )
     assert told < warning < failed
     assert lines[warning] == "warning: 1 of 2 items failed"
     printed = only_object(shown.out)
