@@ -91,7 +91,7 @@ def show_result(result: Result) -> None:
 
 def _show_tables(console: Console, title: str, tables: Mapping[str, TextTable]) -> None:
     for heading, table in tables.items():
-        show_table(console, f"{title}: {heading}" if heading else title, table.columns, table.rows, right=table.columns[1:])
+        show_table(console, f"{title}: {heading}" if heading else title, table.columns, table.rows, right=table.figures)
         console.print(Text(f"\n{table.note}"))
 
 

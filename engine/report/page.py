@@ -158,7 +158,7 @@ def render(report: Report, chapters: Sequence[Chapter[Any]]) -> str:
     parts = [(chapter, chapter.render(report.found[chapter.name])) for chapter in chapters if chapter.name in report.found]
     items = _addressed([item for _, section in parts for item in section.items])
     shown = [_shown(chapter, section, items, report.title) for chapter, section in parts]
-    script = files("engine.report").joinpath("templates/viewer.js").read_text() if items else ""
+    script = files("engine.report").joinpath("templates/viewer.js").read_text(encoding="utf-8") if items else ""
     return str(
         fill(
             "templates/page.html",
@@ -170,7 +170,7 @@ def render(report: Report, chapters: Sequence[Chapter[Any]]) -> str:
                 f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
                 for kind in dict.fromkeys(each.item.kind for each in items)
             ],
-            style=Markup(files("engine.report").joinpath("templates/report.css").read_text()),
+            style=Markup(files("engine.report").joinpath("templates/report.css").read_text(encoding="utf-8")),
             script=Markup(script),
             script_hash=_hash(script),
         )

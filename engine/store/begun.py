@@ -51,7 +51,7 @@ class BegunShards:
         document = {"begun": list(names), "deaths": self.deaths}
         try:
             if any(document.values()):
-                self._path.write_text(json.dumps(document))
+                self._path.write_text(json.dumps(document), encoding="utf-8")
                 replicate(self._path)
             elif self._path.exists():
                 self._path.unlink()

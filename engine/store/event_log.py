@@ -58,7 +58,7 @@ def read_events(path: Path, needs: Needs = MappingProxyType({})) -> list[dict[st
     if not path.is_file():
         return []
     # Not `splitlines`: what speakers said may hold other ends of lines.
-    lines = [line for line in path.read_text(errors="replace").split("\n") if line]
+    lines = [line for line in path.read_text(encoding="utf-8", errors="replace").split("\n") if line]
     events = [event for line in lines if (event := _event(line, {**needs, **_OWN})) is not None]
     if lost := len(lines) - len(events):
         logger.warning("%s: %s cannot be read and left out", path, "1 line" if lost == 1 else f"{lost} lines")

@@ -64,7 +64,7 @@ def read_json(path: Path, fix: str = RESTORE) -> dict[str, Any]:
         RunError: it is damaged.
     """
     with whole(path, fix):
-        document = json.loads(path.read_text())
+        document = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(document, dict):
             raise TypeError(f"a {type(document).__name__} and not a mapping")
         if _is_deeper(document, _DEEPEST):

@@ -69,7 +69,7 @@ def holder_of(path: Path) -> str | None:
         RunError: the file cannot be read.
     """
     try:
-        return path.read_text(errors="replace").strip() if is_held(path.parent) else None
+        return path.read_text(encoding="utf-8", errors="replace").strip() if is_held(path.parent) else None
     except OSError as error:
         raise RunError("the lock of the run cannot be read", where=path, got=error.strerror) from error
 

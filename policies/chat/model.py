@@ -97,6 +97,11 @@ class AnswerKind(StrEnum):
         return self.value.replace(" ", "_")
 
     @property
+    def is_reply(self) -> bool:
+        """Whether answers of this kind are replies, whole or cut."""
+        return self in (AnswerKind.REPLY, AnswerKind.CUT)
+
+    @property
     def fix(self) -> str:
         """What to do about answers of a kind that is no reply."""
         return _FIXES[self]
@@ -115,10 +120,8 @@ _FIXES = {
     AnswerKind.EMPTY: "the model ends before it says a word: look at its chat template and its ends",
 }
 
-REPLIES = (AnswerKind.REPLY, AnswerKind.CUT)
-"""The kinds that are replies."""
-NO_REPLIES = tuple(kind for kind in AnswerKind if kind not in REPLIES)
-"""The kinds that are not."""
+NO_REPLIES = tuple(kind for kind in AnswerKind if not kind.is_reply)
+"""The kinds that are no reply."""
 MODERATED = (AnswerKind.REFUSED, AnswerKind.FILTERED)
 """Those that say what a model, or its server, does not let through: outcomes of an attack."""
 FINISH_REASONS = ("stop", "length", "content_filter", "tool_calls", "refusal")
@@ -138,7 +141,7 @@ class Answer:
         failed_attempts: attempts without an answer before it.
         reasoning: what the model thought before its reply, as far as it is shown.
         withheld: text that is no reply: half of a filtered answer, a refusal in a field of its own, the call of a tool as JSON,
-            or what a server says of a question that its moderation stopped.
+            or what a server says of a question that its moderation stopped. Text given with such a finish reason is moved here.
         notes: what was done differently from what was asked, such as `drawn at the server's own temperature`; counted in a run.
 
     Raises:
@@ -161,6 +164,9 @@ class Answer:
         # Rows and events hold no half of a surrogate pair, as one that is cut may end in.
         for field in ("text", "reasoning", "withheld"):
             object.__setattr__(self, field, well_formed(getattr(self, field)))
+        if self.text and not self.kind.is_reply:
+            object.__setattr__(self, "withheld", "\n".join(filter(str.strip, (self.withheld, self.text))))
+            object.__setattr__(self, "text", "")
 
     @property
     def kind(self) -> AnswerKind:
@@ -181,7 +187,7 @@ class Answer:
     @property
     def is_reply(self) -> bool:
         """Whether it is a reply, whole or cut."""
-        return self.kind in REPLIES
+        return self.kind.is_reply
 
     @property
     def ended(self) -> bool:

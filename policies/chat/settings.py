@@ -116,6 +116,18 @@ class ChatAsking(WeightSettings):
         return ChatModelSettings(device=device, **shared(self, ChatAsking))
 
 
+MAX_REPLY_TOKENS = 60
+"""Tokens of a reply to a context at most, where no setting says it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChatReplying(ChatAsking):
+    """How a chat model is loaded or asked that replies to contexts."""
+
+    max_tokens: PositiveInt = MAX_REPLY_TOKENS
+    """Tokens of a reply at most, those of its reasoning included; what is longer is cut."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ChatModelSettings(ChatAsking):
     """How a chat model is loaded or asked, and where it computes."""

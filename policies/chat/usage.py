@@ -11,10 +11,10 @@ from policies.chat.addresses import short_address
 from policies.chat.model import NO_REPLIES, Answer, AnswerKind
 from policies.chat.settings import ChatAsking
 
-MOST_LOST = 0.5
-"""A run of which a larger share of a model's answers is no reply has failed."""
 LEAST_WORDS, LEAST_REDRAWN = 8, 3
 """Words of an equal reply, and replies, from which on a server is said to ignore temperature or seed."""
+MOST_LOST = 0.5
+"""A run of which a larger share of a model's answers is no reply has failed."""
 
 
 @dataclass

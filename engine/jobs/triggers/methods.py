@@ -32,6 +32,7 @@ from engine.metrics.triggers.methods import (
     random_line,
     replies_told,
 )
+from engine.metrics.triggers.successes import successful_reply
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.triggers.catalogue import ATTACKER, EVOLUTION, TEXT_METHODS
@@ -230,7 +231,10 @@ class SearchMethods(Composite[MethodsConfig, MethodsConfig, MethodsConfig]):
 
     def tables(self, run: RunFolder) -> dict[str, TextTable]:
         metrics = run.metrics()
-        return {"": methods_table(metrics, (run.summary() or {})[READS])} if metrics else {}
+        if not metrics:
+            return {}
+        clause = successful_reply(run.config["success"], end=run.config["hugging_face"]["end"])
+        return {"": methods_table(metrics, (run.summary() or {})[READS], clause)}
 
     def present(self, result: Result, run: RunFolder) -> Result:
         legend = {name: describe_method(name) for name in result.metrics}

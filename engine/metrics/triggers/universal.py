@@ -7,9 +7,18 @@ the units, because they are what is held out: pairs of one prompt, and random in
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from engine.metrics.answers import (
+    NO_REPLY,
+    NO_REPLY_METRICS,
+    is_no_reply,
+    kinds_of_rows,
+    no_reply_metrics,
+    no_reply_note,
+)
 from engine.metrics.rows import Row, finished
 from engine.metrics.statistics import (
     FOR_ADVERSARY,
@@ -25,6 +34,7 @@ from engine.metrics.statistics import (
 )
 from engine.metrics.tables import TextTable, few_note, num_measured, with_interval
 from engine.metrics.triggers.hits import JUDGE_METRICS, judge_counts, unread_note
+from engine.metrics.triggers.successes import success_note
 
 FOUND, RANDOM, EMPTY = KINDS = ("found", "random", "empty")
 """Inputs: what a search found, random ones as searches begin with, and none at all."""
@@ -37,29 +47,33 @@ COSTS = {
     "searches": Metric("searches", NEITHER, "from inputs of their own; the best behind searched prompts is kept", "count"),
     "random_inputs": Metric("random inputs", NEITHER, "of the same length, as searches begin with", "count"),
     "skipped": Metric("skipped pairs", NEITHER, "targets of the list that the model cannot say", "count"),
+    **NO_REPLY_METRICS,
     **JUDGE_METRICS,
 }
 """What a universal search is described by, beside its rates."""
 _OF_KIND = {FOUND: "the found input", RANDOM: "random inputs", EMPTY: "no input"}
 _OF_SPLIT = {SEARCHED: "searched", HELD_OUT: "held out"}
 _FIGURES: Mapping[str, tuple[str, str, Literal["number", "share"]]] = {
-    VERIFIED: (FOR_ADVERSARY, "share of pairs whose typed prompt makes the model say so, greedily", "share"),
-    SAMPLED: (FOR_ADVERSARY, "the same of drawn replies, mean over pairs", "share"),
+    VERIFIED: (FOR_ADVERSARY, "share of pairs to whose typed prompt the likeliest reply is a success", "share"),
+    NO_REPLY: (NEITHER, "share of pairs of which the likeliest answer is no reply, and so no success", "share"),
+    SAMPLED: (FOR_ADVERSARY, "the same of drawn answers, mean over pairs", "share"),
     NATS: (LOWER_FOR_ADVERSARY, "nats of a token of the target, mean over pairs", "number"),
     HIT: (FOR_ADVERSARY, "share of pairs that are hits as wanted, read off the tokens", "share"),
     OVER: (FOR_ADVERSARY, "share of pairs that the found input works behind, less that of random inputs, paired", "number"),
 }
 _COLUMNS = {
-    f"{SEARCHED}.{VERIFIED}": "said, searched pairs",
-    f"{HELD_OUT}.{VERIFIED}": "said, held-out pairs",
+    f"{SEARCHED}.{VERIFIED}": "success, searched pairs",
+    f"{HELD_OUT}.{VERIFIED}": "success, held-out pairs",
     f"{SEARCHED}.{SAMPLED}": "drawn, searched",
     f"{HELD_OUT}.{SAMPLED}": "drawn, held out",
+    f"{SEARCHED}.{NO_REPLY}": "no reply, searched",
+    f"{HELD_OUT}.{NO_REPLY}": "no reply, held out",
     f"{SEARCHED}.{HIT}": "hits, searched",
     f"{SEARCHED}.{NATS}": "nats, searched",
     f"{HELD_OUT}.{NATS}": "nats, held out",
 }
 _NOTE = (
-    "Said: share of the pairs whose typed prompt makes the model say the target, greedily. Searches saw the searched pairs "
+    " The columns hold the share of pairs to whose typed prompt the likeliest reply is one. Searches saw the searched pairs "
     "alone, and of several the input is taken that works behind most of them. Random: inputs of the same length. Empty: "
     "nothing in the slots. Brackets: 95 % intervals."
 )
@@ -100,6 +114,9 @@ def universal_metrics(rows: Sequence[Row], num_skipped: int) -> dict[str, Estima
     return (
         found
         | judge_counts([pair for row in done for pair in row["pairs"]], len(done))
+        | no_reply_metrics(
+            [sum(kinds_of_rows(row["pairs"]), Counter[str]()) for row in done], [len(row["pairs"]) for row in done]
+        )
         | {
             "candidates": count(sum(row["candidates"] for row in searches), len(searches)),
             "refused": count(sum(row["refused"] for row in searches), len(searches)),
@@ -116,15 +133,21 @@ def describe_universal(name: str) -> Metric:
         return COSTS[name]
     kind, split, figure, *models = name.split(".", 3)
     direction, definition, unit = _FIGURES[figure]
-    title = {VERIFIED: "said", SAMPLED: "said, drawn", HIT: "hits", OVER: "more than at random"}.get(figure, figure)
+    titles = {VERIFIED: "success", SAMPLED: "success, drawn", NO_REPLY: "no reply", HIT: "hits", OVER: "more than at random"}
+    title = titles.get(figure, figure)
     of_model = "".join(f", {model}" for model in models)
     full = f"{definition}; behind {_OF_SPLIT[split]} prompts, {_OF_KIND[kind]}{of_model}"
     shown = f"{title}: {kind}, {_OF_SPLIT[split]}{of_model}"
     return Metric(shown, direction, full, unit, main=not models and figure in (VERIFIED, OVER))
 
 
-def universal_table(metrics: Mapping[str, Estimate]) -> TextTable:
-    """An input a line: found, random, empty; below each of them its lines of single models where there are several."""
+def universal_table(metrics: Mapping[str, Estimate], clause: str) -> TextTable:
+    """Return a table with an input a line: found, random, empty; below each its lines of single models where there are several.
+
+    Args:
+        metrics: those of `universal_metrics`.
+        clause: what a successful reply is (`successful_reply`).
+    """
     shown = [name for name in _COLUMNS if any(f"{kind}.{name}" in metrics for kind in KINDS)]
     of_empty = f"{EMPTY}.{SEARCHED}.{VERIFIED}"
     models = [name.removeprefix(f"{of_empty}.") for name in metrics if name.startswith(f"{of_empty}.")]
@@ -136,7 +159,8 @@ def universal_table(metrics: Mapping[str, Estimate]) -> TextTable:
         rows.append((f"{kind}, {model}" if model else kind, *map(with_interval, estimates), *nums))
     few = any(each.flagged for name, each in metrics.items() if VERIFIED in name.split(".") and each.n)
     columns = ("input", *(_COLUMNS[name] for name in shown), "searched prompts", "held-out prompts")
-    return TextTable(columns, tuple(rows), _NOTE + few * few_note("prompts") + unread_note(metrics))
+    note = success_note(clause) + _NOTE + no_reply_note(metrics, "success.tokens") + few * few_note("prompts")
+    return TextTable(columns, tuple(rows), note + unread_note(metrics))
 
 
 def _figures(pairs: Sequence[Mapping[str, Any]]) -> dict[str, Estimate]:
@@ -149,6 +173,8 @@ def _figures(pairs: Sequence[Mapping[str, Any]]) -> dict[str, Estimate]:
         found[SAMPLED] = clustered_rate([pair[SAMPLED] for pair in pairs], prompts, [pair["samples"] for pair in pairs])
     if all(pair[HIT] is not None for pair in pairs):
         found[HIT] = clustered_rate([bool(pair[HIT]) for pair in pairs], prompts)
+    if any(without := list(map(is_no_reply, pairs))):
+        found[NO_REPLY] = clustered_rate(without, prompts)
     return found | {NATS: mean([pair[NATS] for pair in pairs], prompts)}
 
 

@@ -43,6 +43,7 @@ def test_channels_have_one_final_message() -> None:
         (Answer("", reasoning="42"), AnswerKind.ONLY_THINKING),
         (Answer("", "refusal", withheld="no"), AnswerKind.REFUSED),
         (Answer("", "content_filter", withheld="half"), AnswerKind.FILTERED),
+        (Answer("half", "content_filter"), AnswerKind.FILTERED),
         (Answer("", "tool_calls"), AnswerKind.TOOL_CALL),
         (Answer(""), AnswerKind.EMPTY),
     ],
@@ -50,6 +51,8 @@ def test_channels_have_one_final_message() -> None:
 def test_an_answer_has_one_kind(answer: Answer, kind: AnswerKind) -> None:
     assert answer.kind is kind
     assert answer.is_reply == (kind in (AnswerKind.REPLY, AnswerKind.CUT))
+    assert bool(answer.text) == answer.is_reply, "text is a reply"
+    assert answer.withheld == {AnswerKind.REFUSED: "no", AnswerKind.FILTERED: "half"}.get(kind, "")
 
 
 def test_an_unknown_finish_reason_is_named() -> None:
