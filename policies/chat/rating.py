@@ -51,7 +51,7 @@ class RatingRanker(LimitedRanker):
 
     def __init__(self, chat_model: ChatModel, max_tokens: int = DEFAULT.judge_tokens) -> None:
         self.chat_model, self._asked = chat_model, StrictQuestion(chat_model, rating_of, REPAIR, max_tokens)
-        self._newest = NewestTurns(self._rated)
+        self._newest, self._is_told = NewestTurns(self._rated), False
 
     def score_all(self, pairs: Sequence[Pair]) -> list[np.ndarray | RankerError]:
         """Return ratings from 0 to 100, or `UNRATED`; a reply that comes twice in a context is asked about once."""
@@ -72,8 +72,9 @@ class RatingRanker(LimitedRanker):
 
     def _rated(self, asked: Questions) -> list[float | AnswerKind]:
         answers = self._asked([_question(*each) for each in asked])
-        if any(answer.value is None for answer in answers):
-            logger.warning("%s: of its ratings so far %s", self.chat_model.name, self._asked.told())
+        if not self._is_told and (told := self._asked.told()):
+            logger.warning("%s: of its ratings %s; further ones are counted at the end", self.chat_model.name, told)
+            self._is_told = True
         return [answer.value if answer.value is not None else answer.kind if answer.is_lost else UNRATED for answer in answers]
 
 

@@ -52,6 +52,7 @@ class AskedSides:
 
     def __init__(self, chat_model: ChatModel, max_tokens: int = DEFAULT.judge_tokens) -> None:
         self._name, self._asked = chat_model.name, StrictQuestion(chat_model, side_of, REPAIR, max_tokens)
+        self._is_told = False
         self.lost: dict[RepliedPair, AnswerKind] = {}
         """Pairs of which the model gave no reply, with the kind of its answer."""
 
@@ -59,8 +60,9 @@ class AskedSides:
         """(N,)."""
         answers = self._asked([question_of(pair) for pair in pairs])
         self.lost |= {pair: answer.kind for pair, answer in zip(pairs, answers, strict=True) if answer.is_lost}
-        if any(answer.value is None for answer in answers):
-            logger.warning("%s says neither human nor machine: so far %s", self._name, self._asked.told())
+        if not self._is_told and (told := self._asked.told()):
+            logger.warning("%s says neither human nor machine: %s; further ones are counted at the end", self._name, told)
+            self._is_told = True
         return np.array([answer.value or 0.0 for answer in answers])
 
 

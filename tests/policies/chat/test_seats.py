@@ -131,7 +131,7 @@ def test_a_server_rates_replies_is_asked_once_more_and_remembers(tmp_path: Path,
     with serving(says) as server, caplog.at_level(logging.WARNING):
         ranker = load_ranker(server.name, answers=tmp_path)
         assert scores_of(ranker, [(context, candidates)])[0].tolist() == [7, 80, UNRATED, UNRATED, 7, UNRATED]
-        assert "of its ratings so far 2 of another form, asked twice" in caplog.text
+        assert "of its ratings 2 of another form, asked twice; further" in caplog.text
         asked = len(server.asked)
         assert asked == 4 + 3
         again = load_ranker(server.name, answers=tmp_path).score(context, candidates[::-1])
@@ -217,7 +217,7 @@ def test_a_chat_judge_asks_once_more_and_counts_what_it_cannot_read(tmp_path: Pa
         again = judge_maker(server.name, JudgeSettings(answers=str(tmp_path)))()
         again.fit([*people, *systems], np.array([True] * 4 + [False] * 4), 1)
         assert len(server.asked) == num, "its answers are in the run"
-    assert "says neither human nor machine: so far 1 of another form, asked twice" in caplog.text
+    assert "says neither human nor machine: 1 of another form, asked twice" in caplog.text
 
 
 def test_a_chat_judge_counts_what_is_no_reply_apart() -> None:
