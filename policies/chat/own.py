@@ -16,7 +16,8 @@ from envs.core.errors import ConfigError, ModelError
 from envs.core.own_code import TimedCalls, own_start
 from policies.chat.addresses import chat_models
 from policies.chat.model import Access, Answer, Chat, ChatDecoding, ReplyScore
-from policies.chat.settings import DEFAULT
+from policies.chat.settings import DEFAULT, ChatModelSettings
+from policies.chat.thinking import part_thinking
 from policies.chat.usage import ChatUsage
 
 
@@ -27,13 +28,17 @@ class OwnChatModel:
         name: what it was named by.
         part: an object with `answer` or `reply`, or a function of messages.
         timeout_s: seconds that an answer or a score may take; a call that is asked for several may take as many times more.
+        parts_thinking: whether reasoning between marks is parted from a text that it returns.
 
     Raises:
         ConfigError: it is none of them.
     """
 
-    def __init__(self, name: str, part: Any, timeout_s: float = DEFAULT.timeout_s) -> None:
+    def __init__(
+        self, name: str, part: Any, timeout_s: float = DEFAULT.timeout_s, parts_thinking: bool = DEFAULT.thinking == "part"
+    ) -> None:
         self.name, self._part, self.usage = name, part, ChatUsage()
+        self._parts_thinking = parts_thinking
         self.access = Access.SCORES if callable(getattr(part, "score", None)) else Access.TEXT
         self._reply = getattr(part, "reply", part)
         self._calls = TimedCalls(name, timeout_s, "mend it, or give it more seconds: --set chat.timeout_s=SECONDS")
@@ -56,7 +61,7 @@ class OwnChatModel:
         """Answers as they come, in order, see `ArrivingChatModel`: one by one where one text is given at a time."""
         said = self._answered(chats, decoding, seeds) if hasattr(self._part, "answer") else map(self._replied, chats)
         for place, text in enumerate(said):
-            answer = Answer(text) if isinstance(text, str) else text
+            answer = self._of_text(text) if isinstance(text, str) else text
             if not isinstance(answer, Answer):
                 fix = "return texts, or policies.chat.model.Answer"
                 raise ModelError("the model's answer is no text", where=self.name, got=repr(answer)[:80], fix=fix)
@@ -72,6 +77,13 @@ class OwnChatModel:
             raise ModelError("the model does not score every reply", where=self.name, got=repr(found)[:80], fix=fix)
         return found
 
+    def _of_text(self, text: str) -> Answer:
+        """Return the answer that a text is, its reasoning parted from its reply."""
+        if not self._parts_thinking:
+            return Answer(text)
+        reply, reasoning, closed = part_thinking(text)
+        return Answer(reply, "stop" if closed else "length", reasoning=reasoning)
+
     def _answered(self, chats: Sequence[Chat], decoding: ChatDecoding, seeds: Sequence[int]) -> list[Any]:
         with self._calls.call("answer", len(chats)):
             said = list(self._part.answer(chats, decoding=decoding, seeds=seeds))
@@ -85,13 +97,14 @@ class OwnChatModel:
             return self._reply([{"role": part.role, "content": part.content} for part in chat])
 
 
-def load_own(name: str, timeout_s: float = DEFAULT.timeout_s) -> OwnChatModel:
-    """The chat model that a file of a user's own, or an installed package, makes; it has that long for an answer.
+def load_own(name: str, settings: ChatModelSettings = DEFAULT) -> OwnChatModel:
+    """The chat model that a file of a user's own, or an installed package, makes; the settings say how it is asked.
 
     Raises:
         ConfigError: no such file or name, it is not trusted, or it makes none.
     """
-    return OwnChatModel(name, made_chat_model(name, chat_models.get(name)), timeout_s)
+    part = made_chat_model(name, chat_models.get(name))
+    return OwnChatModel(name, part, settings.timeout_s, settings.thinking == "part")
 
 
 def answers_chats(part: Any) -> bool:
