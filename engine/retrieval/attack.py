@@ -37,7 +37,7 @@ from envs.core.config import check
 from envs.core.errors import ConfigError, RankerError
 from envs.core.seeds import stream
 from envs.pairs.turns import Utterance
-from policies.ranker import Ranker, compared_outcomes
+from policies.ranker import Ranker, UnscoredError, compared_outcomes
 
 if TYPE_CHECKING:
     from engine.perturb.replies.language import ReplyLanguage, Tagged
@@ -130,7 +130,13 @@ class RankAttack:
             asked = {row: search.wanted() for row, search in active.items() if not search.is_over}
             pairs = [(active[row].case.group.context, drafts) for row, drafts in asked.items()]
             for row, scores in zip(asked, compared_outcomes(self.ranker, pairs), strict=True):
-                active[row].tell(asked[row], scores)
+                if isinstance(scores, UnscoredError) and len(asked[row]) > 1:
+                    context = active[row].case.group.context
+                    active[row].tell_apart(
+                        asked[row], compared_outcomes(self.ranker, [(context, [each]) for each in asked[row]])
+                    )
+                else:
+                    active[row].tell(asked[row], scores)
             for row in [row for row, search in active.items() if search.is_over]:
                 found[row] = active.pop(row).outcome()
         return [found[row] for row in range(len(groups))]

@@ -108,7 +108,7 @@ class AnswerKind(StrEnum):
 
 
 _THINKS = (
-    "leave room behind the reasoning (tokens of an answer: chat.max_tokens of players, chat.judge_tokens of judges), "
+    "leave room behind the reasoning (chat.max_tokens=N, of judges and raters chat.judge_tokens=N), "
     """or ask without it: --set chat.extra='{"chat_template_kwargs": {"enable_thinking": false}}'"""
 )
 _FIXES = {

@@ -12,14 +12,12 @@ from typing import Any
 
 from policies.chat.model import Chat, ChatDecoding
 from policies.chat.refusals import Reading, RefusalKind
-from policies.chat.roles import fold_system, merged
+from policies.chat.roles import FOLDED, MERGED, fold_system, merged
 from policies.chat.settings import LIMITS, ChatModelSettings
 
 OWN_TEMPERATURE = "drawn at the server's own temperature"
 NO_SEED = "drawn without a seed"
 NO_LIMIT = "without a limit of tokens"
-FOLDED = "asked with the system's text in front of the user's"
-MERGED = "asked with neighbours of one role as one message"
 SHORTENED = "allowed fewer tokens than were asked for, for the messages leave no more room"
 _DRAWN_BY = ("temperature", "seed")
 
