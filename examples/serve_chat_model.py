@@ -35,7 +35,10 @@ def completion(model: ChatModel, asked: dict[str, Any]) -> dict[str, Any]:
     chat = tuple(Message(message["role"], message["content"]) for message in asked["messages"])
     decoding = ChatDecoding(temperature=asked.get("temperature", 0.0), max_tokens=asked.get("max_tokens", 128))
     (answer,) = model.answer([chat], decoding=decoding, seeds=[asked.get("seed", 0)])
-    choice = {"message": {"role": "assistant", "content": answer.text}, "finish_reason": "stop" if answer.ended else "length"}
+    message = {"role": "assistant", "content": answer.text}
+    # As vLLM calls it; without it an answer that was lost to thinking would look empty.
+    message |= {"reasoning_content": answer.reasoning} if answer.reasoning else {}
+    choice = {"message": message, "finish_reason": answer.finish_reason}
     return {"choices": [choice], "usage": {"prompt_tokens": answer.num_prompt_tokens, "completion_tokens": answer.num_tokens}}
 
 

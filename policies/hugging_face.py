@@ -15,16 +15,18 @@ from envs.core.errors import CheckpointError, ConfigError, ParleyError
 from envs.core.extras import how_to_install
 from envs.storage.copies import fetched_file, fetched_model
 from envs.storage.places import HUGGING_FACE
+from policies.adapter_folders import base_of, is_adapter_alone, tell_of_adapter, tokenizer_folder, with_adapter, without_adapter
 from policies.chat.addresses import GGUF
 from policies.chat.model import Chat
 from policies.chat.settings import WeightSettings
 from policies.gguf import plain_folder
 from policies.hugging_face_seq2seq import HuggingFaceSeq2Seq
-from policies.hugging_face_tokens import ANY, InputRules, require_finite
+from policies.hugging_face_tokens import ANY, InputRules, name_end, require_finite
 from policies.hugging_face_tokens import longest_input as longest_input
 from policies.hugging_face_victims import HuggingFaceCausal
 from policies.kept_weights import in_precision
 from policies.stored import model_inside
+from policies.tokenizer_files import load_tokenizer
 
 EXTRA = "hugging-face"
 """The optional extra of this package."""
@@ -109,19 +111,24 @@ def read_placed(name: str | Path, kind: Callable[[Any], str], weights: WeightSet
     if weights.device_map:
         require_package("accelerate", str(name))
         options["device_map"] = weights.device_map
-    folder = folder_of(name)
+    folder = model_inside(folder_of(name))
+    base = base_of(folder)
+    tell_of_adapter(base)
     if device == "cpu" and not weights.device_map and weights.dtype != "auto":
-        folder = _mapped(folder, kind, weights.dtype, options)
-    tokenizer, model = read_pretrained(folder, kind, **options)
+        base = _mapped(base, kind, weights.dtype, options)
+    tokenizer, model = read_pretrained(base, kind, tokenizer_folder(folder, base), **options)
+    if is_adapter_alone(folder):
+        model = with_adapter(model, folder)
     # What errors call the model, whose tokenizer is all that some who raise them know of it.
-    tokenizer.name_or_path = str(name)
+    tokenizer.name_or_path = model.name_or_path = str(name)
+    name_end(tokenizer, model)
     require_finite(model, name)
     return tokenizer, model if weights.device_map else _moved(model, device, name)
 
 
 def is_encoder_decoder(name: str | Path) -> bool:
     """Whether a model has an encoder, by its configuration alone; see `read_placed`."""
-    return bool(read_config(folder_of(name)).is_encoder_decoder)
+    return bool(read_config(base_of(model_inside(folder_of(name)))).is_encoder_decoder)
 
 
 def read_config(folder: Path) -> Any:
@@ -167,15 +174,20 @@ def require_config(folder: Path) -> None:
     if not (folder / "config.json").is_file():
         got = None if folder.is_dir() else "there is no such folder"
         fix = "name a folder that save_pretrained wrote"
+        if is_adapter_alone(folder):
+            got, fix = "an adapter of peft alone", "add it to its base (merge_and_unload), and save_pretrained the whole model"
         raise CheckpointError("a Hugging Face model needs a config.json and there is none", where=folder, got=got, fix=fix)
 
 
-def read_pretrained(folder: Path, kind: Callable[[Any], str], **options: Any) -> tuple[Any, Any]:
+def read_pretrained(
+    folder: Path, kind: Callable[[Any], str], tokenizer_at: Path | None = None, **options: Any
+) -> tuple[Any, Any]:
     """The tokenizer and the model of a folder as `save_pretrained` wrote it; nothing is downloaded, no code in it is run.
 
     Args:
         folder: model and tokenizer, weights as safetensors, or a run that holds them as its checkpoint.
         kind: the name of the automatic class of transformers that the model is read by, from its configuration.
+        tokenizer_at: folder of the tokenizer; the model's own when None.
         options: of the reader of the model, such as `dtype`.
 
     Raises:
@@ -188,12 +200,13 @@ def read_pretrained(folder: Path, kind: Callable[[Any], str], **options: Any) ->
     with _readable(folder), without_progress_bars():
         # The configuration first: it says that code is wanted, which a tokenizer of that code does not.
         config = transformers.AutoConfig.from_pretrained(folder, **source)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **source)
+        tokenizer = load_tokenizer(tokenizer_at or folder, **source)
         found = _class_of(config, kind, folder)
         _require_words(tokenizer, folder)
         # Other shapes are told below, by name.
         source |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
-        model, read = getattr(transformers, found).from_pretrained(folder, **source, **options)
+        with without_adapter(folder) as weights:
+            model, read = getattr(transformers, found).from_pretrained(weights, **source, **options)
     if wrong := sorted(read["mismatched_keys"]):
         key, there, wanted = wrong[0]
         raise CheckpointError(

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from envs.core.errors import ConfigError
 from envs.core.seeds import stream
+from policies.hugging_face_caches import continues_reading, next_logits
 from policies.hugging_face_tokens import ends_of, longest_input, searchable
 from policies.hugging_face_victims import HuggingFaceVictim, token_embeddings
 
@@ -85,10 +86,13 @@ class HuggingFaceInputModel:
         generator = stream(seed, "likely input")
         ids, past = [self._begin_id], None
         for _ in range(length):
-            last_11 = torch.tensor([ids[-1:]], device=searchable_V.device)
-            read = self.model(input_ids=last_11, past_key_values=past, use_cache=True)
-            past = read.past_key_values
-            logits_V = read.logits[0, -1].double().masked_fill(~searchable_V, -torch.inf)
+            if continues_reading(self.model):
+                last_11 = torch.tensor([ids[-1:]], device=searchable_V.device)
+                read = self.model(input_ids=last_11, past_key_values=past, use_cache=True)
+                past, next_V = read.past_key_values, read.logits[0, -1]
+            else:
+                next_V = next_logits(self.model, torch.tensor([ids], device=searchable_V.device))[0]
+            logits_V = next_V.double().masked_fill(~searchable_V, -torch.inf)
             cumulated_V = logits_V.softmax(-1).cumsum(-1).cpu().numpy()
             word = int(np.searchsorted(cumulated_V, generator.random() * cumulated_V[-1], side="right"))
             ids.append(min(word, int(searchable_V.nonzero()[-1, 0])))

@@ -19,14 +19,16 @@ from envs.pairs.turns import Turn, Turns
 from envs.pairs.written import detokenise
 from policies.chat.answers import kept_answers
 from policies.chat.local import LocalChatModel
-from policies.chat.model import Answer, ChatModel
+from policies.chat.model import Answer, ChatModel, Message
 from policies.chat.reading import load_local
 from policies.chat.responder import ChatResponder, turn_of_text
 from policies.chat.settings import DEFAULT, MAX_REPLY_TOKENS, ChatModelSettings
-from policies.chat.thinking import part_thinking
+from policies.chat.templates import write_prompt
+from policies.chat.thinking import opens_thinking, part_thinking
 from policies.decoders import GREEDY, DecoderSettings
 from policies.hugging_face import is_encoder_decoder, read_placed
-from policies.hugging_face_tokens import ends_of
+from policies.hugging_face_caches import continues_reading
+from policies.hugging_face_tokens import decode_marked, ends_of, longest_input, num_positions
 from policies.responder import Reply, require_known
 
 _ROLES = ("user", "assistant")
@@ -70,10 +72,10 @@ class HuggingFaceResponder:
         return [self._reply(turns, decoder) for turns in contexts]
 
     def _reply(self, turns: Turns, decoder: DecoderSettings) -> Reply:
-        asked = self._asked([[detokenise(utterance) for utterance in turn] for turn in turns])
-        room = getattr(self.model.config, "max_position_embeddings", None) or len(asked) + self._max_tokens
-        length = min(self._max_tokens, room // 2)
-        kept = asked[-(room - length) :]
+        asked, thinks = self._asked([[detokenise(utterance) for utterance in turn] for turn in turns])
+        positions = num_positions(self.model) if self._encodes else longest_input(self._tokenizer, self.model)
+        length = int(min(self._max_tokens, positions / 2))
+        kept = asked[-int(min(positions - length, len(asked))) :]
         ids_1T = torch.tensor([kept], device=self.model.device)
         with torch.inference_mode():
             said_1T = self.model.generate(
@@ -84,31 +86,35 @@ class HuggingFaceResponder:
                 length_penalty=decoder.length,
                 max_new_tokens=length,
                 pad_token_id=self._tokenizer.pad_token_id if self._tokenizer.pad_token_id is not None else 0,
+                **self._reading(),
             )
         reply = said_1T[0] if self._encodes else said_1T[0, len(kept) :]
-        text: str = self._tokenizer.decode(reply, skip_special_tokens=True)
         if self._encodes:
-            return Reply(turn_of_text(text))
-        parted = part_thinking(text)
+            return Reply(turn_of_text(decode_marked(self._tokenizer, reply.tolist())))
+        parted = part_thinking(decode_marked(self._tokenizer, reply.tolist()), begun=thinks)
         ended = len(reply) < length or int(reply[-1]) in ends_of(self._tokenizer, self.model)
         finish_reason = "stop" if ended else "length"
         answer = Answer(parted.reply, finish_reason, len(kept), len(reply), reasoning=parted.reasoning)
         return Reply(turn_of_text(answer.text), answer)
 
-    def _asked(self, turns: list[list[str]]) -> list[int]:
-        """The tokens that the model is given."""
+    def _reading(self) -> dict[str, Any]:
+        """Return what a causal model is decoded with: its ends, and its cache where that can be gone on from."""
+        if self._encodes:
+            return {}
+        return {"eos_token_id": list(ends_of(self._tokenizer, self.model)), "use_cache": continues_reading(self.model)}
+
+    def _asked(self, turns: list[list[str]]) -> tuple[list[int], bool]:
+        """Return the tokens that the model is given, and whether they end with a start of thinking."""
         said = [" ".join(turn) for turn in turns]
         if self._encodes:
             ids: list[int] = self._tokenizer("\n".join(said)).input_ids
-        elif self._tokenizer.chat_template:
+            return ids, False
+        if self._tokenizer.chat_template and len(said) % 2 == 0:
             # Templates want a user's turn first and last: with an even number the oldest two are one.
-            merged = said if len(said) % 2 else ["\n".join(said[:2]), *said[2:]]
-            chat = [{"role": _ROLES[number % 2], "content": text} for number, text in enumerate(merged)]
-            ids = self._tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=True)["input_ids"]
-        else:
-            end = self._tokenizer.eos_token
-            ids = self._tokenizer("".join(f"{text}{end}" for text in said), add_special_tokens=False).input_ids
-        return ids
+            said = ["\n".join(said[:2]), *said[2:]]
+        text = write_prompt(self._tokenizer, tuple(Message(_ROLES[number % 2], each) for number, each in enumerate(said)))
+        ids = self._tokenizer(text, add_special_tokens=False).input_ids
+        return ids, opens_thinking(text)
 
 
 class LocalChatResponder(ChatResponder):

@@ -2,7 +2,8 @@
 
     [{"role": "system", "content": "You are a help desk."}, {"role": "user", "content": "{prompt} {}"}]
 
-`{}` is a slot, `{prompt}` the request that a target comes with. The searched tokens fill the slots in order.
+`{}` is a slot, `{prompt}` the request that a target comes with. The searched tokens fill the slots in order. A last message of
+the assistant is the beginning of the answer, which the model goes on with; blanks at its end stay.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from envs.core.errors import ConfigError, DataError
 from envs.core.registry import nearest
 from envs.data.root import read_file
 from policies.chat.model import ROLES, Chat, Message
+from policies.chat.templates import write_prompt
 
 SLOT, PROMPT = "{}", "{prompt}"
 """Where the searched tokens stand in a template, and where the request of a target does."""
@@ -85,7 +87,9 @@ class SlottedPrompt:
             slots: a text for each.
         """
         chat = self.chat(slots)
-        return chat[0].content if isinstance(self._template, str) else written(self._tokenizer, chat)
+        if isinstance(self._template, str):
+            return chat[0].content
+        return write_prompt(self._tokenizer, chat, begun=chat[-1].role == "assistant")
 
 
 def filled_chat(template: Chat, prompt: str | None, slots: Sequence[str]) -> Chat:
@@ -110,33 +114,9 @@ def num_slots(template: Chat) -> int:
     return sum(_PARTS.findall(message.content).count(SLOT) for message in template)
 
 
-def written(tokenizer: Any, chat: Chat, *, asked: bool = True) -> str:
-    """Messages as a model reads them: by the tokenizer's chat template, else with ends between them.
-
-    Args:
-        tokenizer: of the model.
-        chat: the messages.
-        asked: whether the model answers them.
-
-    Raises:
-        ConfigError: the template does not take such messages.
-    """
-    if not tokenizer.chat_template:
-        return "".join(f"{message.content}{tokenizer.eos_token or ''}" for message in chat)
-    messages = [{"role": message.role, "content": message.content} for message in chat]
-    try:
-        text: str = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=asked)
-    except Exception as error:  # a template is a program of the model's makers, and raises what they like
-        got = f"{', '.join(message.role for message in chat)}: {error}"[:200]
-        fix = "write messages of roles that the model was trained with"
-        what = "the tokenizer's chat template does not take such messages"
-        raise ConfigError(what, where=tokenizer.name_or_path or None, got=got, fix=fix) from None
-    return text
-
-
 def default_template(tokenizer: Any) -> str:
     """The prompt of a causal model, `{}` in the user's turn: its chat template, else the turn and an end, as DialoGPT's."""
-    return written(tokenizer, (Message("user", SLOT),))
+    return write_prompt(tokenizer, (Message("user", SLOT),))
 
 
 def template_of(name: str | None, *, has_prompts: bool) -> str | Chat | None:

@@ -18,13 +18,18 @@ from torch import Tensor
 from envs.core.errors import CheckpointError, ConfigError
 from policies import alphabets
 from policies.chat.model import Message
-from policies.hugging_face_slots import written
+from policies.chat.templates import write_prompt
+from policies.chat.thinking import CHANNEL, CHANNEL_TOKENS, THINKING_TOKENS
 
 # SentencePiece vocabularies spell the 256 bytes like this; on their own they are no characters.
 _BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
 _REPLY_ROOM = 128
 _CONTROLS = ("Cc", "Cf", "Cs", "Co", "Cn")
 _SAID = "where-the-model-speaks"
+_POSITIONS = ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length")
+"""What configurations call the positions that a model has."""
+_ABSURD = 10**9
+"""No model reads so many tokens: numbers from here on stand for no limit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +62,9 @@ def ends_of(tokenizer: Any, model: Any) -> tuple[int, ...]:
     """
     named = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
     ends = [*(named if isinstance(named, list | tuple) else [named]), tokenizer.eos_token_id]
-    found = tuple(dict.fromkeys(end for end in ends if end is not None))
+    # A configuration without ends says its class's default, which a smaller vocabulary may lack.
+    num_tokens = len(model.get_input_embeddings().weight)
+    found = tuple(dict.fromkeys(end for end in ends if end is not None and 0 <= end < num_tokens))
     if not found:
         raise ConfigError(
             "neither the tokenizer nor the model's generation_config has a token that ends a reply",
@@ -65,6 +72,15 @@ def ends_of(tokenizer: Any, model: Any) -> tuple[int, ...]:
             fix="set eos_token of the tokenizer to the token that the model ends its replies with",
         )
     return found
+
+
+def name_end(tokenizer: Any, model: Any) -> None:
+    """Give a tokenizer without an end the one that the model's `generation_config` names, where it has such a token."""
+    if tokenizer.eos_token is None and model.get_output_embeddings() is not None:
+        named = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+        first = named[0] if isinstance(named, list | tuple) and named else named
+        if isinstance(first, int) and 0 <= first < len(tokenizer):
+            tokenizer.eos_token = tokenizer.convert_ids_to_tokens(first)
 
 
 def reply_end(tokenizer: Any, end_ids: Sequence[int]) -> int:
@@ -75,7 +91,7 @@ def reply_end(tokenizer: Any, end_ids: Sequence[int]) -> int:
         end_ids: all that end a reply.
     """
     if tokenizer.chat_template:
-        text = written(tokenizer, (Message("user", "hello"), Message("assistant", _SAID)), asked=False)
+        text = write_prompt(tokenizer, (Message("user", "hello"), Message("assistant", _SAID)), asked=False)
         behind = tokenizer(text.partition(_SAID)[2], add_special_tokens=False).input_ids
         if found := next((word for word in behind if word in end_ids), None):
             return found
@@ -84,13 +100,23 @@ def reply_end(tokenizer: Any, end_ids: Sequence[int]) -> int:
 
 def longest_input(tokenizer: Any, model: Any) -> int | float:
     """Tokens that a model reads at most, special ones included; infinity where nothing limits them."""
-    positions: int | float = getattr(model.config, "max_position_embeddings", None) or math.inf
+    # A tokenizer that was saved without a limit has one of 10^30.
+    return min(_limit(tokenizer.model_max_length), num_positions(model))
+
+
+def num_positions(model: Any) -> int | float:
+    """Return the positions of a model, of its language part where it has several; infinity where nothing limits them."""
     for name, layer in model.named_modules():
         # RoBERTa and its kin count positions from behind their padding index.
         if name.endswith("position_embeddings") and getattr(layer, "padding_idx", None) is not None:
-            positions = layer.num_embeddings - layer.padding_idx - 1
-    # A tokenizer that was saved without a limit has one of 10^30.
-    return min(tokenizer.model_max_length, positions)
+            return int(layer.num_embeddings - layer.padding_idx - 1)
+    config = model.config.get_text_config()
+    return min(_limit(getattr(config, name, None)) for name in _POSITIONS)
+
+
+def _limit(value: Any) -> int | float:
+    """Return a number of tokens as it stands in a configuration; infinity for one that cannot be meant."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _ABSURD else math.inf
 
 
 def reply_room(longest: int | float) -> int:
@@ -171,6 +197,25 @@ def start_of(tokenizer: Any, text: str, length: int, searchable_V: Tensor) -> li
         fix = "start from other words"
         raise ConfigError("the text to start from holds tokens that no input may hold", where=text, fix=fix)
     return ids
+
+
+def decode_marked(tokenizer: Any, ids: Sequence[int], **how: Any) -> str:
+    """Return the text of a reply's tokens, without special ones but with those that mark what a model thinks.
+
+    Args:
+        tokenizer: of the model.
+        ids: of the tokens.
+        how: further arguments of the tokenizer's `decode`.
+    """
+    special = _special_ids(tokenizer)
+    names = {i: tokenizer.convert_ids_to_tokens(i) for i in set(ids) & special}
+    marks = THINKING_TOKENS | (CHANNEL_TOKENS if CHANNEL in names.values() else frozenset())
+    if marks.isdisjoint(names.values()):
+        text: str = tokenizer.decode(list(ids), skip_special_tokens=True, **how)
+        return text
+    shown = [i for i in ids if i not in special or names[i] in marks]
+    text = tokenizer.decode(shown, skip_special_tokens=False, **how)
+    return text
 
 
 def _special_ids(tokenizer: Any) -> set[int]:

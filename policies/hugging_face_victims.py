@@ -26,12 +26,14 @@ from torch import Tensor
 from envs.core.config import check
 from envs.core.errors import ConfigError, DataError
 from policies.chat.model import Chat
+from policies.hugging_face_caches import continues_reading, next_logits
 from policies.hugging_face_slots import SLOT, SlottedPrompt, default_template
 from policies.hugging_face_tokens import (
     ANY,
     InputRules,
     ends_of,
     longest_input,
+    num_positions,
     readable_tokens,
     reply_end,
     require_finite,
@@ -112,9 +114,9 @@ class HuggingFaceVictim:
     @property
     def longest_reply(self) -> int | None:
         """Tokens of the longest reply that the model has positions for, its end included; None where nothing limits it."""
-        positions = getattr(self.model.config, "max_position_embeddings", None)
+        positions = num_positions(self.model)
         # Nothing is read after the last token.
-        return None if positions is None else positions - self._num_before_reply + 1
+        return None if math.isinf(positions) else int(positions) - self._num_before_reply + 1
 
     @property
     def _num_before_reply(self) -> int:
@@ -386,6 +388,8 @@ class HuggingFaceCausal(HuggingFaceVictim):
         past: list[Any] = [None]
 
         def step(reply: list[int]) -> Tensor:
+            if not continues_reading(self.model):
+                return next_logits(self.model, torch.tensor([[*read, *reply]], device=self.embedding_VE.device))[0].float()
             given = torch.tensor([reply[-1:] or list(read)], device=self.embedding_VE.device)
             found = self.model(input_ids=given, past_key_values=past[0], use_cache=True)
             past[0] = found.past_key_values

@@ -73,7 +73,8 @@ def in_precision(folder: Path, dtype: str, kind: str, read: Callable[[], Any]) -
     Raises:
         StorageError: it cannot be written.
     """
-    files = sorted(folder.glob("*.safetensors"))
+    # An adapter beside the weights is none of them (`adapter_folders.py`).
+    files = sorted(path for path in folder.glob("*.safetensors") if not path.name.startswith("adapter_"))
     config = folder / "config.json"
     if _stored_in(files) <= {_NAMES[dtype]} or "quantization_config" in json.loads(config.read_text()):
         return folder
@@ -90,7 +91,7 @@ def in_precision(folder: Path, dtype: str, kind: str, read: Callable[[], Any]) -
 def _save(model: Any, folder: Path, aside: Path) -> None:
     model.save_pretrained(aside)
     for path in folder.resolve().iterdir():
-        if ".safetensors" not in path.name:
+        if ".safetensors" not in path.name and not path.name.startswith("adapter_"):
             (aside / path.name).unlink(missing_ok=True)
             (aside / path.name).symlink_to(path)
 

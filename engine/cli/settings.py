@@ -20,14 +20,14 @@ from engine.cli.tables import make_console, show_lines, show_table
 from engine.cli.verbs import JOBS, Verb, find_verb
 from engine.jobs.catalogue import find
 from engine.jobs.command import flat
-from envs.core.config import assign, overlay, to_dict
+from envs.core.config import JsonObject, assign, overlay, to_dict
 from envs.core.errors import ConfigError
 from envs.storage.copies import fetched_file
 
 OTHERS = {"perturb": "engine.cli.perturb:PerturbConfig", "play ranking": "engine.jobs.retrieval.config:PlayRankingConfig"}
 """Verbs with settings that run no job."""
 HELP = {"-h", "--help"}
-_TYPES = {int: "whole number", float: "number", str: "text", bool: "true, false", Path: "path"}
+_TYPES = {int: "whole number", float: "number", str: "text", bool: "true, false", Path: "path", JsonObject: "JSON object"}
 
 
 @dataclasses.dataclass(frozen=True)

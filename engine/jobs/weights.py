@@ -12,6 +12,7 @@ from pathlib import Path
 
 from envs.core.disk import file_digest
 from envs.storage.copies import CHECKPOINT, fetched_model
+from policies.adapter_folders import base_of, is_adapter_alone
 from policies.chat.addresses import is_chat_address, weights_of
 from policies.stored import WEIGHTS, model_inside
 
@@ -35,8 +36,12 @@ def _files(spec: str) -> list[Path]:
     if checkpoint is not None:
         return [checkpoint / WEIGHTS]
     path = Path(spec.rpartition(":")[0] if ".py:" in spec else spec).expanduser()
-    # Of a run that holds a model of another kind its model alone.
-    return [path] if path.is_file() else sorted(each for each in model_inside(path).glob("*") if each.is_file())
+    if path.is_file():
+        return [path]
+    # Of a run that holds a model of another kind its model alone; of an adapter its base, too.
+    folder = model_inside(path)
+    folders = [folder, base_of(folder)] if is_adapter_alone(folder) else [folder]
+    return sorted(part for inside in folders for part in inside.glob("*") if part.is_file())
 
 
 def _digest(files: list[Path]) -> str:

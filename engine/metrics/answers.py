@@ -11,17 +11,17 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from engine.metrics.rows import Row
 from engine.metrics.statistics import NEITHER, Estimate, Metric, clustered_rate, count
-from policies.chat.model import AnswerKind
+from policies.chat.model import NO_REPLIES, AnswerKind
 
 NO_REPLY = "no_reply"
-NO_REPLY_KINDS = tuple(kind.value for kind in AnswerKind if not kind.is_reply)
+NO_REPLY_KINDS = tuple(kind.value for kind in NO_REPLIES)
 """Kinds of answers that are no replies."""
 _OF_KIND = f"{NO_REPLY}."
 """Begins the names of the counts by kind."""
 
 
 def _count_name(kind: str) -> str:
-    return f"{_OF_KIND}{kind.replace(' ', '_')}"
+    return f"{_OF_KIND}{AnswerKind(kind).column}"
 
 
 NO_REPLY_METRICS: dict[str, Metric] = {

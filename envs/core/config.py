@@ -24,6 +24,29 @@ from envs.core.registry import nearest
 ConfigT = TypeVar("ConfigT")
 
 
+class JsonObject(str):
+    """The text of a JSON object, its keys in order; empty for none. A setting of this type takes a mapping as well."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any] | str) -> JsonObject:
+        """Return the text of a mapping, or a text in its normal form.
+
+        Raises:
+            ValueError: it is no JSON object.
+        """
+        document = value if isinstance(value, Mapping) else json.loads(value or "{}")
+        if not isinstance(document, Mapping):
+            raise ValueError(value)
+        return cls(json.dumps(document, sort_keys=True, allow_nan=False) if document else "")
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The object; empty where there is none."""
+        return dict(json.loads(self or "{}"))
+
+
 def check(owner: object, field: str, ok: bool, allowed: str) -> None:
     """Raises an `OutOfRangeError` that names field, value and allowed range unless `ok`.
 
@@ -145,6 +168,11 @@ def _coerce(hint: Any, value: Any, field: str, where: str) -> Any:
         return None if value is None else _coerce(inner[0], value, field, where)
     if hint is Path and isinstance(value, str):
         return Path(value)
+    if hint is JsonObject:
+        try:
+            return JsonObject.of(value)
+        except (TypeError, ValueError, RecursionError):
+            raise _wrong_type(field, value, _TYPES[JsonObject], where) from None
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if hint is int and isinstance(value, float) and value.is_integer():
@@ -161,7 +189,13 @@ def _wrong_type(field: str, value: object, wanted: str, where: str) -> ConfigErr
     return ConfigError(f"{field} has the wrong type", where=where or None, got=repr(value), fix=f"give {wanted}")
 
 
-_TYPES = {int: "a whole number", float: "a finite number", str: "text, a number in quotes", bool: "true or false"}
+_TYPES = {
+    int: "a whole number",
+    float: "a finite number",
+    str: "text, a number in quotes",
+    bool: "true or false",
+    JsonObject: 'a JSON object such as {"top_p": 0.9}',
+}
 # PyYAML reads YAML 1.1, in which a number with an exponent needs a point; nobody types that.
 _EXPONENT = re.compile(r"[+-]?\d+e[+-]?\d+", re.IGNORECASE)
 

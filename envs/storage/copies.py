@@ -14,9 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from envs.core.errors import StorageError
-from envs.storage.files import ASIDE, StoredEntry, download, entries, put
-from envs.storage.places import is_uri, join_uri, local_copy, split_uri
+from envs.core.errors import ConfigError, StorageError
+from envs.storage.files import ASIDE, StoredEntry, download, entries, filesystems, put
+from envs.storage.places import is_uri, join_uri, local_copy, served_address, split_uri
 
 CHECKPOINT = "checkpoint"
 """Folder of a run in which its model lies."""
@@ -40,13 +40,15 @@ def fetched_model(name: str | Path) -> Path:
 
     Raises:
         StorageError: the URI cannot be read.
-        ConfigError: a URI that `split_uri` refuses.
+        ConfigError: a URI that `split_uri` refuses, or a web address, which names no storage.
     """
     if (handed := _handed.get(str(name))) is not None:
         return handed
     folder = local_copy(name)
     if isinstance(name, Path) or not is_uri(name):
         return folder
+    if (served := served_address(name)) and name.partition("://")[0].lower() not in filesystems:
+        raise ConfigError("a web address is no place in storage", got=name, fix=f"for a chat model's server: {served}")
     with turn_of(folder):
         # A process on this machine that writes the run has the newest of it.
         if not is_held(folder) and not is_held(folder.parent):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import urlsplit
 
+from envs.core.errors import ConfigError
 from envs.core.registry import Registry
 from envs.storage.places import CHAT_MODELS, HUGGING_FACE, is_uri
 
@@ -13,6 +15,8 @@ CHAT = CHAT_MODELS
 """What the address of a chat model begins with, if it is none of a user's own."""
 _, GGUF, OPENAI = CHAT
 """Begin the name of a file of weights as llama.cpp reads them, and the address of a server that speaks OpenAI's protocol."""
+
+_COMPLETIONS = "/chat/completions"
 
 
 def is_chat_address(name: str) -> bool:
@@ -43,3 +47,29 @@ def short_address(name: str) -> str:
     whole = name.rpartition("#")[2] if name.startswith(OPENAI) else weights_of(name)
     parts = [part for part in whole.split("/") if part]
     return parts[-1].removesuffix(".gguf").replace(".", "_") if parts else "model"
+
+
+def server_of(name: str) -> tuple[str, str]:
+    """Return the URL of completions, and the model, of the address of a server.
+
+    Raises:
+        ConfigError: it has no URL or no model, or holds a password or a query, which would be written into runs.
+    """
+    url, _, model = name.removeprefix(OPENAI).partition("#")
+    fix = f"{OPENAI}http://127.0.0.1:8000/v1#MODEL, with the model as the server calls it"
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise ConfigError("this is no address of a server", got=OPENAI + "...", fix=fix) from None
+    # Shown without what may be a key.
+    shown = f"{OPENAI}{parts.scheme}://{host or ''}{f':{port}' if port else ''}{parts.path}#{model}"
+    if parts.username is not None or parts.password is not None or parts.query:
+        what = "the address of a server holds a password or a query, and addresses are written into runs"
+        raise ConfigError(what, got=shown, fix="leave it out; a key is read from the environment")
+    if parts.scheme not in ("http", "https") or not host:
+        raise ConfigError("this is no address of a server", got=shown, fix=fix)
+    if not model:
+        raise ConfigError("the address of a server names no model", got=shown.rstrip("#"), fix=fix)
+    path = parts.path.rstrip("/")
+    return f"{parts.scheme}://{parts.netloc}{path if path.endswith(_COMPLETIONS) else path + _COMPLETIONS}", model

@@ -1,8 +1,9 @@
 """Answers that a chat model gave, kept in a folder of a run: a resumed run asks nothing twice.
 
 One file, to which every process appends one line an answer under a lock; nothing in it is changed. A line that a kill cut is
-passed over. Who asks is known by what was asked: model, messages, decoding, and the seed where one is drawn with. Beside an
-answer stands who gave it, so that each model's tokens are counted, and cost what it costs.
+passed over. Who asks is known by what was asked: model, messages, decoding, the seed where one is drawn with, and settings that
+shape the request. Beside an answer stands who gave it, so that each model's tokens are counted, and cost what it costs. An
+answer of every kind is kept: one that moderation stopped, say, is not asked for again.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from envs.core.errors import RunError
 from policies.chat.model import Access, Answer, Chat, ChatDecoding, ChatModel, ReplyScore
 from policies.chat.thinking import part_thinking
 from policies.chat.usage import ChatUsage, RunUsage
+
+LEAST_TEMPERATURE = 0.5
+"""Temperature from which on equal answers to other seeds are counted."""
 
 ANSWERS_FOLDER = "answers"
 """The folder of a run in which its answers lie."""
@@ -52,6 +56,7 @@ class ChatAnswers:
     def __init__(self, folder: Path) -> None:
         self._path, self._read_to, self._known = folder / ANSWERS, 0, dict[str, Answer]()
         self._models: dict[str, str] = {}
+        self._questions: dict[str, str] = {}
         self._lock = threading.Lock()
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -68,9 +73,17 @@ class ChatAnswers:
                 raise self._broken(error) from error
             return [self._known.get(key) for key in keys]
 
-    def keep(self, key: str, answer: Answer, model: str) -> None:
-        """Writes an answer of a model down, on one line at once."""
+    def keep(self, key: str, answer: Answer, model: str, question: str = "") -> None:
+        """Write an answer of a model down, on one line at once.
+
+        Args:
+            key: of the answer.
+            answer: that is kept.
+            model: address of who gave it.
+            question: key of what was asked without its seed, of answers that are drawn; else empty.
+        """
         document = {"key": key, "model": model, "answer": dataclasses.asdict(replace(answer, known=True))}
+        document |= {"question": question} if question else {}
         line = json.dumps(document).encode() + b"\n"
         with self._lock:
             try:
@@ -85,16 +98,20 @@ class ChatAnswers:
                     os.close(descriptor)
             except OSError as error:
                 raise self._broken(error) from error
-            self._known[key], self._models[key] = replace(answer, known=True), model
+            self._known[key], self._models[key], self._questions[key] = replace(answer, known=True), model, question
 
     def usage(self) -> dict[str, ChatUsage]:
         """What they took when they were given, by the address of who gave them."""
         self.find(())
         found: dict[str, ChatUsage] = {}
+        first: dict[tuple[str, str], Answer] = {}
         for key, answer in self._known.items():
             own = found.setdefault(self._models[key], ChatUsage())
             own.count([replace(answer, known=False)])
             own.failed_attempts += answer.failed_attempts
+            question = self._models[key], self._questions[key]
+            if question[1] and answer.is_reply and first.setdefault(question, answer) is not answer:
+                own.count_redrawn(answer.text, first[question].text)
         return found
 
     def _read_on(self) -> None:
@@ -108,6 +125,7 @@ class ChatAnswers:
                 found = json.loads(line)
                 self._known[found["key"]] = _stored_answer(found["answer"])
                 self._models[found["key"]] = str(found.get("model", ""))
+                self._questions[found["key"]] = str(found.get("question", ""))
             except (ValueError, KeyError, TypeError):
                 continue
 
@@ -129,6 +147,7 @@ class RememberedChatModel:
         self.name: str = model.name
         self.access: Access = model.access
         self.usage: ChatUsage = getattr(model, "usage", None) or ChatUsage()
+        self._depends_on: str = getattr(model, "answers_depend_on", "")
 
     def answer(self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()) -> list[Answer]:
         """Answers, see `ChatModel`; those that were known say so."""
@@ -140,10 +159,11 @@ class RememberedChatModel:
     ) -> Iterator[tuple[int, Answer]]:
         """Yield answers as they come, see `ArrivingChatModel`; those that were known come first."""
         drawn: Sequence[int | None] = seeds or [None] * len(chats)
+        is_drawn = decoding.temperature >= LEAST_TEMPERATURE and bool(seeds)
         # One that is asked twice at once is asked once.
         indices: dict[str, list[int]] = {}
         for index, (chat, seed) in enumerate(zip(chats, drawn, strict=True)):
-            indices.setdefault(answer_key(self.name, chat, decoding, seed), []).append(index)
+            indices.setdefault(self._key(chat, decoding, seed), []).append(index)
         unknown = []
         for key, answer in zip(indices, self._answers.find(list(indices)), strict=True):
             if answer is None:
@@ -159,7 +179,7 @@ class RememberedChatModel:
         )
         for number, answer in arriving:
             key = unknown[number]
-            self._answers.keep(key, answer, self.name)
+            self._answers.keep(key, answer, self.name, self._key(asked[number], decoding, None) if is_drawn else "")
             yield firsts[number], answer
             yield from self._known(indices[key][1:], answer)
 
@@ -174,6 +194,9 @@ class RememberedChatModel:
         inner: Any = self.inner
         scores: list[ReplyScore] = inner.score(chats, replies)
         return scores
+
+    def _key(self, chat: Chat, decoding: ChatDecoding, seed: int | None) -> str:
+        return answer_key(self.name, chat, decoding, seed, self._depends_on)
 
 
 def answers_arriving(
@@ -191,7 +214,7 @@ def _stored_answer(fields: dict[str, Any]) -> Answer:
     Older versions stored whether an answer ended, and no reason. Text that ended is a reply in both, unless it holds reasoning.
     """
     if "finish_reason" in fields:
-        return Answer(**fields)
+        return Answer(**{**fields, "notes": tuple(fields.get("notes", ()))})
     older = dict(fields)
     ended = older.pop("ended", True)
     if not ended or not older["text"].strip() or part_thinking(older["text"]).reasoning:
@@ -217,8 +240,17 @@ def kept_answers(model: ChatModel, folder: Path | None) -> ChatModel:
     return model if folder is None else RememberedChatModel(model, ChatAnswers(folder))
 
 
-def answer_key(name: str, chat: Chat, decoding: ChatDecoding, seed: int | None) -> str:
-    """What an answer follows from, as 32 hex digits."""
+def answer_key(name: str, chat: Chat, decoding: ChatDecoding, seed: int | None, depends_on: str = "") -> str:
+    """Return what an answer follows from, as 32 hex digits.
+
+    Args:
+        name: address of the model.
+        chat: that is answered.
+        decoding: of the answer.
+        seed: that it is drawn with.
+        depends_on: settings that shape the request or the reading of the answer; empty where all stand as they stood.
+    """
     drawn = seed if decoding.temperature > 0 else None
-    parts = [name, [[message.role, message.content] for message in chat], dataclasses.asdict(decoding), drawn]
+    parts: list[Any] = [name, [[message.role, message.content] for message in chat], dataclasses.asdict(decoding), drawn]
+    parts += [depends_on] if depends_on else []
     return hashlib.blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=16).hexdigest()

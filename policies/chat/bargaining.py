@@ -10,13 +10,14 @@ one: a sentence that mentions numbers may mean the other side's.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
 from envs.negotiation.domain import Domain, Numbers
 from envs.negotiation.game import SideView
 from envs.negotiation.vocabulary import SELECTION
 from policies.chat.model import Chat, Message
+from policies.chat.roles import merged
 
 NO_DEAL = "no deal"
 SILENCE = "..."
@@ -71,13 +72,13 @@ def before(view: SideView, row: int, turn: int) -> Chat:
 def _talk(view: SideView, row: int, turns: Sequence[tuple[bool, str]], tactic: str = "") -> Chat:
     messages = [Message("user", BEGINNING)] if not turns or turns[0][0] else []
     messages += [Message("assistant" if own else "user", words or SILENCE) for own, words in turns]
-    return Message("system", instructions(view, row, tactic)), *alternating(messages)
+    return Message("system", instructions(view, row, tactic)), *merged(messages)
 
 
 def choice(view: SideView, row: int, tactic: str = "", then: Sequence[tuple[bool, str]] = ()) -> Chat:
     """The messages that a model answers with what it chooses; arguments as of `talk`."""
     head, *messages = talk(view, row, tactic, then)
-    return head, *alternating([*messages, Message("user", f"The talk has ended. {_form(view, row)}")])
+    return head, *merged([*messages, Message("user", f"The talk has ended. {_form(view, row)}")])
 
 
 def question(domain: Domain, counts: Numbers) -> Chat:
@@ -87,7 +88,7 @@ def question(domain: Domain, counts: Numbers) -> Chat:
 
 def repair(asked: Chat, answer: str, view: SideView, row: int) -> Chat:
     """The messages that ask once more, after an answer that was no choice."""
-    more = Message("assistant", answer or SILENCE), Message("user", f"That cannot be read. {_form(view, row)}")
+    more = Message("assistant", answer), Message("user", f"That cannot be read. {_form(view, row)}")
     return *asked, *more
 
 
@@ -121,14 +122,3 @@ def _question(domain: Domain, counts: Numbers) -> str:
         f"Write what you get, in one line of this form and nothing else: {form} ({domain.question(counts)}). "
         f"If you found no deal, write: {NO_DEAL}"
     )
-
-
-def alternating(messages: Iterable[Message]) -> list[Message]:
-    """Messages with neighbours of one role joined, because templates want roles to take turns."""
-    joined: list[Message] = []
-    for message in messages:
-        if joined and joined[-1].role == message.role:
-            joined[-1] = Message(message.role, f"{joined[-1].content}\n\n{message.content}")
-        else:
-            joined.append(message)
-    return joined

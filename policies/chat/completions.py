@@ -1,101 +1,256 @@
-"""OpenAI's protocol of chat completions: what is sent, and what comes back, read so that nothing passes for an answer but one.
+"""OpenAI's protocol of chat completions: how an answer is read, so that nothing passes for a reply but one.
 
-Source: the "chat completions" page of OpenAI's API reference, as vLLM, llama.cpp's server and Ray Serve speak it.
+Source: the "chat completions" page of OpenAI's API reference, as vLLM, SGLang, llama.cpp's server and Ray Serve speak it.
+Makers add to it: reasoning beside the text (DeepSeek, OpenRouter, vLLM), texts in parts (Mistral), other reasons for an end
+(Gemini, Anthropic, Mistral, Cohere), and errors inside of an answer (OpenRouter). What is sent: `request_shape.py`; what a
+refusal means: `refusals.py`.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from envs.core.errors import ModelError
-from policies.chat.model import Answer, Chat, ChatDecoding
+from policies.chat.model import Answer
+from policies.chat.refusals import Refusal, excerpt, is_page
+from policies.chat.thinking import part_thinking
 
-_SHOWN = 160
-_TOO_LONG_CODES = frozenset({"context_length_exceeded", "exceed_context_size_error"})
-"""Of OpenAI, and of llama.cpp's server."""
-_TOO_LONG = re.compile(
-    r"maximum (?:context|model) length|exceeds? (?:the )?(?:available |maximum )?context (?:size|length|window)|"
-    r"too long to fit into the model",
-    re.IGNORECASE,
-)
-"""In the words of those that have no code for it, such as vLLM."""
+SEVERAL = "one of several choices, the first taken"
+TOOL_BESIDE = "a call of a tool beside the text, left out"
+PART_LEFT_OUT = "a part that is no text, left out"
+NO_REASON = "no reason for its end, read as a whole text"
+BROKEN_BYTES = "bytes that are no UTF-8, replaced"
+_ENDS: dict[str, str] = {
+    **dict.fromkeys(("stop", "eos", "eostoken", "endturn", "end", "stopsequence", "stoptoken", "stopstr"), "stop"),
+    **dict.fromkeys(("complete", "completed", "finish", "finished", "done", "normal"), "stop"),
+    **dict.fromkeys(("length", "maxtokens", "maxoutputtokens", "maxnewtokens", "maxlength", "modellength"), "length"),
+    **dict.fromkeys(("tokenlimit", "modelcontextwindowexceeded", "maxcontextlength", "errorlimit"), "length"),
+    **dict.fromkeys(("contentfilter", "contentfiltered", "safety", "recitation", "blocklist", "spii"), "content_filter"),
+    **dict.fromkeys(("prohibitedcontent", "imagesafety", "guardrailintervened", "sensitive", "errortoxic"), "content_filter"),
+    **dict.fromkeys(("modelarmor", "moderation", "blocked"), "content_filter"),
+    **dict.fromkeys(("toolcalls", "toolcall", "functioncall", "tooluse", "malformedfunctioncall"), "tool_calls"),
+    **dict.fromkeys(("unexpectedtoolcall",), "tool_calls"),
+    "refusal": "refusal",
+    **dict.fromkeys(("error", "abort", "aborted", "cancel", "cancelled", "canceled", "timeout"), "error"),
+    **dict.fromkeys(("networkerror", "insufficientsystemresource", "failed", "failure"), "error"),
+}
+"""Reasons for an end, in small letters alone, and what they come to; `error` is half an answer.
+
+OpenAI; vLLM, SGLang, TGI (eos_token), Mistral (model_length, error), Cohere (COMPLETE, ERROR_TOXIC, ERROR_LIMIT), Anthropic
+(end_turn, refusal, tool_use), Gemini (MAX_TOKENS, SAFETY), Bedrock (guardrail_intervened), z.ai (sensitive, network_error),
+DeepSeek (insufficient_system_resource), OpenRouter (error).
+"""
+_REASONING = ("reasoning_content", "reasoning", "reasoning_text", "thinking", "thinking_blocks", "reasoning_details")
+"""Fields beside the text that hold what was thought; the first that says anything."""
+_THOUGHTS = frozenset({"thinking", "reasoning", "thought", "redacted_thinking", "reasoning_text", "summary_text"})
+_TOOLS = frozenset({"tool_use", "tool_call", "function_call"})
 
 
-def request_of(model: str, chat: Chat, decoding: ChatDecoding, seed: int | None, limit: str) -> dict[str, Any]:
-    """The body of a request.
+class HalfAnswerError(Exception):
+    """A response with status 200 holds an error, and so half an answer or none.
 
     Args:
-        model: as the server calls it.
-        chat: what is asked.
-        decoding: how the answer is chosen.
-        seed: of what is drawn; None where nothing is.
-        limit: the field that limits an answer's tokens, `max_tokens` or OpenAI's newer `max_completion_tokens`.
+        refusal: what it says, with the status that it names.
     """
-    messages = [{"role": message.role, "content": message.content} for message in chat]
-    body: dict[str, Any] = {"model": model, "messages": messages, "temperature": decoding.temperature}
-    body[limit] = decoding.max_tokens
-    return body if seed is None else {**body, "seed": seed % 2**63}
+
+    def __init__(self, refusal: Refusal) -> None:
+        self.refusal = refusal
 
 
-def answer_of(body: bytes, where: str) -> Answer:
-    """The answer that a response holds.
+@dataclass
+class _Content:
+    """What the parts of a message say."""
+
+    text: list[str] = field(default_factory=list)
+    reasoning: list[str] = field(default_factory=list)
+    refusal: list[str] = field(default_factory=list)
+    tools: list[Any] = field(default_factory=list)
+    num_left_out: int = 0
+
+
+def answer_of(body: bytes, where: str, *, max_tokens: int | None = None, thinking: str = "part") -> Answer:
+    """Read the answer of a response.
+
+    Args:
+        body: of a response with status 200.
+        where: address of the model, for messages.
+        max_tokens: that were allowed; None where nothing limits them.
+        thinking: `part` to part reasoning between marks from the text, `keep` to leave it there.
 
     Raises:
-        ModelError: it is empty, a page, no JSON, or lacks what the protocol says; nothing of it is taken for an answer.
+        ModelError: the body is empty, a page, no JSON, or lacks what the protocol says.
+        HalfAnswerError: it holds an error.
     """
     if not body.strip():
         raise _malformed("the server answers nothing", where, "an empty body")
+    notes = []
+    text = body.decode("utf-8-sig", "replace")
+    if "\ufffd" in text and "\ufffd" not in body.decode("utf-8-sig", "ignore"):
+        notes.append(BROKEN_BYTES)
     try:
-        found = json.loads(body)
+        document = json.loads(text, strict=False)
     except (ValueError, RecursionError):
         if is_page(body):
             fix = "name the address that ends in /v1; a page comes from a website or a gateway before the server"
             raise ModelError("the server answers a page and no completion", where=where, got=excerpt(body), fix=fix) from None
         raise _malformed("the server's answer is no JSON, or cut", where, excerpt(body)) from None
-    choices = found.get("choices") if isinstance(found, dict) else None
-    if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+    if isinstance(document, list) and len(document) == 1:
+        document = document[0]
+    if isinstance(document, dict) and document.get("error"):
+        raise HalfAnswerError(Refusal.of_document(document, 200))
+    choices = document.get("choices") if isinstance(document, dict) else None
+    if not isinstance(choices, list) or not choices or not all(isinstance(choice, dict) for choice in choices):
         raise _malformed("the server's answer holds no choices", where, excerpt(body))
-    message = choices[0].get("message")
-    text = message.get("content") if isinstance(message, dict) else None
-    if text is None and isinstance(message, dict):
-        # Where a model declines by a field of its own, that is what it says.
-        text = message.get("refusal")
-    if not isinstance(text, str):
-        raise _malformed("the server's answer holds no text", where, excerpt(body))
-    usage = found.get("usage")
-    counts = usage if isinstance(usage, dict) else {}
-    finish_reason = "length" if choices[0].get("finish_reason") == "length" else "stop"
-    return Answer(text, finish_reason, _count(counts.get("prompt_tokens")), _count(counts.get("completion_tokens")))
+    choice = next((choice for choice in choices if choice.get("index") == 0), choices[0])
+    if len(choices) > 1:
+        notes.append(SEVERAL)
+    usage = document.get("usage")
+    usage = usage if isinstance(usage, dict) else {}
+    num_tokens = _count(usage.get("completion_tokens", usage.get("output_tokens")))
+    finish_reason = _finish_reason(choice, notes)
+    if finish_reason == "error" or choice.get("error"):
+        raise HalfAnswerError(Refusal.of_document(choice if choice.get("error") else {"error": "half an answer"}, 200))
+    message = choice.get("message")
+    if message is None and isinstance(choice.get("text"), str):
+        message = {"content": choice["text"]}
+    if not isinstance(message, dict):
+        raise _malformed("the server's answer holds no message", where, excerpt(body))
+    content = _content(message)
+    if content.num_left_out:
+        notes.append(PART_LEFT_OUT)
+    if finish_reason is None:
+        finish_reason = "length" if num_tokens is not None and max_tokens is not None and num_tokens >= max_tokens else "stop"
+        if finish_reason == "stop" and "".join(content.text).strip():
+            notes.append(NO_REASON)
+    return _answer(content, finish_reason, thinking, notes, usage, num_tokens)
 
 
-def is_too_long(body: bytes) -> bool:
-    """Whether a server refuses messages because they are longer than the model reads."""
-    try:
-        found = json.loads(body)
-    except (ValueError, RecursionError):
-        return False
-    error = found.get("error", found) if isinstance(found, dict) else found
-    if not isinstance(error, dict):
-        return _TOO_LONG.search(str(error)) is not None
-    codes = {str(error.get(name)) for name in ("code", "type")}
-    return bool(codes & _TOO_LONG_CODES) or _TOO_LONG.search(str(error.get("message"))) is not None
+def _answer(
+    content: _Content, finish_reason: str, thinking: str, notes: list[str], usage: dict[str, Any], num_tokens: int | None
+) -> Answer:
+    """Return the answer that some content comes to, by why it ended."""
+    reply, reasoning, withheld = "".join(content.text), list(content.reasoning), ""
+    if thinking == "part":
+        parted = part_thinking(reply)
+        reply = parted.reply
+        reasoning += [parted.reasoning] if parted.reasoning.strip() else []
+        finish_reason = finish_reason if parted.closed or finish_reason != "stop" else "length"
+    if finish_reason in ("content_filter", "refusal"):
+        reply, withheld = "", "\n".join(filter(None, (reply.strip(), *content.refusal)))
+    elif reply.strip():
+        if content.tools:
+            notes.append(TOOL_BESIDE)
+        finish_reason = "stop" if finish_reason == "tool_calls" else finish_reason
+    elif content.refusal:
+        finish_reason, withheld = "refusal", "\n".join(content.refusal)
+    elif content.tools:
+        tools = content.tools[0] if len(content.tools) == 1 else content.tools
+        finish_reason, withheld = "tool_calls", json.dumps(tools)
+    if not reply.strip() and not reasoning and (num_hidden := _num_hidden(usage)):
+        reasoning = [f"({num_hidden} tokens of reasoning that the server does not show)"]
+    num_prompt_tokens = _count(usage.get("prompt_tokens", usage.get("input_tokens")))
+    shown = "\n".join(thought.strip() for thought in reasoning)
+    return Answer(
+        reply,
+        finish_reason,
+        num_prompt_tokens,
+        num_tokens,
+        reasoning=shown,
+        withheld=withheld,
+        notes=tuple(dict.fromkeys(notes)),
+    )
 
 
-def is_page(body: bytes) -> bool:
-    """Whether it is HTML or XML."""
-    return body.lstrip()[:1] == b"<"
+def _finish_reason(choice: dict[str, Any], notes: list[str]) -> str | None:
+    """Return why a choice ended, in our words or `error`; None where it does not say. An unknown reason is noted."""
+    details = choice.get("finish_details")
+    reason = choice.get("finish_reason") or (details if isinstance(details, dict) else None) or choice.get("stop_reason")
+    if isinstance(reason, dict):
+        reason = reason.get("type")
+    if not isinstance(reason, str) or not reason.strip():
+        known = None
+    elif (known := _ENDS.get(_plain(reason))) is None:
+        notes.append(f"an end for the unknown reason {reason[:40]!r}, read as a whole text")
+        known = "stop"
+    # A gateway may say `stop` of what its provider cut or stopped.
+    native = choice.get("native_finish_reason")
+    more = _ENDS.get(_plain(native)) if isinstance(native, str) else None
+    return more if known in (None, "stop") and more in ("length", "content_filter") else known
 
 
-def excerpt(body: bytes) -> str:
-    """The beginning of what a server said, on one line."""
-    text = " ".join(body.decode("utf-8", "replace").split())
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+def _plain(reason: str) -> str:
+    return re.sub(r"[^a-z]", "", reason.lower()).removeprefix("finishreason")
+
+
+def _content(message: dict[str, Any]) -> _Content:
+    """Return what a message says, by what it is."""
+    found = _Content()
+    content = message.get("content")
+    for part in content if isinstance(content, list) else [content]:
+        _read_part(part, found)
+    for name in _REASONING:
+        if thoughts := list(_texts(message.get(name))):
+            found.reasoning = [*found.reasoning, "".join(thoughts)]
+            break
+    found.refusal += _texts(message.get("refusal"))
+    for name in ("tool_calls", "function_call"):
+        if message.get(name):
+            found.tools.append(message[name])
+    return found
+
+
+def _read_part(part: object, found: _Content) -> None:
+    if isinstance(part, str):
+        found.text.append(part)
+    elif isinstance(part, dict):
+        kind = part.get("type", "text")
+        if kind in _THOUGHTS or part.get("thought") is True:
+            found.reasoning += _texts({name: value for name, value in part.items() if name != "type"})
+        elif kind == "refusal":
+            found.refusal += _texts(part.get("refusal", part.get("text")))
+        elif kind in _TOOLS:
+            found.tools.append(part)
+        elif isinstance(part.get("text"), str):
+            found.text.append(part["text"])
+        else:
+            found.num_left_out += 1
+    elif part is not None:
+        found.num_left_out += 1
+
+
+def _texts(value: object) -> Iterator[str]:
+    """Yield the texts of a value that makers shape as they like: a text, a part with a text, or a list of these."""
+    if isinstance(value, str):
+        if value.strip():
+            yield value
+    elif isinstance(value, list):
+        for part in value:
+            yield from _texts(part)
+    elif isinstance(value, dict):
+        for name in ("thinking", "reasoning", "text", "summary", "content", "refusal"):
+            yield from _texts(value.get(name))
+
+
+def _num_hidden(usage: dict[str, Any]) -> int:
+    details = usage.get("completion_tokens_details") or usage.get("output_tokens_details")
+    number = details.get("reasoning_tokens") if isinstance(details, dict) else usage.get("reasoning_tokens")
+    return _count(number) or 0
 
 
 def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    """Return a number of tokens, which some servers write as 7.0 or "7"; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    return int(number) if math.isfinite(number) and number >= 0 and number.is_integer() else None
 
 
 def _malformed(what: str, where: str, got: str) -> ModelError:

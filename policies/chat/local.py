@@ -4,7 +4,10 @@ An answer is drawn token by token from the softmax of the logits alone: what a `
 repetition penalty, top-p) is not applied, for a temperature says all of a `ChatDecoding`. Every chat draws from a generator of
 its own seed. With `batch_size` 1 no chat is padded and nothing depends on its company; larger batches are padded at the left
 (answers) and at the right (scores), and are equal up to the rounding of their sums. Replies to the same messages, such as the
-choices of a game or the candidates of a ranking, share one reading of them.
+choices of a game or the candidates of a ranking, share one reading of them. Models with a running state that cannot do so, or
+keep nothing, read whole texts; the log says so once (`policies/hugging_face_caches.py`).
+
+What a model thinks between marks of its template is parted from its reply (`thinking.py`); thinking that never ends is cut.
 
     B chats, P tokens before an answer, T tokens of an answer, V tokens of the vocabulary
 """
@@ -12,7 +15,6 @@ choices of a game or the candidates of a ranking, share one reading of them.
 from __future__ import annotations
 
 import copy
-import inspect
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
@@ -24,9 +26,11 @@ from torch import Tensor
 
 from envs.core.errors import ConfigError
 from policies.chat.model import Access, Answer, Chat, ChatDecoding, ChatTooLongError, ReplyScore
-from policies.chat.prompts import ChatPrompts
+from policies.chat.prompts import ChatPrompt, ChatPrompts
+from policies.chat.thinking import part_thinking
 from policies.chat.usage import ChatUsage
-from policies.hugging_face_tokens import reply_room
+from policies.hugging_face_caches import continues_reading, logits_of_last, pads_left, shares_reading
+from policies.hugging_face_tokens import decode_marked, reply_room
 
 logger = logging.getLogger(__name__)
 MOST_AT_ONCE = 64
@@ -43,6 +47,7 @@ class LocalChatModel:
         model: with a language-modelling head; its parameters are frozen.
         tokenizer: of the model.
         batch_size: chats that are read at once; 0 for as many as the memory holds.
+        parts_thinking: whether reasoning between marks is parted from replies.
 
     Attributes:
         prompts: messages as tokens.
@@ -54,13 +59,10 @@ class LocalChatModel:
 
     access = Access.GRADIENTS
 
-    def __init__(self, name: str, model: Any, tokenizer: Any, batch_size: int = 1) -> None:
+    def __init__(self, name: str, model: Any, tokenizer: Any, batch_size: int = 1, *, parts_thinking: bool = True) -> None:
         self.name, self.model, self.tokenizer = name, model.eval().requires_grad_(False), tokenizer
         self.prompts, self.usage = ChatPrompts(tokenizer, model, name), ChatUsage()
-        # Padding at the left moves positions, which not every model can be told.
-        parameters = inspect.signature(model.forward).parameters
-        alone, self._keeps = "position_ids" not in parameters, "logits_to_keep" in parameters
-        self._at_once = 1 if alone else batch_size or MOST_AT_ONCE
+        self._at_once, self._parts_thinking = batch_size or MOST_AT_ONCE, parts_thinking
 
     def answer(self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()) -> list[Answer]:
         """Answers, see `ChatModel`."""
@@ -72,7 +74,10 @@ class LocalChatModel:
         """Answers as they come, in order, see `ArrivingChatModel`; none before all chats were found to fit."""
         if decoding.temperature > 0 and len(seeds) != len(chats):
             raise ConfigError("one seed a chat is needed to draw answers", where=self.name, got=f"{len(seeds)} seeds")
-        asked = [(self.prompts.ids(chat), seed) for chat, seed in zip(chats, seeds or [0] * len(chats), strict=True)]
+        asked = [(self.prompts.prompt(chat), seed) for chat, seed in zip(chats, seeds or [0] * len(chats), strict=True)]
+        # Padding at the left moves positions, which not every model can be told.
+        if len(asked) > 1 and self._at_once > 1 and not pads_left(self.model):
+            self._at_once = 1
         for place, answer in enumerate(self._in_pieces(lambda piece: self._answered(piece, decoding), asked)):
             self.usage.count([answer])
             yield place, answer
@@ -99,66 +104,89 @@ class LocalChatModel:
             return False
 
     @torch.inference_mode()
-    def _answered(self, asked: Sequence[tuple[list[int], int]], decoding: ChatDecoding) -> list[Answer]:
-        prompts = [ids for ids, _ in asked]
+    def _answered(self, asked: Sequence[tuple[ChatPrompt, int]], decoding: ChatDecoding) -> list[Answer]:
+        prompts = [prompt.ids for prompt, _ in asked]
         longest = max(map(len, prompts))
         padding = [longest - len(ids) for ids in prompts]
         ids_BP = self._tensor([[self.prompts.end_ids[0]] * pad + ids for pad, ids in zip(padding, prompts, strict=True)])
         mask_BP = self._tensor([[0] * pad + [1] * (longest - pad) for pad in padding])
         generators = [torch.Generator().manual_seed(seed) for _, seed in asked]
         most = [int(min(decoding.max_tokens, self.prompts.longest - len(ids))) for ids in prompts]
-        said: list[list[int]] = [[] for _ in asked]
+        written: list[list[int]] = [[] for _ in asked]
         ended = [False] * len(asked)
-        read_BP, cache = ids_BP, None
+        cache = None
         for _ in range(max(most)):
-            given: dict[str, Any] = {"past_key_values": cache, "use_cache": True, **self._logits_of_the_last(1)}
-            if len(asked) > 1:
-                # A chat that has come to its end is read on beside the others, and has no positions to spare.
-                positions_BP = (mask_BP.cumsum(1) - 1).clamp(min=0, max=min(self.prompts.longest, 2**31) - 1)
-                given |= {"attention_mask": mask_BP, "position_ids": positions_BP[:, -read_BP.shape[1] :]}
-            found = self.model(input_ids=read_BP, **given)
-            cache = found.past_key_values
-            chosen = _chosen(found.logits[:, -1].float(), decoding.temperature, generators)
+            logits_BV, cache = self._next(ids_BP, mask_BP, cache)
+            chosen = _chosen(logits_BV.float(), decoding.temperature, generators)
             for row, token in enumerate(chosen):
-                if not ended[row] and len(said[row]) < most[row]:
+                if not ended[row] and len(written[row]) < most[row]:
                     ended[row] = token in self.prompts.end_ids
-                    said[row] += [] if ended[row] else [token]
-            if all(end or len(ids) == cut for end, ids, cut in zip(ended, said, most, strict=True)):
+                    written[row] += [] if ended[row] else [token]
+            if all(end or len(ids) == cut for end, ids, cut in zip(ended, written, most, strict=True)):
                 break
-            read_BP = self._tensor([[token] for token in chosen])
-            mask_BP = torch.cat([mask_BP, torch.ones_like(read_BP)], dim=1)
-        return [
-            Answer(self.tokenizer.decode(ids, skip_special_tokens=True), "stop" if end else "length", len(before), len(ids))
-            for ids, end, before in zip(said, ended, prompts, strict=True)
-        ]
+            ids_BP = torch.cat([ids_BP, self._tensor([[token] for token in chosen])], dim=1)
+            mask_BP = torch.cat([mask_BP, torch.ones_like(ids_BP[:, :1])], dim=1)
+        return [self._answer(prompt, ids, ended=end) for (prompt, _), ids, end in zip(asked, written, ended, strict=True)]
+
+    def _next(self, ids_BP: Tensor, mask_BP: Tensor, cache: Any) -> tuple[Tensor, Any]:
+        """Return the logits (B, V) behind texts, and what is kept of them; only what was not read before is read."""
+        given: dict[str, Any] = logits_of_last(self.model, 1)
+        if len(ids_BP) > 1:
+            # A chat that has come to its end is read on beside the others, and has no positions to spare.
+            positions_BP = (mask_BP.cumsum(1) - 1).clamp(min=0, max=min(self.prompts.longest, 2**31) - 1)
+            given |= {"attention_mask": mask_BP, "position_ids": positions_BP}
+        if not continues_reading(self.model):
+            return self.model(input_ids=ids_BP, use_cache=False, **given).logits[:, -1], None
+        if cache is not None:
+            ids_BP = ids_BP[:, -1:]
+            given |= {"position_ids": given["position_ids"][:, -1:]} if "position_ids" in given else {}
+        read = self.model(input_ids=ids_BP, past_key_values=cache, use_cache=True, **given)
+        return read.logits[:, -1], read.past_key_values
+
+    def _answer(self, prompt: ChatPrompt, ids: Sequence[int], *, ended: bool) -> Answer:
+        """Return the answer of tokens, its reasoning parted from its reply."""
+        text, reasoning = decode_marked(self.tokenizer, ids), ""
+        if self._parts_thinking:
+            text, reasoning, closed = part_thinking(text, begun=prompt.thinks)
+            # An end in the middle of thinking ends no reply.
+            ended = ended and closed
+        return Answer(text, "stop" if ended else "length", len(prompt.ids), len(ids), reasoning=reasoning)
 
     @torch.inference_mode()
     def _answers_scored(self, before: list[int], replies: Sequence[list[int]]) -> list[ReplyScore]:
-        read = self.model(input_ids=self._tensor([before]), use_cache=True, **self._logits_of_the_last(1))
-        first_1V, cache = read.logits[:, -1], read.past_key_values
+        shares = shares_reading(self.model)
+        if shares:
+            read = self.model(input_ids=self._tensor([before]), use_cache=True, **logits_of_last(self.model, 1))
+            first_1V, cache = read.logits[:, -1], read.past_key_values
+
+        def logits_of(filled: list[list[int]], length: int) -> Tensor:
+            """Return logits (B, T, V) at each token of replies of T tokens, of which all but the last are read."""
+            if not shares:
+                ids_BP = self._tensor([[*before, *ids] for ids in filled])
+                logits_BTV: Tensor = self.model(input_ids=ids_BP, use_cache=False, **logits_of_last(self.model, length)).logits[
+                    :, -length:
+                ]
+                return logits_BTV
+            first_B1V = first_1V[:, None].expand(len(filled), -1, -1)
+            if length == 1:
+                return first_B1V
+            known = copy.deepcopy(cache)
+            known.batch_repeat_interleave(len(filled))
+            rest_BTV = self.model(input_ids=self._tensor(filled), past_key_values=known, use_cache=True).logits
+            return torch.cat([first_B1V, rest_BTV], dim=1)
 
         def scored(piece: Sequence[list[int]]) -> list[ReplyScore]:
             # What stands behind a reply is never read by it, so that nothing has to be masked.
-            longest = max(map(len, piece))
-            filled = [reply[:-1] + [self.prompts.end_ids[0]] * (longest - len(reply)) for reply in piece]
-            logits_BTV = first_1V[:, None].expand(len(piece), -1, -1)
-            if longest > 1:
-                known = copy.deepcopy(cache)
-                known.batch_repeat_interleave(len(piece))
-                rest_BTV = self.model(input_ids=self._tensor(filled), past_key_values=known, use_cache=True).logits
-                logits_BTV = torch.cat([logits_BTV, rest_BTV], dim=1)
-            found = []
-            for logits_TV, reply in zip(logits_BTV, piece, strict=True):
+            length = max(map(len, piece))
+            filled = [reply[:-1] + [self.prompts.end_ids[0]] * (length - len(reply)) for reply in piece]
+            scores = []
+            for logits_TV, reply in zip(logits_of(filled, length), piece, strict=True):
                 own_TV = logits_TV[: len(reply)].float().log_softmax(-1)
                 nats = own_TV.gather(1, torch.tensor(reply, device=own_TV.device)[:, None]).sum(dtype=torch.float64)
-                found.append(ReplyScore(min(float(nats), 0.0), len(reply)))
-            return found
+                scores.append(ReplyScore(min(float(nats), 0.0), len(reply)))
+            return scores
 
         return list(self._in_pieces(scored, replies))
-
-    def _logits_of_the_last(self, num: int) -> dict[str, int]:
-        """Asks for the logits of the last positions alone, which are the most memory, of a model that can be asked so."""
-        return {"logits_to_keep": num} if self._keeps else {}
 
     def _tensor(self, rows: list[list[int]]) -> Tensor:
         return torch.tensor(rows, device=self.model.get_input_embeddings().weight.device)

@@ -23,6 +23,7 @@ from envs.core.errors import DataError
 from policies.fitting.batches import Tensors
 from policies.fitting.loss import OutputLoss
 from policies.fitting.predictor import Loss, Predictor
+from policies.hugging_face_caches import continues_reading, pads_left
 from policies.hugging_face_tokens import ends_of
 
 _ROWS = 8
@@ -190,9 +191,15 @@ def greedy_replies(
 
     ends = list(ends_of(tokenizer, model))
     config = GenerationConfig(
-        do_sample=False, max_new_tokens=max_tokens, eos_token_id=ends, pad_token_id=ends[0], repetition_penalty=1.0
+        do_sample=False,
+        max_new_tokens=max_tokens,
+        eos_token_id=ends,
+        pad_token_id=ends[0],
+        repetition_penalty=1.0,
+        use_cache=continues_reading(model),
     )
     ids = [tokenizer(prompt, add_special_tokens=False).input_ids for prompt in prompts]
+    batch_size = batch_size if batch_size == 1 or pads_left(model) else 1
     order = sorted(range(len(prompts)), key=lambda row: len(ids[row]))
     found: dict[int, tuple[str, bool]] = {}
     for start in range(0, len(order), batch_size):

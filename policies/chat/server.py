@@ -1,7 +1,7 @@
 """Servers that speak OpenAI's protocol, asked over HTTP: several questions at once, each again where the server fails.
 
-The key is read from the environment at each request and stands nowhere else: not in the model's name or attributes, and what a
-server says of it is blotted out of errors. No redirect is followed, for it could take the key to another host.
+What is sent is fitted to the server (`request_shape.py`), what it refuses is read (`refusals.py`), and what moderation stops is
+an answer of that kind. The key goes to the server alone (`keys.py`).
 """
 
 from __future__ import annotations
@@ -10,56 +10,42 @@ import email.utils
 import json
 import logging
 import math
-import os
-import re
+import queue
 import secrets
+import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from http.client import HTTPException
-from typing import IO, Any, NoReturn
+from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, Request, build_opener
+from urllib.request import Request
 
-from envs.core.errors import ConfigError, ModelError, RefusedModelError
-from policies.chat.addresses import OPENAI
-from policies.chat.completions import answer_of, excerpt, is_too_long, request_of
-from policies.chat.model import Access, Answer, Chat, ChatDecoding, ChatTooLongError
+from envs.core.errors import ModelError, RefusedModelError
+from policies.chat.addresses import server_of
+from policies.chat.completions import HalfAnswerError, answer_of
+from policies.chat.keys import answer_without_keys, api_key, blotted, without_keys
+from policies.chat.model import Access, Answer, Chat, ChatDecoding
+from policies.chat.refusal_errors import AgainError, UnsuitedError, error_of
+from policies.chat.refusals import Refusal, RefusalKind
+from policies.chat.request_shape import SHORTENED, RequestShape
 from policies.chat.settings import ChatModelSettings
-from policies.chat.timed_http import TimedHTTPHandler, TimedHTTPSHandler
+from policies.chat.timed_http import opener_of
 from policies.chat.usage import ChatUsage
 
 logger = logging.getLogger(__name__)
-KEYS = ("PARLEY_API_KEY", "OPENAI_API_KEY")
-"""Environment variables in which a key is looked for, in this order."""
 MOST_BYTES = 16 * 2**20
 """Of an answer; more is none."""
 MAX_FAILED = 10
 """Calls in a row that may fail, after which a server is left alone for `longest_wait_s`."""
-_SECRET = 8
-"""Characters of the shortest key that is blotted out."""
-_BEGINNING = 4
-"""Characters of a key that a server may show of it."""
-_PATH = "/chat/completions"
-_BUSY = frozenset({408, 409, 425, 429, *range(500, 600)})
+MAX_UNREACHED = 3
+"""Attempts to reach a server that has never answered."""
 # No answer follows from when it was asked.
 _JITTER = secrets.SystemRandom()
-_LIMITS = ("max_tokens", "max_completion_tokens")
-
-
-class _Again(Exception):
-    """An attempt that may go better another time."""
-
-    def __init__(self, error: ModelError, wait_s: float | None = None) -> None:
-        self.error, self.wait_s = error, wait_s
-
-
-class _NoRedirects(HTTPRedirectHandler):
-    def redirect_request(self, req: Request, fp: IO[bytes], code: int, msg: str, headers: Any, newurl: str) -> None:
-        return None
+_UNREACHABLE = (ConnectionRefusedError, socket.gaierror, ssl.SSLCertVerificationError)
 
 
 class ServedChatModel:
@@ -67,10 +53,11 @@ class ServedChatModel:
 
     Args:
         name: `openai:URL#MODEL`; the URL is what `/chat/completions` is put behind, such as http://127.0.0.1:8000/v1.
-        settings: time limits, attempts, questions at once.
+        settings: time limits, attempts, questions at once, and how requests look.
 
     Attributes:
         usage: what was asked.
+        answers_depend_on: settings that answers follow from beside the question.
 
     Raises:
         ConfigError: the address has no URL or no model, or holds a password or a query, which would be written into runs.
@@ -79,51 +66,67 @@ class ServedChatModel:
     access = Access.TEXT
 
     def __init__(self, name: str, settings: ChatModelSettings) -> None:
-        self._url, self._model = _parts(name)
+        self._url, self._model = server_of(name)
         self.name, self._settings, self.usage = name, settings, ChatUsage()
-        self._opener = build_opener(_NoRedirects, TimedHTTPHandler, TimedHTTPSHandler)
-        self._limit, self._lock = _LIMITS[0], threading.Lock()
+        self.answers_depend_on = settings.answers_depend_on
+        self._opener, self._proxy = opener_of(self._url)
+        self._shape, self._lock = RequestShape.of(settings), threading.Lock()
         self._last_failed: ModelError | None = None
-        self._num_failed, self._failed_at, self._told = 0, -math.inf, False
+        self._num_failed, self._failed_at, self._warned = 0, -math.inf, False
+        self._was_reached = False
 
     def answer(self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()) -> list[Answer]:
         """Answers, see `ChatModel`."""
-        found = dict(self.arriving(chats, decoding=decoding, seeds=seeds))
-        return [found[place] for place in range(len(chats))]
+        answers = dict(self.arriving(chats, decoding=decoding, seeds=seeds))
+        return [answers[index] for index in range(len(chats))]
 
     def arriving(
         self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()
     ) -> Iterator[tuple[int, Answer]]:
-        """Answers as they come, see `ArrivingChatModel`; those under way are handed over before an error is raised."""
+        """Answers as they come, see `ArrivingChatModel`.
+
+        Those under way are handed over before an error is raised, and those that have come before an interrupt is. Nobody waits
+        for the threads that ask: they end with the process, or by themselves within the time of one answer.
+        """
         self._require_alive()
         drawn: Sequence[int | None] = seeds if decoding.temperature > 0 and seeds else [None] * len(chats)
-        failed: ModelError | ConfigError | None = None
-        refusals: list[RefusedModelError] = []
-        with ThreadPoolExecutor(self._settings.concurrency, "parley-chat") as pool:
-            asked: dict[Future[Answer], int] = {
-                pool.submit(self._asked_unless, refusals, chat, decoding, seed): place
-                for place, (chat, seed) in enumerate(zip(chats, drawn, strict=True))
-            }
-            try:
-                for done in as_completed(asked):
-                    if done.cancelled():
-                        continue
-                    try:
-                        answer = done.result()
-                        self._num_failed = 0
-                    except (ModelError, ConfigError) as error:
-                        failed = failed or error
-                        for waiting in asked:
-                            waiting.cancel()
-                        continue
-                    self.usage.count([answer])
-                    yield asked[done], answer
-            finally:
-                pool.shutdown(wait=True, cancel_futures=True)
+        waiting = queue.SimpleQueue[tuple[int, Chat, int | None]]()
+        for question in zip(range(len(chats)), chats, drawn, strict=True):
+            waiting.put(question)
+        outcomes = queue.SimpleQueue[tuple[int, Answer | Exception] | None]()
+        stop = threading.Event()
+        num_asking = min(self._settings.concurrency, len(chats))
+        for _ in range(num_asking):
+            asking = (waiting, outcomes, stop, decoding)
+            threading.Thread(target=self._ask_all, args=asking, name="parley-chat", daemon=True).start()
+        failed: Exception | None = None
+        try:
+            while num_asking:
+                outcome = outcomes.get()
+                if outcome is None:
+                    num_asking -= 1
+                elif isinstance(outcome[1], Answer):
+                    yield self._counted(outcome[0], outcome[1])
+                else:
+                    failed = failed or outcome[1]
+        except KeyboardInterrupt:
+            stop.set()
+            while not outcomes.empty():
+                outcome = outcomes.get()
+                if outcome is not None and isinstance(outcome[1], Answer):
+                    yield self._counted(outcome[0], outcome[1])
+            raise
+        finally:
+            stop.set()
         if failed is not None:
             if isinstance(failed, ModelError):
                 self._num_failed, self._failed_at, self._last_failed = self._num_failed + 1, time.monotonic(), failed
             raise failed
+
+    def _counted(self, index: int, answer: Answer) -> tuple[int, Answer]:
+        self._num_failed = 0
+        self.usage.count([answer])
+        return index, answer
 
     def _require_alive(self) -> None:
         """Raises ModelError for a while where a server has failed many times in a row, each after all attempts."""
@@ -132,83 +135,138 @@ class ServedChatModel:
             what = f"the server failed {self._num_failed} times in a row, and is left alone for {wait_s:g} s"
             raise ModelError(what, where=self.name, got=f"{last.what}: {last.got}", fix=last.fix)
 
-    def _asked_unless(self, refusals: list[RefusedModelError], chat: Chat, decoding: ChatDecoding, seed: int | None) -> Answer:
-        """One answer, unless all were refused meanwhile: no thread may ask before all others are cancelled."""
-        if refusals:
-            raise refusals[0]
-        try:
-            return self._asked(chat, decoding, seed)
-        except RefusedModelError as error:
-            refusals.append(error)
-            raise
-
-    def _asked(self, chat: Chat, decoding: ChatDecoding, seed: int | None) -> Answer:
-        """One answer, in as many attempts as are allowed."""
-        settings, failed = self._settings, 0
-        for attempt in range(1, settings.max_attempts + 1):
-            limit = self._limit
-            body = request_of(self._model, chat, decoding, seed, limit)
+    def _ask_all(
+        self,
+        waiting: queue.SimpleQueue[tuple[int, Chat, int | None]],
+        outcomes: queue.SimpleQueue[tuple[int, Answer | Exception] | None],
+        stop: threading.Event,
+        decoding: ChatDecoding,
+    ) -> None:
+        """Ask one question after the other, until none waits or one fails; say that it is done by None."""
+        while not stop.is_set():
             try:
-                return replace(self._attempt(body), failed_attempts=failed)
-            except _Again as again:
-                failed += 1
-                self._tell(again.error)
-                if attempt == settings.max_attempts:
-                    raise _after(again.error, attempt) from None
-                wait_s = min(settings.first_wait_s * 2 ** (attempt - 1), settings.longest_wait_s) * _JITTER.uniform(0.5, 1)
-                if again.wait_s is not None and again.wait_s > settings.longest_wait_s:
-                    got = f"{again.error.got}; it asks for {again.wait_s:.0f} s of patience"
-                    fix = "resume later, or --set chat.longest_wait_s=SECONDS"
-                    raise ModelError(again.error.what, where=self.name, got=got, fix=fix) from None
-                if again.wait_s is not None:
-                    # Many are told the same, and would all come back at once.
-                    wait_s = max(wait_s, again.wait_s + settings.first_wait_s * _JITTER.random())
-                time.sleep(wait_s)
-            except ModelError as error:
-                # OpenAI's newer models call the limit otherwise, and say so.
-                if limit == _LIMITS[0] and _LIMITS[1] in str(error.got):
-                    self._limit = _LIMITS[1]
-                    continue
-                raise
-        raise ModelError("the server refuses how answers are limited", where=self.name, fix="raise max_attempts to 2 at least")
+                index, chat, seed = waiting.get_nowait()
+            except queue.Empty:
+                break
+            try:
+                outcomes.put((index, self._ask(chat, decoding, seed, stop)))
+            except Exception as error:
+                stop.set()
+                outcomes.put((index, error))
+        outcomes.put(None)
 
-    def _tell(self, error: ModelError) -> None:
-        """Counts an attempt that failed, and says of the first why the answers are slow to come."""
+    def _ask(self, chat: Chat, decoding: ChatDecoding, seed: int | None, stop: threading.Event) -> Answer:
+        """Return one answer, in as many attempts as are allowed; none begins after `stop` is set."""
+        failed, wanted = 0, decoding
+        while True:
+            shape = self._shape
+            body = shape.body(self._model, chat, wanted, seed)
+            try:
+                answer = self._attempt(body, wanted.max_tokens if shape.limit_field else None)
+            except UnsuitedError as unsuited:
+                room = unsuited.reading.room
+                if room is not None and room < wanted.max_tokens:
+                    wanted = replace(wanted, max_tokens=room)
+                elif not self._is_suited(shape, unsuited, body):
+                    raise unsuited.error from None
+            except AgainError as again:
+                failed += 1
+                self._warn(again.error)
+                self._wait(again, failed, stop)
+            else:
+                shortened = (SHORTENED,) if wanted is not decoding else ()
+                notes = (*shape.notes(chat, seed), *shortened, *answer.notes)
+                return replace(answer, failed_attempts=failed, notes=notes)
+
+    def _wait(self, again: AgainError, failed: int, stop: threading.Event) -> None:
+        """Wait before another attempt; raise the error of the last one where there is none."""
+        settings = self._settings
+        never_reached = again.unreached and not self._was_reached
+        most = min(settings.max_attempts, MAX_UNREACHED) if never_reached else settings.max_attempts
+        if failed >= most or stop.is_set():
+            raise _after(again.error, failed, RefusedModelError if never_reached else ModelError) from None
+        wait_s = min(settings.first_wait_s * 2 ** (failed - 1), settings.longest_wait_s) * _JITTER.uniform(0.5, 1)
+        if again.wait_s is not None and again.wait_s > settings.longest_wait_s:
+            got = f"{again.error.got}; it asks for {again.wait_s:.0f} s of patience"
+            fix = "resume later, or --set chat.longest_wait_s=SECONDS"
+            raise ModelError(again.error.what, where=self.name, got=got, fix=fix) from None
+        if again.wait_s is not None:
+            # Many are told the same, and would all come back at once.
+            wait_s = max(wait_s, again.wait_s + settings.first_wait_s * _JITTER.random())
+        if stop.wait(wait_s):
+            raise _after(again.error, failed, ModelError) from None
+
+    def _warn(self, error: ModelError) -> None:
+        """Count an attempt that failed, and say of the first why the answers are slow to come."""
         with self._lock:
             self.usage.failed_attempts += 1
-            told, self._told = self._told, True
-        if not told and (more := self._settings.max_attempts - 1):
+            warned, self._warned = self._warned, True
+        if not warned and (more := self._settings.max_attempts - 1):
             what = "%s: %s (%s); it is asked up to %d times more; further failures are told where they last"
             logger.warning(what, self.name, error.what, error.got, more)
 
-    def _attempt(self, body: dict[str, Any]) -> Answer:
+    def _is_suited(self, shape: RequestShape, unsuited: UnsuitedError, body: dict[str, Any]) -> bool:
+        """Return whether requests look otherwise now than one that did not suit the server; say so once."""
+        suited = shape.suited(unsuited.reading, body)
+        with self._lock:
+            if suited is None or suited == shape or self._shape != shape:
+                return self._shape != shape
+            self._shape = suited
+        logger.warning("%s: %s (%s); it is left out of all requests", self.name, unsuited.error.what, unsuited.error.got)
+        return True
+
+    def _attempt(self, body: dict[str, Any], max_tokens: int | None) -> Answer:
         headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "parley"}
-        if key := api_key():
+        if key := api_key(self._url):
+            self._require_no_proxy_reads_it()
             headers["Authorization"] = f"Bearer {key}"
         request = Request(self._url, json.dumps(body).encode(), headers, method="POST")
         deadline = time.monotonic() + self._settings.timeout_s
+        asked = [message["content"] for message in body["messages"]]
         try:
             with self._opener.open(request, timeout=self._settings.timeout_s) as response:
                 raw = self._read(response, deadline)
         except HTTPError as error:
             with error:
-                self._refused(error.code, error.headers.get("Retry-After"), self._said(error, deadline))
+                self._was_reached = True
+                wait_s = _seconds(error.headers.get("Retry-After"))
+                return self._refused(Refusal.of_response(error.code, self._said(error, deadline), asked, wait_s), body)
         except TimeoutError:
-            raise _Again(self._late()) from None
+            raise AgainError(self._late()) from None
         except (URLError, HTTPException, OSError) as error:
             reason = getattr(error, "reason", None) or error
             if isinstance(reason, TimeoutError):
-                raise _Again(self._late()) from None
-            got = _blotted(f"{type(reason).__name__}: {reason}"[:200])
-            fix = "start the server, or mend the address"
-            raise _Again(ModelError("the server cannot be reached, or broke off", where=self.name, got=got, fix=fix)) from None
+                raise AgainError(self._late()) from None
+            raise self._unreached(reason) from None
+        self._was_reached = True
         try:
             # Nor may a server that says the key again bring it into a row.
-            return answer_of(_without_key(raw), self.name)
+            answer = answer_of(without_keys(raw), self.name, max_tokens=max_tokens, thinking=self._settings.thinking)
+            return answer_without_keys(answer)
+        except HalfAnswerError as half:
+            return self._refused(half.refusal, body)
         except ModelError as error:
-            told = ModelError(error.what, where=error.where, got=_blotted(str(error.got)), fix=error.fix)
+            shown = ModelError(error.what, where=error.where, got=blotted(str(error.got)), fix=error.fix)
             # A page stays a page; half an answer, or none, may be whole another time.
-            raise (told if "page" in error.what else _Again(told)) from None
+            raise (shown if "page" in error.what else AgainError(shown)) from None
+
+    def _require_no_proxy_reads_it(self) -> None:
+        if self._proxy and self._url.startswith("http:"):
+            host = urlsplit(self._url).hostname
+            fix = f"export no_proxy={host}, name an address of https, or ask without a key"
+            what = "the key would go to a proxy in the clear"
+            raise RefusedModelError(what, where=self.name, got=f"http_proxy={self._proxy}", fix=fix)
+
+    def _unreached(self, reason: object) -> AgainError:
+        got = blotted(f"{type(reason).__name__}: {reason}"[:200])
+        fix = "start the server, or mend the address"
+        if isinstance(reason, ssl.SSLError):
+            fix = "name the address as its server's certificate does, or with http: if it speaks no TLS"
+        if self._proxy:
+            got = f"{got}, by the proxy {self._proxy}"
+            fix = f"{fix}; export no_proxy={urlsplit(self._url).hostname} to ask without the proxy"
+        error = ModelError("the server cannot be reached, or broke off", where=self.name, got=got, fix=fix)
+        return AgainError(error, unreached=isinstance(reason, _UNREACHABLE))
 
     def _read(self, response: Any, deadline: float) -> bytes:
         """A whole body, within the time of one answer; a server that drips gets no more than that."""
@@ -227,73 +285,23 @@ class ServedChatModel:
 
     def _said(self, error: HTTPError, deadline: float) -> bytes:
         try:
-            return _without_key(self._read(error, deadline))
+            return without_keys(self._read(error, deadline))
         except (OSError, HTTPException, ModelError):
             return b""
 
-    def _refused(self, code: int, retry_after: str | None, body: bytes) -> NoReturn:
-        said = _blotted(excerpt(body))
-        got = f"HTTP {code}: {said}" if said else f"HTTP {code}"
-        if code == 401:
-            what = "the server takes the key for none of its own" if api_key() else "the server wants a key and there is none"
-            fix = f"export {KEYS[0]}=..., which is read and never written down"
-            raise RefusedModelError(what, where=self.name, got=got, fix=fix)
-        if code in _BUSY:
-            what = "the server asks for patience" if code == 429 else "the server fails"
-            raise _Again(ModelError(what, where=self.name, got=got, fix="resume later"), _seconds(retry_after))
-        fix = "mend the address openai:URL#MODEL: the URL ends in /v1, the model is one that the server lists"
-        if code == 404:
-            raise RefusedModelError("the server has no such address or model", where=self.name, got=got, fix=fix)
-        if code == 403:
-            # Some servers say so of a key, others of a text that their moderation stopped, which says nothing of the next one.
-            fix = f"ask what the server lets through, with a key in {KEYS[0]} that may use this model"
-        if code == 400:
-            fix = "ask less, or what the server's model takes"
-            if is_too_long(body):
-                raise ChatTooLongError("the messages are longer than the model reads", where=self.name, got=got, fix=fix)
-        raise ModelError("the server refuses the question", where=self.name, got=got, fix=fix)
+    def _refused(self, refusal: Refusal, body: dict[str, Any]) -> Answer:
+        """Return the answer that a refusal is, or raise what it means."""
+        reading = refusal.read(body)
+        if reading.kind is RefusalKind.FILTERED:
+            return answer_without_keys(Answer("", "content_filter", withheld=refusal.text or f"HTTP {refusal.status}"))
+        if reading.kind is RefusalKind.CUT_IN_THINKING:
+            return Answer("", "length")
+        raise error_of(refusal, reading, self.name, self._url, self._proxy)
 
     def _late(self) -> ModelError:
         got, fix = f"nothing whole within {self._settings.timeout_s:g} s", "--set chat.timeout_s=SECONDS, or resume later"
+        got = f"{got}, by the proxy {self._proxy}" if self._proxy else got
         return ModelError("the server does not answer in time", where=self.name, got=got, fix=fix)
-
-
-def api_key() -> str:
-    """The key of this process's environment; empty where there is none.
-
-    Raises:
-        ConfigError: it holds what no header can; the message does not show it.
-    """
-    for variable in KEYS:
-        if key := os.environ.get(variable, "").strip():
-            if not key.isascii() or not key.isprintable() or " " in key:
-                fix = "export it anew, without quotes, blanks and line breaks inside"
-                raise ConfigError("the key holds characters that no key has", where=variable, fix=fix)
-            return key
-    return ""
-
-
-def _parts(name: str) -> tuple[str, str]:
-    """The URL of completions and the model of an address."""
-    url, _, model = name.removeprefix(OPENAI).partition("#")
-    fix = f"{OPENAI}http://127.0.0.1:8000/v1#MODEL, with the model as the server calls it"
-    try:
-        found = urlsplit(url)
-        host = found.hostname
-        _ = found.port
-    except ValueError:
-        raise ConfigError("this is no address of a server", got=OPENAI + "...", fix=fix) from None
-    # Shown without what may be a key.
-    shown = f"{OPENAI}{found.scheme}://{host or ''}{found.path}#{model}"
-    if found.username is not None or found.password is not None or found.query:
-        what = "the address of a server holds a password or a query, and addresses are written into runs"
-        raise ConfigError(what, got=shown, fix=f"leave it out; a key is read from {KEYS[0]} or {KEYS[1]}")
-    if found.scheme not in ("http", "https") or not host:
-        raise ConfigError("this is no address of a server", got=shown, fix=fix)
-    if not model:
-        raise ConfigError("the address of a server names no model", got=shown, fix=fix)
-    path = found.path.rstrip("/")
-    return f"{found.scheme}://{found.netloc}{path if path.endswith(_PATH) else path + _PATH}", model
 
 
 def _seconds(retry_after: str | None) -> float | None:
@@ -310,23 +318,6 @@ def _seconds(retry_after: str | None) -> float | None:
     return max(seconds, 0.0) if math.isfinite(seconds) else None
 
 
-def _without_key(body: bytes) -> bytes:
-    """What a server said without the key; one as short as those that servers without keys are given is no secret."""
-    key = api_key()
-    if len(key) < _SECRET:
-        return body
-    # JSON may write a slash in two ways.
-    return body.replace(key.encode(), b"[key]").replace(key.replace("/", r"\/").encode(), b"[key]")
-
-
-def _blotted(text: str) -> str:
-    """What an error shows, without the key as it is or as a server shortens it."""
-    shown = _without_key(text.encode()).decode()
-    key = api_key()
-    begins = rf"|\b{re.escape(key[:_BEGINNING])}[\w*.…-]*" if len(key) >= _SECRET else ""
-    return re.sub(rf"\b(sk|pk|key)-[\w*.…-]{{4,}}|[\w.-]*\*{{3,}}[\w*.-]*{begins}", "[key]", shown)
-
-
-def _after(error: ModelError, attempts: int) -> ModelError:
+def _after(error: ModelError, attempts: int, kind: type[ModelError]) -> ModelError:
     got = f"{error.got} ({attempts} attempts)" if attempts > 1 else error.got
-    return ModelError(error.what, where=error.where, got=got, fix=error.fix)
+    return kind(error.what, where=error.where, got=got, fix=error.fix)

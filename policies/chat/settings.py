@@ -1,15 +1,26 @@
-"""How a model is loaded, and how a chat model is asked: what no answer depends on but by rounding."""
+"""How a model is loaded, and how a chat model is asked.
+
+No answer depends on any of it but by rounding; `extra` and `thinking` apart, which are part of what answers are kept by.
+"""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Literal
 
-from envs.core.config import check, shared
-from envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from envs.core.config import JsonObject, check, shared
+from envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Share
 from policies.chat.addresses import is_local
 
 Precision = Literal["float32", "bfloat16", "float16", "auto"]
+LIMITS = ("max_tokens", "max_completion_tokens")
+"""Fields that limit the tokens of an answer: the older one, and the one of OpenAI's newer models."""
+LEFT_OUT = ("temperature", "seed", *LIMITS)
+"""Fields that a verb decides on; `extra` may leave them out and set none."""
+NO_FIELDS = JsonObject()
+FIXED = ("model", "messages", "stream", "n")
+"""Fields that `extra` may not name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +48,19 @@ class ChatAsking(WeightSettings):
     """Seconds before the second attempt; twice as many before each further one, up to half of them by chance."""
     longest_wait_s: PositiveFloat = 60.0
     """Seconds before an attempt at most; a server that asks for more (Retry-After) is given up."""
+    extra: JsonObject = NO_FIELDS
+    """JSON that is merged into each request to a server, such as {"top_p": 0.9, "reasoning_effort": "low"} or
+    {"chat_template_kwargs": {"enable_thinking": false}}; null leaves a field out: {"temperature": null, "seed": null}."""
+    limit_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    """Field that limits the tokens of a server's answer; the other one where a server refuses this one."""
+    thinking: Literal["part", "keep"] = "part"
+    """What is done with reasoning between marks such as <think> in a text: parted from the reply, or kept in it."""
     concurrency: PositiveInt = 8
     """Questions that a server is asked at the same time, by each process."""
+    judge_tokens: PositiveInt = 16
+    """Tokens of a verdict, or of a rating, at most. Who is cut in thinking is asked once more, with 64 times as many."""
+    max_no_reply: Share = 0.05
+    """Share of a model's answers that may be no reply before the run warns of it; above one half it has failed."""
     price_per_1k_in: NonNegativeFloat = 0.0
     """What 1,000 tokens that a server reads cost, in any currency."""
     price_per_1k_out: NonNegativeFloat = 0.0
@@ -53,6 +75,22 @@ class ChatAsking(WeightSettings):
         except ValueError:
             fits = False
         check(self, "prices", fits, "such as small=0.1/0.4,large=2/8, none below 0")
+        try:
+            # Frozen, and hashable: a mapping of Python becomes its text.
+            object.__setattr__(self, "extra", JsonObject.of(self.extra))
+        except (TypeError, ValueError, RecursionError):
+            check(self, "extra", False, 'a JSON object such as {"top_p": 0.9}')
+        fields = self.extra.document
+        fits = not set(fields) & set(FIXED) and all(fields[name] is None for name in set(fields) & set(LEFT_OUT))
+        check(
+            self, "extra", fits, f"any field but {', '.join(FIXED)}; {', '.join(LEFT_OUT)} as null alone, which leaves them out"
+        )
+
+    @property
+    def answers_depend_on(self) -> str:
+        """What answers follow from beside model, messages, decoding and seed; empty where all of it stands as it stood."""
+        changed = {name: getattr(self, name) for name in ("extra", "thinking") if getattr(self, name) != getattr(DEFAULT, name)}
+        return json.dumps(changed, sort_keys=True) if changed else ""
 
     @property
     def prices_by_model(self) -> dict[str, tuple[float, float]]:

@@ -25,6 +25,11 @@ MARKS = (
     ("\u25c1think\u25b7", "\u25c1/think\u25b7"),
 )
 """Marks of a start and an end of thinking."""
+CHANNEL = "<|channel|>"
+CHANNEL_TOKENS = frozenset((CHANNEL, "<|start|>", "<|message|>", "<|end|>", "<|return|>", "<|call|>"))
+"""Tokens of a text of channels; without the first of them they mark nothing."""
+THINKING_TOKENS = frozenset(mark for pair in MARKS for mark in pair) | {"<|START_RESPONSE|>", "<|END_RESPONSE|>"}
+"""Marks that a tokenizer may hold as special tokens, which a text is decoded with."""
 _AROUND_REPLY = re.compile(r"<\|(?:START|END)_RESPONSE\|>")
 _CHANNEL = re.compile(r"(?:<\|start\|>\w+)?<\|channel\|>(\w+)[^<]*<\|message\|>")
 _CHANNEL_END = re.compile(r"<\|(?:end|return|call)\|>")
@@ -78,6 +83,11 @@ def part_thinking(text: str, *, begun: bool = False) -> PartedText:
     if not reasoning:
         return PartedText(_AROUND_REPLY.sub("", text), "", True)
     return PartedText(_AROUND_REPLY.sub("", rest).strip(), _joined(reasoning), True)
+
+
+def opens_thinking(prompt: str) -> bool:
+    """Return whether a prompt ends with a start of thinking, as templates that make a model think write it."""
+    return prompt.rstrip().endswith(tuple(start for start, _ in MARKS))
 
 
 def _opening(text: str) -> tuple[str, str] | None:

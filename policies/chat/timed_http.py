@@ -1,7 +1,8 @@
 """HTTP whose answers are whole, headers too, within the time of one question, or are none.
 
 The standard library's time limit is one of each read: a server that sends a byte now and then could go on for ever. Here the
-limit counts from when a question is asked. What is asked, and what an answer means: `server.py`.
+limit counts from when a question is asked. No redirect is followed, for it could take a key to another host, and no proxy is
+asked for what lies on this machine. What is asked, and what an answer means: `server.py`.
 """
 
 from __future__ import annotations
@@ -9,9 +10,60 @@ from __future__ import annotations
 import time
 from http.client import HTTPConnection, HTTPResponse, HTTPSConnection
 from io import BufferedReader, RawIOBase
+from ipaddress import ip_address
 from socket import socket
-from typing import Any
-from urllib.request import HTTPHandler, HTTPSHandler, Request
+from typing import IO, Any, NamedTuple
+from urllib.parse import urlsplit
+from urllib.request import (
+    HTTPHandler,
+    HTTPRedirectHandler,
+    HTTPSHandler,
+    OpenerDirector,
+    ProxyHandler,
+    Request,
+    build_opener,
+    getproxies,
+    proxy_bypass,
+)
+
+
+class Opener(NamedTuple):
+    """What opens addresses.
+
+    Args:
+        director: opens them; each request must have a timeout.
+        proxy: that it asks, without a name and a password; empty for none.
+    """
+
+    director: OpenerDirector
+    proxy: str
+
+
+def opener_of(url: str) -> Opener:
+    """Return what opens an address: by the proxy of the environment, unless it lies on this machine or `no_proxy` names it."""
+    parts = urlsplit(url)
+    proxy = "" if is_loopback(parts.hostname or "") or proxy_bypass(parts.netloc) else getproxies().get(parts.scheme, "")
+    handlers = (ProxyHandler({parts.scheme: proxy} if proxy else {}), _NoRedirects, TimedHTTPHandler, TimedHTTPSHandler)
+    return Opener(build_opener(*handlers), _without_password(proxy))
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host is this machine by its name or number."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host.lower().rstrip(".") == "localhost" or host.lower().rstrip(".").endswith(".localhost")
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
+
+
+def _without_password(proxy: str) -> str:
+    scheme, mark, rest = proxy.rpartition("://")
+    return f"{scheme}{mark}{rest.rpartition('@')[2]}"
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    def redirect_request(self, req: Request, fp: IO[bytes], code: int, msg: str, headers: Any, newurl: str) -> None:
+        return None
 
 
 class _TimedReads(RawIOBase):

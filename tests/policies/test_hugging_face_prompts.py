@@ -18,7 +18,7 @@ pytest.importorskip("transformers", reason="the extra hugging-face is not instal
 from policies.hugging_face_slots import template_of
 from policies.hugging_face_tokens import InputRules
 from policies.hugging_face_victims import HuggingFaceCausal
-from tests.policies.byte_pairs import BEGIN_ID, END_ID, TURN_ID, byte_model
+from tests.policies.byte_pairs import BEGIN_ID, CHAT, END_ID, TURN_ID, byte_model
 from tests.policies.small_hugging_face import t5
 
 TURNS = (Message("system", "be {}"), Message("user", "{prompt} {}"), Message("assistant", "ok {}"), Message("user", "go on"))
@@ -172,17 +172,40 @@ def test_templates_that_do_not_fit_are_refused(parts: tuple[Any, Any], template:
         victim_of(parts, 4, template, prompt=prompt)
 
 
-def test_a_chat_template_that_leaves_the_system_out_is_refused(parts: tuple[Any, Any]) -> None:
+def test_a_chat_template_that_leaves_the_system_out_has_it_in_the_users_message(
+    parts: tuple[Any, Any], caplog: pytest.LogCaptureFixture
+) -> None:
     _, tokenizer = parts
     kept = tokenizer.chat_template
     tokenizer.name_or_path = "hf:here"
     tokenizer.chat_template = "{% for m in messages %}{% if m['role'] == 'user' %}{{ m['content'] }}{% endif %}{% endfor %}"
     try:
+        victim = victim_of(parts, 4, template_of("system", has_prompts=True), prompt="tell me")
+        assert victim.template == "{}\n\ntell me"
+        assert "hf:here: the chat template does not take messages of these roles" in caplog.text
+        tokenizer.chat_template = "{% for m in messages %}{{ m['role'] }}{% endfor %}"
         with pytest.raises(ConfigError, match=r"leaves slots out(.|\n)*where: hf:here"):
-            victim_of(parts, 4, template_of("system", has_prompts=True), prompt="tell me")
+            victim_of(parts, 4, (Message("user", "{}"),))
         tokenizer.chat_template = "{{ raise_exception('no system') }}"
-        with pytest.raises(ConfigError, match=r"does not take such messages(.|\n)*where: hf:here(.|\n)*no system"):
+        with pytest.raises(ConfigError, match=r"does not take these messages(.|\n)*where: hf:here(.|\n)*no system"):
             victim_of(parts, 4)
+    finally:
+        tokenizer.chat_template = kept
+
+
+@pytest.mark.parametrize("content", ["m['content']", "m['content'] | trim"])
+def test_the_beginning_of_an_answer_is_gone_on_with_to_its_last_blank(parts: tuple[Any, Any], content: str) -> None:
+    _, tokenizer = parts
+    kept = tokenizer.chat_template
+    tokenizer.chat_template = CHAT.replace("m['content']", content)
+    try:
+        chat = (Message("user", "tell me {}"), Message("assistant", "Sure, here is "))
+        victim = victim_of(parts, 4, chat)
+        assert victim.template == "<|begin|>user\ntell me {}<|turn|>\n<|begin|>assistant\nSure, here is "
+        begun = (chat[0], Message("assistant", "  Sure"))
+        if "trim" in content:
+            with pytest.raises(ConfigError, match="does not leave the beginning of an answer as it is"):
+                victim_of(parts, 4, begun)
     finally:
         tokenizer.chat_template = kept
 

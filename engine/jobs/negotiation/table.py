@@ -384,7 +384,7 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
         rows = dict.fromkeys(run.path / name.partition(".")[0] for name in result.metrics)
         outcomes = sum((RunFolder.load(row).outcomes() for row in rows if (row / SUMMARY).is_file()), Outcomes())
         legend = _legend(trained_of(run.summary() or {}))
-        return replace(result, tables=_tables(run, brief=True), legend=legend, failure=failure_of(outcomes))
+        return replace(result, tables=_tables(run, brief=True), legend=legend, failure=failure_of(outcomes) or result.failure)
 
 
 ATTACK_TABLE = AttackTable()

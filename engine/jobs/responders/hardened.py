@@ -214,9 +214,6 @@ def _read_model(config: TrainHardenedConfig) -> tuple[Any, Any]:
     from policies.chat.settings import ChatModelSettings
 
     found = load_local(config.model, ChatModelSettings(dtype="auto", device=config.device))
-    if found.tokenizer.eos_token_id is None:
-        fix = "set its eos_token to the token that the model ends its replies with"
-        raise ConfigError("the tokenizer has no token that ends a reply", where=config.model, fix=fix)
     if getattr(found.model, "is_quantized", False):
         raise ConfigError("quantized weights do not learn", where=config.model, fix="name the model before it was quantized")
     return found.tokenizer, found.model
@@ -236,7 +233,7 @@ def _predictor(prepared: HardenedBy) -> ChatPredictor:
 def _whole(model: Any, config: TrainHardenedConfig) -> Any:
     from policies.chat.lora import merged
 
-    return merged(model) if config.method == "lora" else model
+    return merged(model, config.model) if config.method == "lora" else model
 
 
 def _begin(run: RunFolder, prepared: HardenedBy, reporter: Reporter) -> LessonSplits:

@@ -45,7 +45,7 @@ from engine.triggers.writing import WritingSettings
 from envs.core.config import assign, shared
 from envs.core.errors import ConfigError
 from envs.core.ranges import NumItems
-from policies.chat.model import Access
+from policies.chat.model import MODERATED, Access
 
 READS = "reads"
 """Entry of the summary: what each line reads of the model."""
@@ -165,6 +165,7 @@ class SearchMethods(Composite[MethodsConfig, MethodsConfig, MethodsConfig]):
     presets = {"pairs": pairs, "quick": quick}
     files = (TABLE_FILE, SUMMARY)
     resume_safe = RESUME_SAFE
+    outcomes = MODERATED
 
     def stages(self, config: MethodsConfig, path: Path) -> dict[str, Stage]:
         return {line.folder: self._stage(config.of(line)) for line in config.lines}

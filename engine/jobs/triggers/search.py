@@ -38,6 +38,7 @@ from engine.triggers.settings import SearchSettings
 from engine.triggers.targets import TargetList
 from envs.core.errors import ConfigError
 from policies.chat.answers import ANSWERS_FOLDER
+from policies.chat.model import MODERATED
 
 
 @dataclass(frozen=True)
@@ -170,6 +171,7 @@ class Search(Job[TriggerConfig, Wanted, Wanted]):
     schema = TRIGGERS
     files = (SUMMARY, FILE, "rows")
     resume_safe = RESUME_SAFE
+    outcomes = MODERATED
 
     def prepare(self, config: TriggerConfig, path: Path, reporter: Reporter) -> Wanted:
         """Models and targets, those that the run was started with where it has begun."""

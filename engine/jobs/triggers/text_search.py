@@ -39,6 +39,7 @@ from engine.triggers.target_pairs import has_prompts, read_pairs
 from engine.triggers.targets import TargetList, from_file, malicious
 from envs.core.errors import ConfigError
 from policies.chat.answers import ANSWERS_FOLDER
+from policies.chat.model import MODERATED
 
 
 def evolution() -> TextSearchConfig:
@@ -62,6 +63,7 @@ class SearchText(Job[TextSearchConfig, WantedTexts, WantedTexts]):
     legend = TEXT_METRICS
     files = (TABLE_FILE, SUMMARY, FILE, WORDS, "rows")
     resume_safe = RESUME_SAFE
+    outcomes = MODERATED
 
     def prepare(self, config: TextSearchConfig, path: Path, reporter: Reporter) -> WantedTexts:
         """The targets and words; that the model is there."""
@@ -100,7 +102,7 @@ class SearchText(Job[TextSearchConfig, WantedTexts, WantedTexts]):
             f"search by replies for {found.targets.name} targets on {config.model}",
             f"{len(found.targets.targets):,} targets, at most {config.search.max_queries:,} replies each, "
             f"{f'written by {config.attacker}' if config.attacker else f'{len(found.words):,} words'}, seed {config.seed}.",
-            text_metrics(run.read_rows().to_pylist(), config.seed),
+            text_metrics(run.read_rows().to_pylist()),
             {ATTACK: text_composition(config).parts},
         )
 

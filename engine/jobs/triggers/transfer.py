@@ -38,7 +38,7 @@ from envs.core.ranges import NumItemsOrAll
 from envs.core.seeds import derive_seed, stream
 from policies.chat.addresses import absolute_address, short_address
 from policies.chat.answers import ANSWERS_FOLDER
-from policies.chat.model import Access
+from policies.chat.model import MODERATED, Access
 from policies.chat.settings import ChatAsking
 
 if TYPE_CHECKING:
@@ -249,6 +249,7 @@ class SearchTransfer(Job[TriggerTransferConfig, WantedTransfer, WantedTransfer])
     files = (TABLE_FILE, SUMMARY, "rows")
     num_rows_entry = NUM_PROMPTS
     resume_safe = RESUME_SAFE
+    outcomes = MODERATED
 
     def prepare(self, config: TriggerTransferConfig, path: Path, reporter: Reporter) -> WantedTransfer:
         """The triggers, and who they are typed to; that each model is there."""

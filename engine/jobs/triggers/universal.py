@@ -41,6 +41,7 @@ from envs.core.errors import ConfigError, DataError
 from envs.core.ranges import NumItemsOrAll, ShareBelowOne
 from envs.core.seeds import stream
 from policies.chat.answers import ANSWERS_FOLDER
+from policies.chat.model import MODERATED
 
 if TYPE_CHECKING:
     from policies.hugging_face_victims import HuggingFaceCausal
@@ -138,6 +139,7 @@ class SearchUniversal(Job[UniversalConfig, WantedUniversal, WantedUniversal]):
     schema = UNIVERSAL
     files = (TABLE_FILE, SUMMARY, FILE, "rows")
     resume_safe = RESUME_SAFE
+    outcomes = MODERATED
 
     def prepare(self, config: UniversalConfig, path: Path, reporter: Reporter) -> WantedUniversal:
         """The model and the pairs, those that the run was started with where it has begun."""
@@ -168,7 +170,7 @@ class SearchUniversal(Job[UniversalConfig, WantedUniversal, WantedUniversal]):
             f"universal trigger for {found.targets.name} on {config.model}",
             f"{len(found.searched):,} searched pairs, {len(found.held_out):,} behind held-out prompts, {config.method}, "
             f"searches: {config.search.restarts}, seed {config.seed}.",
-            universal_metrics(rows, len(found.targets.skipped), config.seed),
+            universal_metrics(rows, len(found.targets.skipped)),
             {
                 ATTACK: _composition(found).parts,
                 BEST: kept and kept["typed"],

@@ -18,11 +18,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.metrics.rows import Row, finished
-from engine.metrics.statistics import NUM_RESAMPLES, Estimate, Metric, mean
+from engine.metrics.statistics import Estimate, Metric, mean
 from engine.metrics.tables import TextTable, with_interval
 from engine.negotiation.populations import META_STRATEGIES, Mixture
 from envs.core.seeds import stream
 
+_NUM_RESAMPLES = 2000
 VALUE, SINGLE, BEST_KNOWN, FRESH, BEST_FRESH = "value", "best_single", "known", "fresh", "best_fresh"
 LEGEND = {
     VALUE: Metric(
@@ -133,7 +134,7 @@ def elo(gains_GTA: np.ndarray, seed: int = 0) -> tuple[list[Estimate], list[Esti
     """
     scores_GTA = _scores(gains_GTA)
     size, num_targets, num_adversaries = scores_GTA.shape
-    times_RG = stream(seed, "bootstrap").multinomial(size, np.full(size, 1 / size), size=NUM_RESAMPLES)
+    times_RG = stream(seed, "bootstrap").multinomial(size, np.full(size, 1 / size), size=_NUM_RESAMPLES)
     times_RG = np.concatenate([np.ones((1, size), dtype=times_RG.dtype), times_RG])
     wins_RTA = (times_RG @ scores_GTA.reshape(size, -1)).reshape(-1, num_targets, num_adversaries)
     ratings_RK = _SCALE * _strengths(wins_RTA + 0.5, size + 1)

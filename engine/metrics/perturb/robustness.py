@@ -21,7 +21,18 @@ import numpy as np
 from engine.metrics.answers import NO_REPLY_METRICS, is_no_reply, kinds_of_rows, no_reply_metrics
 from engine.metrics.perturb.activity import CEILING, CONSTANTS
 from engine.metrics.rows import finished
-from engine.metrics.statistics import NUM_TEST_RESAMPLES, Estimate, Metric, PairedTest, count, mean, paired_bootstrap, rate
+from engine.metrics.statistics import (
+    NUM_TEST_RESAMPLES,
+    Estimate,
+    Metric,
+    PairedTest,
+    clustered_rate,
+    count,
+    mean,
+    paired_bootstrap,
+    rate,
+    rate_difference,
+)
 from envs.pairs.vocabulary import MARKS
 
 logger = logging.getLogger(__name__)
@@ -145,7 +156,7 @@ def robustness_metrics(rows: Sequence[Row], num_resamples: int = NUM_TEST_RESAMP
             metrics[f"{NO_REPLY_SHARE}.{where}"] = rate(without, len(said))
         for kind in (ACTIVITY, ENTITY, CONTEXT_SIMILARITY, REPLY_SIMILARITY, BLEU):
             if numbers := [reply[kind] for reply in said if reply[kind] is not None]:
-                metrics[f"{kind}.{where}"] = mean(numbers)
+                metrics[f"{kind}.{where}"] = clustered_rate(numbers) if kind in (ACTIVITY, ENTITY) else mean(numbers)
         if model != BASE:
             for kind in (ACTIVITY, ENTITY, CHANGE_RATE):
                 if test := _gain(said, replies[BASE, strategy], kind, num_resamples):
@@ -182,7 +193,10 @@ def _gain(after: Sequence[Reply], before: Sequence[Reply], kind: str, num_resamp
     """The test of replies against others to the same examples; none where nothing was scored."""
     both = [(_number(now, kind), _number(then, kind)) for now, then in zip(after, before, strict=True)]
     scored = np.array([pair for pair in both if None not in pair])
-    return paired_bootstrap(scored[:, 0], scored[:, 1], num_resamples) if len(scored) else None
+    if not len(scored):
+        return None
+    tested = paired_bootstrap(scored[:, 0], scored[:, 1], num_resamples)
+    return PairedTest(rate_difference(scored[:, 0], scored[:, 1]), tested.p_value)
 
 
 def _number(reply: Reply, kind: str) -> float | None:

@@ -10,7 +10,7 @@ from engine.metrics.retrieval.ranks import group_metrics, recall_at
 from engine.metrics.retrieval.searched import REACHED_REASON
 from engine.metrics.rounds import HardeningMetrics, Round
 from engine.metrics.rows import Row, finished
-from engine.metrics.statistics import Estimate, Metric, clustered_rate, mean, rate_difference
+from engine.metrics.statistics import Estimate, Metric, clustered_rate, rate_difference
 
 RANKER, HIGHER = "lower: ranker", "higher: ranker"
 POLICY_BEFORE, POLICY_AFTER, POLICY, SEARCH, HELD, FIRST = (
@@ -100,7 +100,7 @@ class UnderAttack:
         scores = np.concatenate([row["before"][0]["scores"] for row in scored])
         labels = np.concatenate([row["labels"] for row in scored])
         found = group_metrics(keys, scores, labels)
-        return mean(found.values[recall_at(1)], [self._dialogues[key] for key in found.keys.tolist()])
+        return clustered_rate(found.values[recall_at(1)], [self._dialogues[key] for key in found.keys.tolist()])
 
     def more_than(self, other: UnderAttack) -> Estimate:
         """`held` less that of another ranker, in the contexts that count for both."""

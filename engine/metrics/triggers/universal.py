@@ -89,13 +89,12 @@ def best_found(rows: Sequence[Row]) -> Row | None:
     return min((row for row in finished(rows) if row["kind"] == FOUND), key=merit, default=None)
 
 
-def universal_metrics(rows: Sequence[Row], num_skipped: int, seed: int = 0) -> dict[str, Estimate]:
+def universal_metrics(rows: Sequence[Row], num_skipped: int) -> dict[str, Estimate]:
     """Figures by "KIND.SPLIT.FIGURE", with ".MODEL" behind where there are several, and what it took.
 
     Args:
         rows: of one run.
         num_skipped: pairs that were left out of the list.
-        seed: names the bootstrap's resampling stream.
     """
     done, kept = finished(rows), best_found(rows)
     inputs = {kind: [row for row in done if row["kind"] == kind] for kind in KINDS}
@@ -104,10 +103,10 @@ def universal_metrics(rows: Sequence[Row], num_skipped: int, seed: int = 0) -> d
     found: dict[str, Estimate] = {}
     for kind, split in ((kind, split) for kind in KINDS for split in SPLITS):
         pairs = [pair for row in inputs[kind] for pair in row["pairs"] if pair["searched"] == (split == SEARCHED)]
-        found |= {f"{kind}.{split}.{name}": estimate for name, estimate in _figures(pairs, seed).items()}
+        found |= {f"{kind}.{split}.{name}": estimate for name, estimate in _figures(pairs).items()}
         if len(models := dict.fromkeys(pair.get("model") for pair in pairs)) > 1:
             for model in models:
-                of_model = _figures([pair for pair in pairs if pair["model"] == model], seed)
+                of_model = _figures([pair for pair in pairs if pair["model"] == model])
                 found |= {f"{kind}.{split}.{name}.{model}": estimate for name, estimate in of_model.items()}
     for split in SPLITS if kept is not None and inputs[RANDOM] else ():
         found[f"{FOUND}.{split}.{OVER}"] = _over_random(inputs[FOUND], inputs[RANDOM], split)
@@ -164,7 +163,7 @@ def universal_table(metrics: Mapping[str, Estimate], clause: str) -> TextTable:
     return TextTable(columns, tuple(rows), note + unread_note(metrics))
 
 
-def _figures(pairs: Sequence[Mapping[str, Any]], seed: int) -> dict[str, Estimate]:
+def _figures(pairs: Sequence[Mapping[str, Any]]) -> dict[str, Estimate]:
     """The figures of pairs, each as often as there are inputs."""
     if not pairs:
         return {}
@@ -176,7 +175,7 @@ def _figures(pairs: Sequence[Mapping[str, Any]], seed: int) -> dict[str, Estimat
         found[HIT] = clustered_rate([bool(pair[HIT]) for pair in pairs], prompts)
     if any(without := list(map(is_no_reply, pairs))):
         found[NO_REPLY] = clustered_rate(without, prompts)
-    return found | {NATS: mean([pair[NATS] for pair in pairs], prompts, seed)}
+    return found | {NATS: mean([pair[NATS] for pair in pairs], prompts)}
 
 
 def _over_random(found: Sequence[Row], random: Sequence[Row], split: str) -> Estimate:

@@ -51,7 +51,11 @@ class FakeServer:
     @property
     def name(self) -> str:
         """Its address as a chat model."""
-        return f"openai:{self.url}/v1#fake"
+        return self.named("fake")
+
+    def named(self, model: str) -> str:
+        """Return its address with another model; `answer_kinds.play` answers by the model's name."""
+        return f"openai:{self.url}/v1#{model}"
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from policies.chat.local import LocalChatModel
 from policies.chat.model import Access, Answer, Chat, ChatDecoding, Message, ReplyScore, require_access
 from policies.chat.settings import ChatModelSettings
 from policies.hugging_face import read_model
+from policies.hugging_face_caches import continues_reading, shares_reading
 from policies.responders import load_responder
 from tests.policies.chat.tiny import saved, tiny_chat
 from tests.policies.small_hugging_face import EOS_ID, VOCABULARY
@@ -107,6 +108,7 @@ def test_a_score_is_the_log_probability_of_the_reply_alone(batch_size: int) -> N
 def test_memory_that_runs_out_halves_the_batch_for_good() -> None:
     model, asked = tiny(4), (CHATS[:1] * 4, ["oh oh", "there", "oh", "you oh"])
     wanted, forward, sizes = tiny().score(*asked), model.model.forward, []
+    assert shares_reading(model.model)
 
     def small(input_ids: torch.Tensor, **more: Any) -> Any:
         sizes.append(len(input_ids))
@@ -124,6 +126,7 @@ def test_memory_that_runs_out_halves_the_batch_for_good() -> None:
 @pytest.mark.usefixtures("own_cache")
 def test_answers_before_a_break_are_kept(tmp_path: Path) -> None:
     model = tiny()
+    assert continues_reading(model.model)
     read, num = model.model.forward, count(1)
 
     def broken(*given: Any, **asked: Any) -> Any:
@@ -193,16 +196,14 @@ def test_a_token_that_the_model_lacks_is_told_before_it_is_read() -> None:
 
 
 def test_a_template_that_does_not_take_messages_says_so() -> None:
-    picky = "{{ raise_exception('no system here') if messages[0]['role'] == 'system' else messages[0]['content'] }}"
-    with pytest.raises(ConfigError, match="no system here"):
-        LocalChatModel("tiny", *tiny_chat(picky)).answer([(Message("system", "oh"),)], decoding=GREEDY)
-    with pytest.raises(ConfigError, match="no place for the system"):
-        LocalChatModel("tiny", *tiny_chat(None)).answer([(Message("system", "oh"),)], decoding=GREEDY)
+    picky = "{{ raise_exception('you speak first') if messages[0]['role'] == 'assistant' else messages[0]['content'] }}"
+    with pytest.raises(ConfigError, match=r"does not take these messages(.|\n)*assistant: you speak first"):
+        LocalChatModel("tiny", *tiny_chat(picky)).answer([(Message("assistant", "oh"),)], decoding=GREEDY)
 
 
 def _without_end(folder: Path) -> None:
     model, tokenizer = tiny_chat()
-    tokenizer.eos_token = None
+    tokenizer.eos_token, model.generation_config.eos_token_id, model.config.eos_token_id = None, None, None
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
@@ -252,7 +253,7 @@ def _bad_tokenizer(folder: Path) -> None:
 
 REFUSED = {
     "nothing there": (lambda folder: None, r"config\.json"),
-    "no end": (_without_end, "no token that ends a reply"),
+    "no end": (_without_end, "has a token that ends a reply"),
     "no place": (lambda folder: saved(folder, "hello"), "no place for what the user says"),
     "remote code": (_remote, "code of its own"),
     "remote code without a tokenizer": (_remote_alone, "code of its own"),

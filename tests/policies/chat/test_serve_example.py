@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from policies.chat.completions import is_too_long
+from policies.chat.refusals import Refusal, RefusalKind
 
 serve = pytest.importorskip("ray.serve", reason="the extra serve is not installed", exc_type=ImportError)
 
@@ -45,4 +45,4 @@ def test_the_application_answers_a_question(tmp_path: Path) -> None:
     assert said["choices"] == [{"message": {"role": "assistant", "content": "you said hello"}, "finish_reason": "stop"}]
     said = handle.remote(Request("long")).result(timeout_s=60)
     assert said.status_code == 400
-    assert is_too_long(said.body)
+    assert Refusal.of_response(400, said.body).read({}).kind is RefusalKind.TOO_LONG

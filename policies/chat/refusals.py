@@ -1,0 +1,390 @@
+"""What a server of chat completions means by a refusal: too long, moderated, spent, a field that it lacks, and so on.
+
+No two makers agree on statuses, codes or words, so all three are read, and the figures of a message too. Nothing is read out of
+what was asked: a server may say a text again. Wordings are those of OpenAI and Azure, vLLM, SGLang, TGI, llama.cpp's server,
+LM Studio, Ollama, TensorRT-LLM, Mistral, Anthropic, Gemini, Bedrock, xAI, Groq, DeepSeek, Kimi, DashScope, OpenRouter and
+LiteLLM, taken from their pages and from public reports.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any, NamedTuple
+
+from policies.chat.roles import refuses_order, refuses_system
+from policies.chat.settings import LIMITS
+
+_SHOWN = 160
+_DEEPEST = 6
+_SAID_AGAIN = 12
+BUSY = frozenset({408, 409, 425, 429, *range(500, 600)})
+"""Statuses of what may go better another time."""
+
+
+class RefusalKind(Enum):
+    """What a refusal is about."""
+
+    TOO_LONG = auto()
+    """The messages are longer than the model reads."""
+    NO_ROOM = auto()
+    """The messages fit, and leave less room than an answer was allowed."""
+    FILTERED = auto()
+    """Moderation stops the text."""
+    CUT_IN_THINKING = auto()
+    """All tokens of an answer went to reasoning, which some servers say by an error."""
+    QUOTA = auto()
+    """Nothing is left to pay with."""
+    KEY = auto()
+    """The key is wrong, or there is none."""
+    NO_MODEL = auto()
+    """The server has no such address or model."""
+    FIELD = auto()
+    """A field of the request is unknown, or takes no value but its default."""
+    VALUE = auto()
+    """A field of the request takes other values."""
+    SYSTEM = auto()
+    """No message of the system is taken."""
+    TURNS = auto()
+    """Roles have to alternate."""
+    BUSY = auto()
+    """It may go better another time."""
+    OTHER = auto()
+    """Anything else."""
+
+
+class Reading(NamedTuple):
+    """What a refusal comes to.
+
+    Args:
+        kind: of the refusal.
+        field: of the request, where it is about one.
+        room: tokens that an answer may have at most; None where the server does not say.
+    """
+
+    kind: RefusalKind
+    field: str = ""
+    room: int | None = None
+
+
+_LONG_CODES = frozenset(
+    {
+        *(
+            "context_length_exceeded",
+            "exceed_context_size_error",
+            "context_window_exceeded",
+            "prompt_too_long",
+            "input_too_long",
+        ),
+        *("model_max_prompt_tokens_exceeded", "request_too_large", "string_above_max_length", "contextwindowexceedederror"),
+    }
+)
+_LONG = re.compile(
+    "|".join(
+        (
+            r"max(?:imum)? (?:context|model|prompt|input|sequence) (?:length|size|window)",
+            r"(?:context|prompt|input)[ _](?:length|window|size) (?:is |was |has been )?(?:exceed(?:ed|s)|too \w+)",
+            r"exceed(?:s|ed|ing)? (?:the |this |its )?(?:[\w']+ ){0,3}(?:context (?:size|length|window)|token limit)",
+            r"exceed(?:s|ed|ing)? (?:the )?max(?:imum)? (?:number of )?(?:input |prompt )?(?:tokens|length)",
+            r"longer than the (?:model's |maximum )",
+            r"(?:prompt|input|messages?|request|conversation|context|sequence)(?: is| are)? too (?:long|large)",
+            r"too large for model|too long to fit|context overflow|overflows? the context|context the overflows",
+            r"reduce (?:the length of the|your) (?:messages?|prompt|input)|(?:decrease|shorten) (?:your )?(?:input|prompt)",
+            r"token count (?:of )?\S* ?exceeds|greater than the context (?:length|size|window)|range of input length",
+            r"inputs must have less than|max_tokens must be at least 1, got -",
+        )
+    ),
+    re.IGNORECASE,
+)
+_BOUND = re.compile(r"limit|max|at most|exceed|longer|larger|greater|too (?:many|long|large)|only|allowed|<|>", re.IGNORECASE)
+_FILTER_CODES = frozenset(
+    {
+        *("content_filter", "content_policy_violation", "responsibleaipolicyviolation", "contentpolicyviolationerror"),
+        *("data_inspection_failed", "datainspectionfailed", "guardrail_intervened", "moderation_blocked", "content_moderation"),
+    }
+)
+_FILTER = re.compile(
+    "|".join(
+        (
+            r"content[ _-]?(?:filter|polic|management polic|safety|violat|moderat|exists risk|inspection)|datainspection",
+            r"moderat(?:ion|ed)|\bflagged|guard ?rail|responsible ?ai|usage (?:polic|guideline)|acceptable use",
+            r"safety (?:system|filter|polic|setting|check|guideline)|inappropriate|harmful|prohibited content|jailbreak",
+            r"(?:blocked|rejected|refused|stopped) (?:by|due to|because of|for) (?:\S+ ){0,6}(?:polic|filter|safety|guard)",
+            r"(?:sensitive|unsafe) (?:words?|content)|policy violation|violat\w+ (?:\S+ ){0,5}(?:polic|guideline)",
+        )
+    ),
+    re.IGNORECASE,
+)
+_ACCOUNT = re.compile(r"api[ _-]?key|\baccount|organi[sz]ation|credential|suspend|deactivat|\bbanned", re.IGNORECASE)
+"""Of a refusal that is about who asks, whatever else it names."""
+_KEY = re.compile(r"(?:invalid|incorrect|wrong) api[ _-]?key|api[ _-]?key (?:is )?(?:not valid|invalid|expired)", re.IGNORECASE)
+_QUOTA_CODES = frozenset(
+    {
+        *("insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "insufficient_balance"),
+        *("insufficient_credits", "payment_required"),
+    }
+)
+_QUOTA = re.compile(
+    r"exceeded your current quota|insufficient (?:quota|balance|credits?|funds?)|credit balance is too low|out of credits|"
+    r"billing (?:hard )?limit|payment required|spending limit|key limit exceeded|check your plan and billing",
+    re.IGNORECASE,
+)
+_MODEL_CODES = frozenset({"model_not_found", "invalid_model", "model_not_available"})
+_TOO_MUCH_A_MINUTE = re.compile(
+    r"request too large .{0,80}tokens per (?:min|day)|must be reduced in order to run", re.IGNORECASE
+)
+_CUT_IN_THINKING = re.compile(
+    r"could not finish the message because max_tokens or model output limit was reached", re.IGNORECASE
+)
+_LACKS = re.compile(
+    r"unsupported|not (?:be )?support|does ?n[o']t support|unknown|unrecogni[sz]ed|extra (?:inputs?|fields?)|extra_forbidden|"
+    r"not (?:permitted|allowed|implemented|accepted)|unexpected|deprecat|cannot find field|only the default|no longer|"
+    r"invalid (?:field|parameter|argument|key)|must be strictly positive",
+    re.IGNORECASE,
+)
+_RANGE = re.compile(
+    r"between|less than|greater than|at most|at least|in (?:the )?range|[<>]=|\u2264|too (?:high|large)|"
+    r"(?:above max|below min)imum",
+    re.IGNORECASE,
+)
+_NUMBER = r"(\d[\d,]*)"
+_SUM = re.compile(rf"{_NUMBER} \+ {_NUMBER} > {_NUMBER}")
+_LESS = re.compile(rf"> {_NUMBER} - {_NUMBER}")
+_CONTEXT = re.compile(rf"context (?:length|window|limit|size)(?: is| of)? {_NUMBER}|must be <= {_NUMBER}", re.IGNORECASE)
+_PROMPT = re.compile(
+    rf"{_NUMBER} (?:input tokens|in the (?:messages|prompt)|tokens from the input|inputs tokens)", re.IGNORECASE
+)
+_MOST = re.compile(
+    rf"at most {_NUMBER} (?:completion|output) tokens|> {_NUMBER}, which is the maximum|"
+    rf"range of max_tokens is \[1, ?{_NUMBER}\]|max(?:_completion)?_tokens\b.{{0,60}}expected a value <= {_NUMBER}|"
+    rf"(?:max_tokens|max_completion_tokens) (?:must|should|has to) be (?:less than or equal to|at most|<=) {_NUMBER}",
+    re.IGNORECASE,
+)
+_SOON = re.compile(
+    r"(?:retry|try again|retrydelay\W{1,5}) ?(?:in|after|: ?)? ?\"?(?:(\d+)m)?(\d+(?:\.\d+)?) ?(ms|s\b|sec)", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What a server says where it gives no answer.
+
+    Args:
+        status: of HTTP, or the one that an answer with status 200 names.
+        text: its words.
+        codes: codes and types of the error, in small letters.
+        params: fields of the request that it names apart from its words.
+        shown: the beginning of the body.
+        in_answer: whether it came with status 200.
+        wait_s: seconds that it asks to wait; None where it does not say.
+    """
+
+    status: int
+    text: str
+    codes: frozenset[str] = frozenset()
+    params: frozenset[str] = frozenset()
+    shown: str = ""
+    in_answer: bool = False
+    wait_s: float | None = None
+
+    @classmethod
+    def of_response(cls, status: int, body: bytes, asked: Sequence[str] = (), wait_s: float | None = None) -> Refusal:
+        """Read the body of a response.
+
+        Args:
+            status: of HTTP.
+            body: of the response; of any form, or empty.
+            asked: texts of the request, which say nothing where the server says them again.
+            wait_s: seconds that a header asks to wait.
+        """
+        try:
+            document = json.loads(body.decode("utf-8-sig", "replace"), strict=False)
+        except (ValueError, RecursionError):
+            document = None if is_page(body) else body.decode("utf-8", "replace")
+        return cls.of_document(document, status, asked, wait_s, excerpt(body))
+
+    @classmethod
+    def of_document(
+        cls, document: object, status: int, asked: Sequence[str] = (), wait_s: float | None = None, shown: str | None = None
+    ) -> Refusal:
+        """Read an error as JSON; one within an answer of status 200 has the status that it names, or 500."""
+        words, codes, params = list[str](), set[str](), set[str]()
+        for kind, value in _parts(document, 0):
+            {"text": words.append, "code": codes.add, "param": params.add}[kind](value)
+        text = " ".join(dict.fromkeys(words))
+        for said in asked:
+            # Shorter texts say nothing that is read here, and may be a part of any word.
+            if len(said) >= _SAID_AGAIN:
+                text = text.replace(said, " ")
+        plain = " ".join(re.sub(r"[`'\"*]", "", text).split())
+        named = next((int(code) for code in codes if code.isdigit() and 400 <= int(code) < 600), 500)
+        beginning = excerpt(json.dumps(document, ensure_ascii=False).encode("utf-8", "replace")) if shown is None else shown
+        wait = _seconds_in(text) if wait_s is None else wait_s
+        return cls(
+            named if status == 200 else status, plain, frozenset(codes), frozenset(params), beginning, status == 200, wait
+        )
+
+    def read(self, request: Mapping[str, Any]) -> Reading:
+        """Return what it comes to, for the body of a request that it answers."""
+        if self._is_quota():
+            return Reading(RefusalKind.QUOTA)
+        if self.status == 401 or (self.status in (400, 403) and _KEY.search(self.text)):
+            return Reading(RefusalKind.KEY)
+        if self.status == 413 or (self.status == 429 and _TOO_MUCH_A_MINUTE.search(self.text)):
+            return Reading(RefusalKind.TOO_LONG)
+        if self.status == 404 or (self.status in (400, 403, 422) and self.codes & _MODEL_CODES):
+            return Reading(RefusalKind.NO_MODEL)
+        about_request = self.status in (400, 403, 406, 422, 451, 500, 501)
+        if about_request and (reading := self._about_the_request(request)):
+            return reading
+        return Reading(RefusalKind.BUSY if self.status in BUSY else RefusalKind.OTHER)
+
+    def _is_quota(self) -> bool:
+        if self.status == 402 or self.codes & _QUOTA_CODES:
+            return True
+        # Gemini says the same words of a limit by the minute, with when to come back.
+        return self.status in (400, 403, 429) and self.wait_s is None and _QUOTA.search(self.text) is not None
+
+    def _about_the_request(self, request: Mapping[str, Any]) -> Reading | None:
+        words = self.text
+        about_who = _ACCOUNT.search(words) is not None
+        speaks = self.status != 500 and not about_who and _FILTER.search(words) is not None
+        if self.codes & _FILTER_CODES or speaks or self.status == 451:
+            return Reading(RefusalKind.FILTERED)
+        if self.status == 403:
+            return None
+        if _CUT_IN_THINKING.search(words):
+            return Reading(RefusalKind.CUT_IN_THINKING)
+        limit = next((name for name in LIMITS if name in request), "")
+        if limit and (room := self._room()) is not None:
+            return Reading(RefusalKind.NO_ROOM, limit, room) if room > 0 else Reading(RefusalKind.TOO_LONG)
+        if self.codes & _LONG_CODES or _LONG.search(words):
+            return Reading(RefusalKind.TOO_LONG)
+        if refuses_system(words):
+            return Reading(RefusalKind.SYSTEM)
+        if refuses_order(words):
+            return Reading(RefusalKind.TURNS)
+        if kind := self._about_a_field(field := self._field(request), request):
+            return Reading(kind, field)
+        return Reading(RefusalKind.TOO_LONG) if self.status != 500 and self._says_too_many_tokens() else None
+
+    def _field(self, request: Mapping[str, Any]) -> str:
+        """Return the field of the request that it is about; empty for none."""
+        given = [name for name in request if name not in ("model", "messages")]
+        named = [name for name in given if name in self.params]
+        mentioned = [name for name in given if re.search(rf"\b{re.escape(name)}\b", self.text)]
+        other_limit = [name for name in given if name in LIMITS and any(other in self.text for other in LIMITS)]
+        return next(iter([*named, *mentioned, *other_limit]), "")
+
+    def _about_a_field(self, field: str, request: Mapping[str, Any]) -> RefusalKind | None:
+        """Return what it says of a field of the request: that there is none such, that it takes other values, or nothing."""
+        if not field:
+            return None
+        if field in LIMITS and any(other in self.text for other in LIMITS if other != field) and "instead" in self.text:
+            return RefusalKind.FIELD
+        if request[field] and _RANGE.search(self.text):
+            return RefusalKind.VALUE
+        return RefusalKind.FIELD if _LACKS.search(f"{self.text} {' '.join(self.codes)}") else None
+
+    def _room(self) -> int | None:
+        """Return how many tokens an answer may have by the figures of the message; None where it names none."""
+        if match := _LESS.search(self.text):
+            context, prompt = map(_whole, match.groups())
+            return context - prompt
+        if match := _SUM.search(self.text):
+            prompt, _, context = map(_whole, match.groups())
+            return context - prompt
+        if match := _MOST.search(self.text):
+            return _whole(next(filter(None, match.groups())))
+        context_match, prompt_match = _CONTEXT.search(self.text), _PROMPT.search(self.text)
+        if context_match and prompt_match:
+            return _whole(next(filter(None, context_match.groups()))) - _whole(prompt_match[1])
+        return None
+
+    def _says_too_many_tokens(self) -> bool:
+        """Return whether it names two numbers of tokens and a bound."""
+        numbers = {_whole(number) for number in re.findall(r"\d[\d,]*", self.text)}
+        return "token" in self.text.lower() and len(numbers) >= 2 and _BOUND.search(self.text) is not None
+
+
+def is_page(body: bytes) -> bool:
+    """Return whether a body is HTML or XML."""
+    return body.lstrip()[:1] == b"<"
+
+
+def excerpt(body: bytes) -> str:
+    """Return the beginning of what a server said, on one line."""
+    text = " ".join(body.decode("utf-8", "replace").split())
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+_WORDS = frozenset(
+    {
+        "message",
+        "msg",
+        "detail",
+        "details",
+        "error",
+        "errors",
+        "error_description",
+        "description",
+        "title",
+        "reason",
+        "metadata",
+    }
+)
+_CODES = frozenset({"code", "type", "error_type", "error_code", "status"})
+_INNER = frozenset({"innererror", "inner_error", "provider_specific_fields"})
+
+
+def _parts(value: object, depth: int) -> Iterator[tuple[str, str]]:
+    """Yield the words, codes and fields of an error; what a request held ("input") is none of them."""
+    if depth > _DEEPEST:
+        return
+    if isinstance(value, str):
+        yield "text", value
+        if value.lstrip()[:1] in ("{", "["):
+            yield from _parts(_decoded(value), depth + 1)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _parts(each, depth + 1)
+    elif isinstance(value, dict):
+        for name, each in value.items():
+            if name in _CODES and isinstance(each, str | int):
+                yield "code", str(each).lower()
+                # Some have a sentence where others have a code.
+                if isinstance(each, str) and " " in each:
+                    yield "text", each
+            elif name == "param" and isinstance(each, str):
+                yield "param", each
+            elif name == "loc" and isinstance(each, list):
+                yield from (("param", part) for part in each if isinstance(part, str))
+            elif name in _WORDS or (name in _INNER and isinstance(each, dict)):
+                yield from _parts(each, depth + 1)
+            elif name == "raw" and isinstance(each, str):
+                yield from _parts(_decoded(each), depth + 1)
+            elif name == "retryDelay" and isinstance(each, str):
+                yield "text", f"retry in {each}"
+
+
+def _decoded(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _whole(number: str) -> int:
+    return int(number.replace(",", ""))
+
+
+def _seconds_in(text: str) -> float | None:
+    """Return the seconds that a message asks to wait; None where it does not say."""
+    match = _SOON.search(text)
+    if match is None:
+        return None
+    minutes, seconds, unit = match.groups()
+    return 60.0 * int(minutes or 0) + float(seconds) * (0.001 if unit == "ms" else 1)

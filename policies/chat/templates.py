@@ -1,0 +1,241 @@
+"""Write messages as the prompt of a model whose weights are here: by its tokenizer's chat template, or with ends between them.
+
+Roles: a template that takes no system, or drops its text without a word, has it in front of the first message of the user; one
+that wants strict alternation has neighbours of one role merged (`roles.py`). Probe texts find out which, once for each sequence
+of roles, and the log says so once.
+
+Dates: a template that asks for the day (`strftime_now`) would give other prompts tomorrow. It is told the date of its tokenizer
+(`use_options`), which is that of the run, at midnight. Variables that some templates test for (`date_string`) are given where a
+date was asked for; else the template's own constant stands, as it does in servers.
+
+A tokenizer without a template has its messages behind one another with ends between them, as DialoGPT is trained.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Sequence
+from datetime import date, datetime
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from envs.core.errors import ConfigError
+from policies.chat.model import Chat, Message
+from policies.chat.roles import fold_system, merged
+
+logger = logging.getLogger(__name__)
+_OPTIONS = "parley_template_options"
+"""The attribute of a tokenizer that holds what its template is told beside the messages."""
+_END = "\ue001"
+"""Stands behind a begun answer, so that no template trims it; of the private use area, which no text holds."""
+_AS_IT_IS = ""
+_FOLDED = "the system's text stands in front of the first message of the user"
+_WAYS: dict[str, Callable[[Chat], Chat]] = {
+    _AS_IT_IS: lambda chat: chat,
+    "neighbours of one role are merged": merged,
+    _FOLDED: fold_system,
+}
+"""What is done to messages that a template does not take, the least first, with what the log says of it."""
+_DIRECTIVES = [f"%{flag}{letter}" for letter in "aAbBcdDeFGHIjmMnpSTuUVwWxXyY" for flag in ("-", "")]
+_DATE_VARIABLES = ("date_string", "current_date", "today_date", "today", "date")
+_FORMATS = ("%d %b %Y", "%d %B %Y", "%B %d, %Y", "%b %d, %Y", "%Y-%m-%d", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%A, %B %d, %Y")
+_warned: set[tuple[str, ...]] = set()
+
+
+class TemplateOptions(NamedTuple):
+    """What a template is told beside the messages.
+
+    Args:
+        day: the date that it prints.
+        asked: whether somebody asked for that date, so that variables hold it too.
+        variables: further ones by name, such as `enable_thinking`.
+    """
+
+    day: date
+    asked: bool = False
+    variables: tuple[tuple[str, Any], ...] = ()
+
+
+def use_options(tokenizer: Any, day: str, variables: dict[str, Any] | None = None) -> None:
+    """Set what the template of a tokenizer is told.
+
+    Args:
+        tokenizer: of a model; nothing of it that is saved is changed.
+        day: an ISO date; today when empty.
+        variables: further variables of the template by name.
+    """
+    then = date.fromisoformat(day) if day else date.today()
+    setattr(tokenizer, _OPTIONS, TemplateOptions(then, bool(day), tuple(sorted((variables or {}).items()))))
+
+
+def options_of(tokenizer: Any) -> TemplateOptions:
+    """Return what the template of a tokenizer is told; from the first time on it is the same, whatever the clock says."""
+    if not hasattr(tokenizer, _OPTIONS):
+        use_options(tokenizer, "")
+    options: TemplateOptions = getattr(tokenizer, _OPTIONS)
+    return options
+
+
+def prints_date(tokenizer: Any) -> bool:
+    """Return whether the prompts of a tokenizer depend on the date."""
+    if not tokenizer.chat_template:
+        return False
+    chat = (Message("user", "a"),)
+    options = options_of(tokenizer)
+    other = options._replace(day=date(1999, 2, 3) if options.day != date(1999, 2, 3) else date(1998, 3, 4))
+    try:
+        return _render(tokenizer, chat, True, options) != _render(tokenizer, chat, True, other)
+    # A template that takes no such chat says so where it is asked for one.
+    except ConfigError:
+        return False
+
+
+def write_prompt(tokenizer: Any, chat: Chat, *, asked: bool = True, begun: bool = False) -> str:
+    """Return messages as a model reads them.
+
+    Args:
+        tokenizer: of the model.
+        chat: the messages.
+        asked: whether the model answers them; otherwise they stand as they are.
+        begun: whether the last message is the beginning of the answer, which the model goes on with.
+
+    Raises:
+        ConfigError: the template does not take such messages, or changes a begun answer.
+    """
+    options = options_of(tokenizer)
+    if begun:
+        chat = (*chat[:-1], Message(chat[-1].role, f"{chat[-1].content}{_END}"))
+    fitted = _fitted(tokenizer, chat, asked and not begun)
+    if not tokenizer.chat_template:
+        text = "".join(f"{message.content}{tokenizer.eos_token or ''}" for message in fitted)
+    else:
+        text = _render(tokenizer, fitted, asked and not begun, options)
+    if not begun:
+        return text
+    text, mark, _ = text.rpartition(_END)
+    if not mark or not text.endswith(chat[-1].content.removesuffix(_END)):
+        fix = "write the prompt as a whole with its special tokens"
+        what = "the chat template does not leave the beginning of an answer as it is"
+        raise ConfigError(what, where=_where(tokenizer), got=repr(chat[-1].content.removesuffix(_END))[:80], fix=fix)
+    return text
+
+
+def _fitted(tokenizer: Any, chat: Chat, asked: bool) -> Chat:
+    """Return the messages as the template takes them."""
+    way, lost = _way(tokenizer, tuple(message.role for message in chat), asked)
+    if way:
+        _say_once(tokenizer, f"the chat template does not take messages of these roles: {way}")
+    if lost and asked:
+        _say_once(tokenizer, f"the chat template leaves out what some messages say: {', '.join(lost)}")
+    return _WAYS[way](chat)
+
+
+def _way(tokenizer: Any, roles: tuple[str, ...], asked: bool) -> tuple[str, tuple[str, ...]]:
+    """Return how messages of such roles are fitted to a template, and the roles of those that it leaves out all the same."""
+    if not tokenizer.chat_template:
+        return (_FOLDED if "system" in roles else _AS_IT_IS), ()
+    options = options_of(tokenizer)
+    key = (_template(tokenizer), roles, asked, options)
+    known: dict[Any, tuple[str, tuple[str, ...]]] = tokenizer.__dict__.setdefault("parley_roles", {})
+    if key not in known:
+        known[key] = _found_way(tokenizer, roles, asked, options)
+    return known[key]
+
+
+def _found_way(tokenizer: Any, roles: Sequence[str], asked: bool, options: TemplateOptions) -> tuple[str, tuple[str, ...]]:
+    probes = tuple(Message(role, f"probe{number}text") for number, role in enumerate(roles))
+    best: tuple[str, tuple[str, ...]] | None = None
+    for way, change in _WAYS.items():
+        try:
+            text = _render(tokenizer, change(probes), asked, options)
+        except ConfigError:
+            continue
+        lost = tuple(probe.role for probe in probes if probe.content not in text)
+        if best is None or len(lost) < len(best[1]):
+            best = way, lost
+        if not lost:
+            break
+    # Where none is taken, the messages as they are say why.
+    return best or (_AS_IT_IS, ())
+
+
+def _render(tokenizer: Any, chat: Chat, asked: bool, options: TemplateOptions) -> str:
+    messages = [{"role": message.role, "content": message.content} for message in chat]
+    try:
+        template = _template(tokenizer)
+        more = dict(options.variables) | (_date_variables(template, options.day) if options.asked else {})
+        text: str = tokenizer.apply_chat_template(
+            messages,
+            chat_template=_dated(template, options.day),
+            tokenize=False,
+            add_generation_prompt=asked,
+            **more,
+        )
+    # A template is a program of its makers, which says so itself where it refuses messages, such as two of one role.
+    except Exception as error:
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        got = f"{', '.join(message.role for message in chat)}: {first}"[:200]
+        fix = "ask in roles that the model's makers provide for"
+        raise ConfigError("the chat template does not take these messages", where=_where(tokenizer), got=got, fix=fix) from None
+    return text
+
+
+def _template(tokenizer: Any) -> str:
+    """Return the template of a chat without tools."""
+    template: str = tokenizer.get_chat_template()
+    return template
+
+
+@lru_cache(maxsize=64)
+def _dated(template: str, day: date) -> str:
+    """Return a template in which `strftime_now` tells a date.
+
+    transformers gives templates the clock, and hands none of a caller's functions to them; a macro of the same name is found
+    first. A block at the end of a line takes the line's end with it, so that nothing is written.
+    """
+    if "strftime_now" not in template:
+        return template
+    parts = ", ".join(f'("{code}", "{day.strftime(code)}")' for code in _DIRECTIVES if code != "%n")
+    return (
+        '{% macro strftime_now(format) %}{% set ns = namespace(text=format | replace("%%", "\ue002")) %}'
+        f"{{% for code, value in [{parts}] %}}{{% set ns.text = ns.text | replace(code, value) %}}{{% endfor %}}"
+        '{{ ns.text | replace("\ue002", "%") }}{% endmacro %}\n'
+        f"{template}"
+    )
+
+
+def _date_variables(template: str, day: date) -> dict[str, str]:
+    """Return the variables of a date that a template tests for, written as its own constant is."""
+    found = {}
+    for name in _DATE_VARIABLES:
+        if re.search(
+            rf"\b{name}\b\s+is\s+(?:not\s+)?defined|\bnot\s+{name}\s+is\s+defined|\bif\s+(?:not\s+)?{name}\b", template
+        ):
+            constant = re.search(rf"\b{name}\s*=\s*([\"'])(.+?)\1", template)
+            asked = re.search(rf"\b{name}\s*=\s*strftime_now\(\s*([\"'])(.+?)\1", template)
+            known = asked[2] if asked else _format_of(constant[2]) if constant else ""
+            found[name] = day.strftime(known or ("%d %b %Y" if name == "date_string" else "%Y-%m-%d"))
+    return found
+
+
+def _format_of(written: str) -> str:
+    """Return the format in which a date is written; empty for none of the usual ones."""
+    for known in _FORMATS:
+        try:
+            datetime.strptime(written, known)
+        except ValueError:
+            continue
+        return known
+    return ""
+
+
+def _say_once(tokenizer: Any, text: str) -> None:
+    where = _where(tokenizer) or type(tokenizer).__name__
+    if (where, text) not in _warned:
+        _warned.add((where, text))
+        logger.warning("%s: %s", where, text)
+
+
+def _where(tokenizer: Any) -> str | None:
+    return getattr(tokenizer, "name_or_path", "") or None

@@ -1,0 +1,136 @@
+"""What a causal Hugging Face model can do with what it has read: go on from it, share it among replies, read beside others.
+
+Attention keeps keys and values, which go on and are shared. Layers with a running state (LFM2, Qwen3-Next, Jamba, Mamba, RWKV,
+RecurrentGemma and their kin) keep other things in transformers 5.23, in caches that cannot be repeated, in arguments of other
+names, or in the layers themselves. What a model can do is tried on a few tokens against a plain reading, not told by its name;
+what it cannot is done by reading the whole text again.
+
+    B rows, P tokens of a prompt, V tokens of the vocabulary
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import logging
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+logger = logging.getLogger(__name__)
+_PROMPT, _REPLY = 7, 4
+"""Tokens of the trial: more than a convolution of today's hybrid models looks back."""
+_TOLERANCE, _TOLERANCE_HALF = 1e-2, 0.2
+"""How far logits may be off, as a share of their spread, in float32 and in half precision."""
+_known: WeakKeyDictionary[Any, dict[str, bool]] = WeakKeyDictionary()
+_UNLIKE = {
+    "continues": "what it has read cannot be kept: the whole text is read again for every token",
+    "shares": "what it has read cannot be shared: messages are read again for each of several replies",
+    "pads": "it cannot be told of padding: chats are read one at a time",
+}
+
+
+def continues_reading(model: Any) -> bool:
+    """Return whether a model goes on from its `past_key_values`; otherwise every token takes a reading of the whole text."""
+    return _able(model, "continues", _continues)
+
+
+def shares_reading(model: Any) -> bool:
+    """Return whether several replies can go on from one reading of their messages."""
+    return _able(model, "shares", _shares)
+
+
+def pads_left(model: Any) -> bool:
+    """Return whether a model reads texts of different lengths beside one another, padded at the left."""
+    return _able(model, "pads", _pads)
+
+
+def logits_of_last(model: Any, num: int) -> dict[str, int]:
+    """Return the argument by which a model forms the logits of its last positions alone, which are the most memory."""
+    return {"logits_to_keep": num} if "logits_to_keep" in inspect.signature(model.forward).parameters else {}
+
+
+def next_logits(model: Any, ids_BP: Tensor) -> Tensor:
+    """Return the logits (B, V) of the token behind texts, read whole."""
+    logits_BV: Tensor = model(input_ids=ids_BP, use_cache=False, **logits_of_last(model, 1)).logits[:, -1]
+    return logits_BV
+
+
+def _able(model: Any, name: str, trial: Callable[[Any, Tensor], bool]) -> bool:
+    known = _known.setdefault(model, {})
+    if name not in known:
+        layer = model.get_input_embeddings()
+        tokens = torch.arange(2 * _PROMPT + 2 * _REPLY, device=layer.weight.device) * 7 + 3
+        with torch.inference_mode():
+            try:
+                known[name] = trial(model, tokens % len(layer.weight))
+            except torch.OutOfMemoryError:
+                raise
+            # Caches of other kinds lack methods, hold nothing, or are handed over by other names.
+            except (AttributeError, IndexError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError):
+                known[name] = False
+        if not known[name]:
+            logger.warning("%s: %s", getattr(model, "name_or_path", "") or type(model).__name__, _UNLIKE[name])
+    return known[name]
+
+
+def _continues(model: Any, tokens: Tensor) -> bool:
+    prompt, reply = tokens[None, :_PROMPT], tokens[None, -_REPLY:]
+    if (past := _read(model, prompt).past_key_values) is None:
+        return False
+    found = []
+    for number in range(_REPLY):
+        read = _read(model, reply[:, number : number + 1], past)
+        past = read.past_key_values
+        found.append(read.logits[0, -1])
+    whole = _read(model, torch.cat([prompt, reply], dim=1), use_cache=False).logits[0, -_REPLY:]
+    return _same(torch.stack(found), whole)
+
+
+def _shares(model: Any, tokens: Tensor) -> bool:
+    prompt, replies = tokens[None, :_PROMPT], tokens[-2 * _REPLY :].unflatten(0, (2, _REPLY))
+    past = copy.deepcopy(_read(model, prompt).past_key_values)
+    past.batch_repeat_interleave(2)
+    found = _read(model, replies, past).logits
+    whole = _read(model, torch.cat([prompt.expand(2, -1), replies], dim=1), use_cache=False).logits[:, -_REPLY:]
+    return _same(found, whole)
+
+
+def _pads(model: Any, tokens: Tensor) -> bool:
+    if "position_ids" not in inspect.signature(model.forward).parameters:
+        return False
+    num = _PROMPT // 2
+    rows = torch.stack([tokens[:_PROMPT], torch.cat([tokens[:1].expand(num), tokens[_PROMPT : 2 * _PROMPT - num]])])
+    mask = torch.ones_like(rows)
+    mask[1, :num] = 0
+    positions = (mask.cumsum(1) - 1).clamp(min=0)
+    cached = continues_reading(model)
+    read = model(input_ids=rows, attention_mask=mask, position_ids=positions, use_cache=cached)
+    found, last = read.logits[1, -1], tokens[-1:].expand(2)[:, None]
+    more, longer = torch.cat([mask, torch.ones_like(last)], dim=1), positions[:, -1:] + 1
+    if cached:
+        past = read.past_key_values
+        then = model(input_ids=last, attention_mask=more, position_ids=longer, past_key_values=past, use_cache=True)
+    else:
+        places = torch.cat([positions, longer], dim=1)
+        then = model(input_ids=torch.cat([rows, last], dim=1), attention_mask=more, position_ids=places, use_cache=False)
+    alone = _read(model, torch.cat([rows[1:, num:], last[1:]], dim=1), use_cache=False).logits[0, -2:]
+    return _same(torch.stack([found, then.logits[1, -1]]), alone)
+
+
+def _read(model: Any, ids_BP: Tensor, past: Any = None, *, use_cache: bool = True) -> Any:
+    known = {} if past is None else {"past_key_values": past}
+    return model(input_ids=ids_BP, use_cache=use_cache, **known)
+
+
+def difference(found: Tensor, wanted: Tensor) -> float:
+    """Return how far logits are off at most, as a share of the spread of those that are wanted."""
+    return float((found.float() - wanted.float()).abs().max() / wanted.float().std().clamp_min(1e-12))
+
+
+def _same(found: Tensor, wanted: Tensor) -> bool:
+    share = _TOLERANCE if wanted.dtype in (torch.float32, torch.float64) else _TOLERANCE_HALF
+    return found.shape == wanted.shape and difference(found, wanted) <= share
