@@ -108,7 +108,8 @@ class AnswerKind(StrEnum):
 
 
 _THINKS = (
-    "leave room behind the reasoning (tokens of an answer: chat.max_tokens of players, chat.judge_tokens of judges), "
+    "leave room behind the reasoning (tokens of an answer: chat.max_tokens of players and of replies, success.tokens of "
+    "searches, writing.max_tokens of attackers, chat.judge_tokens of judges), "
     """or ask without it: --set chat.extra='{"chat_template_kwargs": {"enable_thinking": false}}'"""
 )
 _FIXES = {
@@ -166,7 +167,7 @@ class Answer:
         # Rows and events hold no half of a surrogate pair, as one that is cut may end in.
         for field in ("text", "reasoning", "withheld"):
             object.__setattr__(self, field, well_formed(getattr(self, field)))
-        if self.text and not self.kind.is_reply:
+        if self.text.strip() and not self.kind.is_reply:
             object.__setattr__(self, "withheld", "\n".join(filter(str.strip, (self.withheld, self.text))))
             object.__setattr__(self, "text", "")
 
