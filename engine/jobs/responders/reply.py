@@ -56,7 +56,7 @@ from policies.chat.addresses import is_chat_address
 from policies.chat.answers import ANSWERS_FOLDER
 from policies.chat.settings import ChatReplying
 from policies.decoders import GREEDY, DecoderSettings
-from policies.responder import Reply, replies_of, require_decoder
+from policies.responder import ModelReply, replies_of, require_decoder
 from policies.stored import CONFIG, model_inside
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class ReplyWorker:
     def _replied(self, shard: Shard[Example]) -> list[dict[str, Any]]:
         replying, size = self.replying, self.replying.config.batch_size
         order = sorted(range(len(shard.items)), key=lambda place: len(context_words(shard.items[place].context)))
-        said: dict[int, Reply] = {}
+        said: dict[int, ModelReply] = {}
         for start in range(0, len(order), size):
             places = order[start : start + size]
             seeds = [replying.seed(shard.keys[place]) for place in places]
