@@ -52,7 +52,7 @@ def test_channels_have_one_final_message() -> None:
 def test_an_answer_has_one_kind(answer: Answer, kind: AnswerKind) -> None:
     assert answer.kind is kind
     assert answer.is_reply == (kind in (AnswerKind.REPLY, AnswerKind.CUT))
-    assert bool(answer.text) == answer.is_reply, "text is a reply"
+    assert bool(answer.text.strip()) == answer.is_reply, "text is a reply"
     assert answer.withheld == {AnswerKind.REFUSED: "no", AnswerKind.FILTERED: "half"}.get(kind, "")
 
 
