@@ -22,6 +22,7 @@ import errno
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import date
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any
@@ -101,6 +102,7 @@ class RunFolder:
         schema: pa.Schema = BASE,
         resume_safe: Collection[str] = (),
         weights: Mapping[str, str] = MappingProxyType({}),
+        day: str = "",
     ) -> RunFolder:
         """Starts a run in an absent or empty folder, or goes on with the run that is there.
 
@@ -112,6 +114,7 @@ class RunFolder:
             resume_safe: top-level keys of the configuration that may differ from the run's, because they change how the
                 work is done and not its rows (number of workers, address).
             weights: digests of the models that the rows come from, by the setting that names each.
+            day: ISO date of a run that begins, which its chat templates print; today when empty.
 
         Raises:
             ConfigError: the configuration names a Python file that may not be imported.
@@ -138,7 +141,7 @@ class RunFolder:
             if (path / CONFIG).is_file():
                 run._go_on(resume_safe)
             else:
-                run._start(fingerprint(config))
+                run._start(fingerprint(config), day or date.today().isoformat())
         except BaseException:
             if mirror is not None:
                 mirror.abandon()
@@ -342,10 +345,10 @@ class RunFolder:
         """The metrics of the summary, none before there is one. A `RunError` says that it is damaged."""
         return {name: Estimate.from_json(parts) for name, parts in (self.summary() or {}).get("metrics", {}).items()}
 
-    def _start(self, config_fingerprint: str) -> None:
+    def _start(self, config_fingerprint: str, day: str) -> None:
         head = make_head(self.path, self.job, self.config, config_fingerprint, self.schema, self.weights)
         with self._saving("the run folder"):
-            write_document(self.path / ENVIRONMENT, describe_environment())
+            write_document(self.path / ENVIRONMENT, {**describe_environment(), "date": day})
             # Last, because its presence is what makes the folder a run.
             write_document(self.path / CONFIG, head)
         self.event("started")
