@@ -20,10 +20,8 @@ class Lexicon(Protocol):
     def tag_all(self, utterances: Sequence[tuple[str, ...]]) -> list[list[str]]:
         """The tags of many utterances, sooner than one by one; not to be changed by whoever gets them."""
 
-    def are_tags(
-        self, utterances: Sequence[tuple[str, ...]], tags: Sequence[Sequence[str]], free: Sequence[str] = ()
-    ) -> list[bool]:
-        """Whether utterances have these tags, words that are free apart; sooner than tagging them, and not remembered."""
+    def are_tags(self, utterances: Sequence[tuple[str, ...]], tags: Sequence[Sequence[str]]) -> list[bool]:
+        """Whether utterances have these tags; sooner than tagging them, and not remembered."""
 
     def antonyms(self, word: str, part_of_speech: str | None) -> tuple[str, ...]:
         """Opposites of a word in any of its senses, in a fixed order, without repetition.

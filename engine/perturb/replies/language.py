@@ -87,16 +87,12 @@ class English:
         self.is_content = lru_cache(_NUM_WORDS)(self._is_content)
 
     def tag_all(self, utterances: Sequence[Utterance]) -> list[list[str]]:
-        """Penn Treebank tags, see `ReplyLanguage`.
-
-        NLTK's tagger was trained on text with capitals and takes no "i" for a pronoun; here each is one.
-        """
-        found = self.lexicon.tag_all(utterances)
-        return [_with_i(words, tags) if "i" in words else tags for words, tags in zip(utterances, found, strict=True)]
+        """Penn Treebank tags, see `ReplyLanguage`."""
+        return self.lexicon.tag_all(utterances)
 
     def are_tags(self, utterances: Sequence[Utterance], tags: Sequence[Sequence[str]]) -> list[bool]:
-        """See `ReplyLanguage`; an "i" is a pronoun, whatever the lexicon takes it for."""
-        return self.lexicon.are_tags(utterances, tags, ("i",))
+        """See `ReplyLanguage`."""
+        return self.lexicon.are_tags(utterances, tags)
 
     def class_of(self, tag: str) -> WordClass:
         """The class of a Penn Treebank tag, see `ReplyLanguage`."""
@@ -135,10 +131,6 @@ class English:
             others = [other for other in others if self.lexicon.same_sense(base, other, kind)]
         forms = others if form == "base" else [self.lexicon.inflect(other, tag) for other in others]
         return tuple(dict.fromkeys(other for other in forms if other is not None and other != word and self.usual(other)))
-
-
-def _with_i(words: Utterance, tags: Sequence[str]) -> list[str]:
-    return ["PRP" if word == "i" else tag for word, tag in zip(words, tags, strict=True)]
 
 
 _CLASSES: Mapping[str, WordClass] = {
