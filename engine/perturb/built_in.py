@@ -90,7 +90,7 @@ class BuiltInLexicon:
         tag = _PLAIN[part_of_speech]
         return (word, tag) in self._forms and (other, tag) in self._forms
 
-    def synonyms(self, word: str, part_of_speech: str, *, every_sense: bool = False) -> tuple[str, ...]:
+    def synonyms(self, word: str, part_of_speech: str, *, every_sense: bool = False, names: bool = False) -> tuple[str, ...]:
         """Listed synonyms, of one sense; see `Lexicon`."""
         return self._synonyms.get((word, part_of_speech), ())
 

@@ -48,13 +48,14 @@ class Lexicon(Protocol):
             part_of_speech: of both: "v", "n", "a" or "r".
         """
 
-    def synonyms(self, word: str, part_of_speech: str, *, every_sense: bool = False) -> tuple[str, ...]:
-        """Base forms that mean the same as a base form, single words, the most usual first; names have none.
+    def synonyms(self, word: str, part_of_speech: str, *, every_sense: bool = False, names: bool = False) -> tuple[str, ...]:
+        """Base forms that mean the same as a base form, single words, the most usual first.
 
         Args:
             word: lower case.
             part_of_speech: "v", "n", "a" or "r".
             every_sense: of all senses of the word, not of the most usual one alone.
+            names: names have synonyms and are some; else neither.
         """
 
     def inflect(self, word: str, tag: str) -> str | None:

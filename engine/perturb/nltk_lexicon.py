@@ -116,15 +116,17 @@ class NltkLexicon:
         senses = self._main_sense(word, part_of_speech), self._main_sense(other, part_of_speech)
         return senses[0] is not None and senses[0] == senses[1]
 
-    def synonyms(self, word: str, part_of_speech: str, *, every_sense: bool = False) -> tuple[str, ...]:
+    def synonyms(self, word: str, part_of_speech: str, *, every_sense: bool = False, names: bool = False) -> tuple[str, ...]:
         """The other words of a base form's synsets, in WordNet's order; see `Lexicon`."""
-        if part_of_speech == "n" and self._is_name(word):
+        if part_of_speech == "n" and not names and self._is_name(word):
             return ()
-        senses = self._wordnet.synsets if every_sense else self._first_sense
-        lemmas = (
-            name for synset in senses(word, part_of_speech) for name in synset.lemma_names() if not synset.instance_hypernyms()
-        )
-        return tuple(dict.fromkeys(name for name in lemmas if name != word and name.isalpha() and name.islower()))
+        synsets = (self._wordnet.synsets if every_sense else self._first_sense)(word, part_of_speech)
+        if names:
+            lemmas = (name.lower() for synset in synsets for name in synset.lemma_names())
+        else:
+            plain = (synset for synset in synsets if not synset.instance_hypernyms())
+            lemmas = (name for synset in plain for name in synset.lemma_names() if name.islower())
+        return tuple(dict.fromkeys(name for name in lemmas if name != word and name.isalpha()))
 
     def inflect(self, word: str, tag: str) -> str | None:
         """The form of a word's base that has a tag; of verbs and nouns that are in no dictionary the base alone, by rule."""
