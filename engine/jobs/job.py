@@ -27,6 +27,7 @@ from engine.metrics.tables import TextTable
 from engine.store.event_log import is_summarised
 from engine.store.head import changed_weights, require_same
 from engine.store.layout import CONFIG, SUMMARY
+from engine.store.links import refuse_links_out
 from engine.store.mirror import refresh
 from engine.store.parts import Outcomes
 from engine.store.run_folder import RunFolder
@@ -213,6 +214,8 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
         Raises:
             ParleyError: what `prepare` and `work` say; a run of something else in the folder; a disk that refuses.
         """
+        # Before anything is read from the folder, or prepared in it.
+        refuse_links_out(path)
         weights = self.weights(config)
         if self.finished(config, path, weights):
             reporter.say(f"{display_path(path)} is finished: nothing is left to do")
