@@ -1,7 +1,7 @@
 """The whole story on the embedded corpus, offline: `parley demo`.
 
-A target is fitted, and an adversary is trained against it. A round of adversarial training hardens the target; fresh
-adversaries say what they gain before and after it. Target and adversary play the same scenarios with the same seeds: the
+A target is fitted, and an adversary is trained against it. Two rounds of adversarial training harden the target; the best of all
+known adversaries says what can be gained before and after them. Target and adversary play the same scenarios with the same seeds: the
 target against itself, and the adversary against the target. In both matches side 1 alone chooses, so that the adversary's gain
 is not a gain of the rule. A white-box attack reads the target's networks. A sequence-to-sequence model is fitted to the help
 desk, and inputs are searched that make it say what it says anyway (a search that works finds them) and what nobody taught it;
@@ -155,6 +155,7 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
             adversary=adversary,
             budget=config.reinforce.dialogues,
             dialogues=min(config.dialogues, minmax.demo().dialogues),
+            choosing=min(config.dialogues, minmax.demo().choosing),
             corpus=fitted.corpus,
             seed=config.seed,
             workers=config.workers,
