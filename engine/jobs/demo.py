@@ -155,7 +155,6 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
             adversary=adversary,
             budget=config.reinforce.dialogues,
             dialogues=min(config.dialogues, minmax.demo().dialogues),
-            choosing=min(config.dialogues, minmax.demo().choosing),
             corpus=fitted.corpus,
             seed=config.seed,
             workers=config.workers,

@@ -318,7 +318,7 @@ class Campaign:
             targets=",".join(targets),
             adversaries=",".join(adversaries),
             known=",".join(display_path(self._path / stage) for stage in known),
-            dialogues=self._config.choosing,
+            dialogues=min(self._config.choosing, self._config.dialogues),
             seed=derive_seed(self._config.seed, exploitability.CHOOSING),
             **self._config.playing(),
         )

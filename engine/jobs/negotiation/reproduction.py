@@ -302,7 +302,6 @@ def _steps(config: ReproductionConfig, path: Path, number: int) -> dict[str, Sta
         control=True,
         budget=config.attack.dialogues,
         dialogues=config.dialogues,
-        choosing=min(config.dialogues, MinMaxConfig.choosing),
         perplexity_limit=config.perplexity_limit,
         attack=replace(config.attack, dialogues=config.phase),
         defence=replace(config.defence, dialogues=config.phase),

@@ -144,7 +144,6 @@ def test_the_stages_name_each_other_as_the_folder_was_given() -> None:
     assert configs["minmax"].rounds == 2
     assert configs["minmax"].num_final_adversaries == 3, "one training is one draw"
     assert configs["minmax"].adversaries == "mixture", "all known adversaries are learned from, by the equilibrium"
-    assert configs["minmax"].choosing == 9
     assert configs["minmax"].control, "training alone may explain what is gained"
     before = {str(getattr(configs[name], key, "")) for name in BESIDE for key in ("model", "lm", "trained")}
     before = {name for names in before for name in names.split(",")}
