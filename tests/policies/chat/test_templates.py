@@ -113,7 +113,9 @@ def test_a_chat_model_without_a_system_role_answers_as_to_the_folded_messages() 
     folded = (Message("user", "you are a fool\n\noh"),)
     assert model.prompts.ids(chat) == model.prompts.ids(folded)
     decoding = ChatDecoding(max_tokens=4)
-    assert model.answer([chat], decoding=decoding) == model.answer([folded], decoding=decoding)
+    (answer,) = model.answer([chat], decoding=decoding)
+    assert answer.notes == (FOLDED,)
+    assert replace(answer, notes=()) == model.answer([folded], decoding=decoding)[0]
     assert model.score([chat], ["a fool"]) == model.score([folded], ["a fool"])
 
 
