@@ -145,6 +145,11 @@ _LACKS = re.compile(
     r"invalid (?:field|parameter|argument|key)|must be strictly positive",
     re.IGNORECASE,
 )
+_LACKS_FOR_SURE = re.compile(
+    r"unsupported|not support|unrecogni[sz]ed|extra_forbidden|unexpected keyword|unknown (?:field|parameter|argument|key|name)",
+    re.IGNORECASE,
+)
+"""The same of a server that fails, whose errors may name a field without being about it."""
 _RANGE = re.compile(
     r"between|less than|greater than|at most|at least|in (?:the )?range|[<>]=|\u2264|too (?:high|large)|"
     r"(?:above max|below min)imum",
@@ -286,8 +291,9 @@ class Refusal:
         if field in LIMITS and any(other in self.text for other in LIMITS if other != field) and "instead" in self.text:
             return RefusalKind.FIELD
         if request[field] and _RANGE.search(self.text):
-            return RefusalKind.VALUE
-        return RefusalKind.FIELD if _LACKS.search(f"{self.text} {' '.join(self.codes)}") else None
+            return RefusalKind.VALUE if self.status < 500 else None
+        lacks = _LACKS_FOR_SURE if self.status >= 500 else _LACKS
+        return RefusalKind.FIELD if lacks.search(f"{self.text} {' '.join(self.codes)}") else None
 
     def _room(self) -> int | None:
         """Return how many tokens an answer may have by the figures of the message; None where it names none."""

@@ -89,6 +89,8 @@ def test_room_for_an_answer_is_read_out_of_the_figures(name: str) -> None:
         (500, kinds.error("the moderation service failed"), RefusalKind.BUSY),
         (503, kinds.error("moderation is overloaded"), RefusalKind.BUSY),
         (500, kinds.error("out of memory"), RefusalKind.BUSY),
+        (500, kinds.error("unexpected error after max_tokens were written"), RefusalKind.BUSY),
+        (500, kinds.error("a worker was lost in between, seed 3"), RefusalKind.BUSY),
         (429, kinds.error("Rate limit reached on tokens per min: Limit 10000, Used 9500, Requested 700."), RefusalKind.BUSY),
         (400, kinds.error("the chat template cannot be filled from this context"), RefusalKind.OTHER),
         (400, {"error": {"message": "a role is unknown", "prompt": "what is your maximum context length"}}, RefusalKind.OTHER),
