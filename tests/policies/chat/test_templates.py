@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from envs.core.errors import ConfigError
 from policies.chat import templates
 from policies.chat.model import Chat, ChatDecoding, Message
+from policies.chat.roles import FOLDED
 from policies.chat.templates import options_of, prints_date, use_options, write_prompt
 from tests.policies.byte_pairs import CHAT, byte_model
 from tests.policies.chat.tiny import tiny_chat
