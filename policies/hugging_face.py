@@ -19,6 +19,7 @@ from policies.adapter_folders import base_of, is_adapter_alone, tell_of_adapter,
 from policies.chat.addresses import GGUF
 from policies.chat.model import Chat
 from policies.chat.settings import WeightSettings
+from policies.chat.templates import options_of, prints_date, say_once, use_options
 from policies.gguf import plain_folder
 from policies.hugging_face_seq2seq import HuggingFaceSeq2Seq
 from policies.hugging_face_tokens import ANY, InputRules, name_end, require_finite
@@ -40,6 +41,11 @@ _HEADS = {
     "AutoModelForSequenceClassification": ("ForSequenceClassification",),
 }
 """What the architectures of `config.json` are called that a class reads; others would get a head of random weights."""
+_COMPOSITES = {
+    "AutoModelForImageTextToText": "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING",
+    "AutoModelForMultimodalLM": "MODEL_FOR_MULTIMODAL_LM_MAPPING",
+}
+"""Classes of models that read more than text, with what lists their kinds; texts alone go through their language part."""
 
 
 def load_hugging_face(
@@ -121,6 +127,9 @@ def read_placed(name: str | Path, kind: Callable[[Any], str], weights: WeightSet
         model = with_adapter(model, folder)
     # What errors call the model, whose tokenizer is all that some who raise them know of it.
     tokenizer.name_or_path = model.name_or_path = str(name)
+    use_options(tokenizer, weights.date, weights.template_variables)
+    if prints_date(tokenizer):
+        say_once(tokenizer, f"the chat template prints the date: {options_of(tokenizer).day}, for the whole run (setting date)")
     name_end(tokenizer, model)
     require_finite(model, name)
     return tokenizer, model if weights.device_map else _moved(model, device, name)
@@ -228,13 +237,26 @@ def read_pretrained(
 
 def _class_of(config: Any, kind: Callable[[Any], str], folder: Path) -> str:
     """The class that reads a model; its configuration says whether it is one of that kind, before its weights are read."""
-    found, names = kind(config), config.architectures or []
-    if (heads := _HEADS.get(found)) and names and not any(head in name for name in names for head in heads):
+    found, names = _composite_class(kind(config), config, folder), config.architectures or []
+    if (heads := _HEADS.get(kind(config))) and names and not any(head in name for name in names for head in heads):
         what = "a causal model of language" if heads[0] == "ForCausalLM" else "a classifier"
         got = f"architecture {', '.join(names)}"
         fix = f"name a folder whose config.json names an architecture with {heads[0]}"
         raise CheckpointError(f"this needs {what} and the folder holds another model", where=folder, got=got, fix=fix)
     return found
+
+
+def _composite_class(name: str, config: Any, folder: Path) -> str:
+    """Return the class that reads a model of language: of one that reads pictures or sounds too, the class of the whole."""
+    import transformers
+
+    if name != "AutoModelForCausalLM" or type(config) in transformers.MODEL_FOR_CAUSAL_LM_MAPPING:
+        return name
+    for other, kinds in _COMPOSITES.items():
+        if type(config) in getattr(transformers, kinds):
+            return other
+    got, fix = f"model_type {config.model_type}", "name a causal model, such as Llama, Qwen or GPT-2"
+    raise CheckpointError("transformers knows no model of language of this kind", where=folder, got=got, fix=fix)
 
 
 def _require_words(tokenizer: Any, folder: Path) -> None:

@@ -64,14 +64,18 @@ def _able(model: Any, name: str, trial: Callable[[Any, Tensor], bool]) -> bool:
     if name not in known:
         layer = model.get_input_embeddings()
         tokens = torch.arange(2 * _PROMPT + 2 * _REPLY, device=layer.weight.device) * 7 + 3
+        training = model.training
         with torch.inference_mode():
             try:
-                known[name] = trial(model, tokens % len(layer.weight))
+                # Dropout would tell any two readings apart.
+                known[name] = trial(model.eval(), tokens % len(layer.weight))
             except torch.OutOfMemoryError:
                 raise
             # Caches of other kinds lack methods, hold nothing, or are handed over by other names.
             except (AttributeError, IndexError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError):
                 known[name] = False
+            finally:
+                model.train(training)
         if not known[name]:
             logger.warning("%s: %s", getattr(model, "name_or_path", "") or type(model).__name__, _UNLIKE[name])
     return known[name]

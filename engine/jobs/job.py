@@ -18,6 +18,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import pyarrow as pa
 
 from engine.jobs.command import command_line
+from engine.jobs.dates import date_of, dated
 from engine.jobs.flat import FlatRows
 from engine.jobs.tables import TABLE_FILE, write_tables
 from engine.jobs.weights import weights_digests
@@ -26,6 +27,7 @@ from engine.metrics.tables import TextTable
 from engine.store.event_log import is_summarised
 from engine.store.head import changed_weights, require_same
 from engine.store.layout import CONFIG, SUMMARY
+from engine.store.links import refuse_links_out
 from engine.store.mirror import refresh
 from engine.store.parts import Outcomes
 from engine.store.run_folder import RunFolder
@@ -212,6 +214,8 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
         Raises:
             ParleyError: what `prepare` and `work` say; a run of something else in the folder; a disk that refuses.
         """
+        # Before anything is read from the folder, or prepared in it.
+        refuse_links_out(path)
         weights = self.weights(config)
         if self.finished(config, path, weights):
             reporter.say(f"{display_path(path)} is finished: nothing is left to do")
@@ -219,9 +223,10 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
         if (path / CONFIG).is_file():
             # Before models and data are read, which may take minutes.
             require_same(path, self.name, to_dict(config), self.schema, self.resume_safe, weights)
-        prepared = self.prepare(config, path, reporter)
+        day = date_of(path)
+        prepared = self.prepare(dated(config, day), path, reporter)
         with RunFolder.open(
-            path, config, job=self.name, schema=self.schema, resume_safe=self.resume_safe, weights=weights
+            path, config, job=self.name, schema=self.schema, resume_safe=self.resume_safe, weights=weights, day=day
         ) as run:
             self.conclude(run, config, self.measure(run, self.work(run, prepared, reporter)))
         return self.result(config, path)

@@ -28,6 +28,7 @@ from engine.report.markup import fill
 from engine.report.verdicts import interval, number
 from engine.store.documents import write_whole
 from envs.core.errors import RunError
+from envs.core.visible import visible
 
 MOST_NUMBERS = 12
 """Numbers of a chapter that are not folded away."""
@@ -96,7 +97,7 @@ class ShownItem:
     @property
     def tags(self) -> str:
         """As the viewer reads them."""
-        return json.dumps([*self.item.tags])
+        return json.dumps([visible(tag) for tag in self.item.tags])
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,7 @@ def render(report: Report, chapters: Sequence[Chapter[Any]]) -> str:
     items = _addressed([item for _, section in parts for item in section.items])
     shown = [_shown(chapter, section, items, report.title) for chapter, section in parts]
     script = files("engine.report").joinpath("templates/viewer.js").read_text(encoding="utf-8") if items else ""
-    return str(
+    page = str(
         fill(
             "templates/page.html",
             report=report,
@@ -175,6 +176,8 @@ def render(report: Report, chapters: Sequence[Chapter[Any]]) -> str:
             script_hash=_hash(script),
         )
     )
+    # Here for every name, title, setting and text; a line without such characters is found so at once.
+    return "\n".join(map(visible, page.split("\n")))
 
 
 def verdicts(report: Report, chapters: Sequence[Chapter[Any]]) -> list[tuple[Chapter[Any], Verdict]]:

@@ -41,6 +41,7 @@ from policies.ranker import Ranker, UnscoredError, compared_outcomes
 
 if TYPE_CHECKING:
     from engine.perturb.replies.language import ReplyLanguage, Tagged
+from engine.perturb.replies.settings import CAREFUL
 
 _REPLACEABLE = ("noun", "verb", "adjective", "adverb")
 """Classes of words that synonyms may replace; names are one of their own."""
@@ -194,4 +195,4 @@ class RankAttack:
             for word, tag, stay in zip(words, tags, stays, strict=True)
             if not stay and self.language.is_content(word) and self.language.class_of(tag) in _REPLACEABLE
         ]
-        return dict(zip(asked, self.language.synonyms(asked, "shared", "inflected"), strict=True))
+        return dict(zip(asked, self.language.synonyms(asked, CAREFUL), strict=True))

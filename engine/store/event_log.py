@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from engine.store.documents import plain
+from engine.store.documents import no_link, plain
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ def append_event(path: Path, kind: str, fields: dict[str, Any]) -> None:
     moment = datetime.now(UTC).isoformat(timespec="milliseconds")
     text = json.dumps({"time": moment, "kind": kind, **plain(fields)}, ensure_ascii=False, allow_nan=False)
     line = f"{text}\n".encode()
-    with path.open("ab", buffering=0) as log:
+    with open(path, "ab", buffering=0, opener=no_link) as log:
         before = log.seek(0, os.SEEK_END)
         try:
             while line:
@@ -103,7 +103,7 @@ def _is(value: object, kind: type) -> bool:
 def end_last_line(path: Path) -> None:
     """Ends a line that a crash cut short, so that the next event gets a line of its own."""
     if path.is_file() and path.stat().st_size:
-        with path.open("rb+") as log:
+        with open(path, "rb+", opener=no_link) as log:
             log.seek(-1, os.SEEK_END)
             if log.read(1) != b"\n":
                 log.write(b"\n")

@@ -7,11 +7,11 @@
     unfinished/*.json  what a shard under way is gone on from (`unfinished.py`); not of every job
     begun.json         the shards that a process without actors works on, while it does (`begun.py`)
     summary.json       the metrics
-    lock               held by the process that writes
+    lock               held by the process that writes, where the file system has locks
 
 `RunFolder.open` starts a run or goes on with it: a part counts when it reads back whole and every item in it worked.
 Shards with a damaged part or a failed item are done again, whole. `RunFolder.load` looks at a run and changes nothing. Where
-the folder is the local copy of a URI, the run is at that URI (`mirror.py`).
+the folder is the local copy of a URI, the run is at that URI (`mirror.py`). No link in it is followed out of it (`links.py`).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import errno
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import date
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any
@@ -33,6 +34,7 @@ from engine.store.event_log import SUMMARISED, Needs, append_event, end_last_lin
 from engine.store.head import OTHER_NAME, make_head, read_head, refuse_strangers, require_same
 from engine.store.layout import CONFIG, ENVIRONMENT, EVENTS, ROWS, SUMMARY, UNFINISHED
 from engine.store.lease import keeper_of
+from engine.store.links import refuse_links_out
 from engine.store.lock import WRITABLE, RunLock
 from engine.store.mirror import Mirror, names_in, refresh_rows, replicate, withdraw
 from engine.store.parts import (
@@ -98,6 +100,7 @@ class RunFolder:
         schema: pa.Schema = BASE,
         resume_safe: Collection[str] = (),
         weights: Mapping[str, str] = MappingProxyType({}),
+        day: str = "",
     ) -> RunFolder:
         """Starts a run in an absent or empty folder, or goes on with the run that is there.
 
@@ -109,6 +112,7 @@ class RunFolder:
             resume_safe: top-level keys of the configuration that may differ from the run's, because they change how the
                 work is done and not its rows (number of workers, address).
             weights: digests of the models that the rows come from, by the setting that names each.
+            day: ISO date of a run that begins, which its chat templates print; today when empty.
 
         Raises:
             ConfigError: the configuration names a Python file that may not be imported.
@@ -119,6 +123,7 @@ class RunFolder:
         require_trust_in(to_dict(config))
         if path.exists() and not path.is_dir():
             raise RunError("a run needs a folder and this is a file", where=path, fix=OTHER_NAME)
+        refuse_links_out(path)
         found = names_in(path)
         if CONFIG not in found:
             refuse_strangers(path, found)
@@ -134,7 +139,7 @@ class RunFolder:
             if (path / CONFIG).is_file():
                 run._go_on(resume_safe)
             else:
-                run._start(fingerprint(config))
+                run._start(fingerprint(config), day or date.today().isoformat())
         except BaseException:
             if mirror is not None:
                 mirror.abandon()
@@ -338,10 +343,10 @@ class RunFolder:
         """The metrics of the summary, none before there is one. A `RunError` says that it is damaged."""
         return {name: Estimate.from_json(parts) for name, parts in (self.summary() or {}).get("metrics", {}).items()}
 
-    def _start(self, config_fingerprint: str) -> None:
-        head = make_head(self.job, self.config, config_fingerprint, self.schema, self.weights)
+    def _start(self, config_fingerprint: str, day: str) -> None:
+        head = make_head(self.path, self.job, self.config, config_fingerprint, self.schema, self.weights)
         with self._saving("the run folder"):
-            write_document(self.path / ENVIRONMENT, describe_environment())
+            write_document(self.path / ENVIRONMENT, {**describe_environment(), "date": day})
             # Last, because its presence is what makes the folder a run.
             write_document(self.path / CONFIG, head)
         self.event("started")
@@ -350,7 +355,7 @@ class RunFolder:
         require_same(self.path, self.job, self.config, self.schema, resume_safe, self.weights)
         with self._saving("the run folder"):
             for leftover in [found for place in (".", ROWS, UNFINISHED) for found in (self.path / place).glob(f"*{ASIDE}")]:
-                leftover.unlink()
+                leftover.unlink(missing_ok=True)
             end_last_line(self.path / EVENTS)
         refresh_rows(self.path)
         damaged = [name for name, path in list_parts(self.path / ROWS).items() if not self._take_in(name, path)]

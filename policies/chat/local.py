@@ -52,6 +52,7 @@ class LocalChatModel:
     Attributes:
         prompts: messages as tokens.
         usage: what was asked.
+        answers_depend_on: what answers follow from beside name, messages, decoding and seed; empty for nothing else.
 
     Raises:
         ConfigError: as `ChatPrompts`.
@@ -62,6 +63,7 @@ class LocalChatModel:
     def __init__(self, name: str, model: Any, tokenizer: Any, batch_size: int = 1, *, parts_thinking: bool = True) -> None:
         self.name, self.model, self.tokenizer = name, model.eval().requires_grad_(False), tokenizer
         self.prompts, self.usage = ChatPrompts(tokenizer, model, name), ChatUsage()
+        self.answers_depend_on = ""
         self._at_once, self._parts_thinking = batch_size or MOST_AT_ONCE, parts_thinking
 
     def answer(self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()) -> list[Answer]:

@@ -28,17 +28,16 @@ class OwnChatModel:
         name: what it was named by.
         part: an object with `answer` or `reply`, or a function of messages.
         timeout_s: seconds that an answer or a score may take; a call that is asked for several may take as many times more.
-        parts_thinking: whether reasoning between marks is parted from a text that it returns.
+        parts_thinking: whether reasoning between marks is parted from texts; an `Answer` says itself what is which.
 
     Raises:
         ConfigError: it is none of them.
     """
 
-    def __init__(
-        self, name: str, part: Any, timeout_s: float = DEFAULT.timeout_s, parts_thinking: bool = DEFAULT.thinking == "part"
-    ) -> None:
-        self.name, self._part, self.usage = name, part, ChatUsage()
+    def __init__(self, name: str, part: Any, timeout_s: float = DEFAULT.timeout_s, *, parts_thinking: bool = True) -> None:
         self._parts_thinking = parts_thinking
+        self.answers_depend_on = "" if parts_thinking else "thinking is kept"
+        self.name, self._part, self.usage = name, part, ChatUsage()
         self.access = Access.SCORES if callable(getattr(part, "score", None)) else Access.TEXT
         self._reply = getattr(part, "reply", part)
         self._calls = TimedCalls(name, timeout_s, "mend it, or give it more seconds: --set chat.timeout_s=SECONDS")
@@ -98,13 +97,13 @@ class OwnChatModel:
 
 
 def load_own(name: str, settings: ChatModelSettings = DEFAULT) -> OwnChatModel:
-    """The chat model that a file of a user's own, or an installed package, makes; the settings say how it is asked.
+    """The chat model that a file of a user's own, or an installed package, makes.
 
     Raises:
         ConfigError: no such file or name, it is not trusted, or it makes none.
     """
-    part = made_chat_model(name, chat_models.get(name))
-    return OwnChatModel(name, part, settings.timeout_s, settings.thinking == "part")
+    made = made_chat_model(name, chat_models.get(name))
+    return OwnChatModel(name, made, settings.timeout_s, parts_thinking=settings.thinking == "part")
 
 
 def answers_chats(part: Any) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 from envs.core.errors import CheckpointError
 from policies.chat.local import LocalChatModel
 from policies.chat.settings import ChatModelSettings
+from policies.chat.templates import options_of, prints_date
 from policies.hugging_face import read_placed
 
 
@@ -23,7 +24,11 @@ def load_local(name: str, settings: ChatModelSettings) -> LocalChatModel:
             it is none that answers messages.
     """
     tokenizer, model = read_placed(name, _causal, settings, settings.device)
-    return LocalChatModel(name, model, tokenizer, settings.batch_size)
+    found = LocalChatModel(name, model, tokenizer, settings.batch_size, parts_thinking=settings.thinking == "part")
+    found.answers_depend_on = settings.answers_depend_on
+    if prints_date(tokenizer):
+        found.answers_depend_on += f" on {options_of(tokenizer).day}"
+    return found
 
 
 def _causal(config: Any) -> str:

@@ -1,13 +1,14 @@
 """How a model is loaded, and how a chat model is asked.
 
-No answer depends on any of it but by rounding; `extra` and `thinking` apart, which are part of what answers are kept by.
+No answer depends on any of it but by rounding; `extra`, `thinking` and `date` apart, which answers are kept by.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Literal
+from datetime import date
+from typing import Any, Literal
 
 from envs.core.config import JsonObject, check, shared
 from envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Share
@@ -24,13 +25,34 @@ FIXED = ("model", "messages", "stream", "n")
 
 
 @dataclass(frozen=True, kw_only=True)
-class WeightSettings(Configuration):
+class DateSettings(Configuration):
+    """Which day it is for the chat templates of models whose weights are here."""
+
+    date: str = ""
+    """Date that chat templates print, such as 2026-11-28, for prompts that stay the same; the day the run began when empty."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        try:
+            fits = not self.date or date.fromisoformat(self.date).isoformat() == self.date
+        except ValueError:
+            fits = False
+        check(self, "date", fits, "a date such as 2026-11-28")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightSettings(DateSettings):
     """How weights that are here (hf:, gguf:) are loaded; which device they are on is said elsewhere."""
 
     dtype: Precision = "float32"
     """Precision of its weights; auto takes that of its file."""
     device_map: str = ""
     """Spreads a model that is larger than one GPU: auto, balanced, ...; empty for one device. Needs the extra gguf."""
+
+    @property
+    def template_variables(self) -> dict[str, Any]:
+        """Further variables of the chat template by name."""
+        return {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +72,8 @@ class ChatAsking(WeightSettings):
     """Seconds before an attempt at most; a server that asks for more (Retry-After) is given up."""
     extra: JsonObject = NO_FIELDS
     """JSON that is merged into each request to a server, such as {"top_p": 0.9, "reasoning_effort": "low"} or
-    {"chat_template_kwargs": {"enable_thinking": false}}; null leaves a field out: {"temperature": null, "seed": null}."""
+    {"chat_template_kwargs": {"enable_thinking": false}}; null leaves a field out: {"temperature": null, "seed": null}. Of
+    weights that are here chat_template_kwargs alone counts."""
     limit_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     """Field that limits the tokens of a server's answer; the other one where a server refuses this one."""
     thinking: Literal["part", "keep"] = "part"
@@ -85,6 +108,11 @@ class ChatAsking(WeightSettings):
         check(
             self, "extra", fits, f"any field but {', '.join(FIXED)}; {', '.join(LEFT_OUT)} as null alone, which leaves them out"
         )
+
+    @property
+    def template_variables(self) -> dict[str, Any]:
+        found = self.extra.document.get("chat_template_kwargs")
+        return dict(found) if isinstance(found, dict) else {}
 
     @property
     def answers_depend_on(self) -> str:

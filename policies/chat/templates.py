@@ -1,5 +1,7 @@
 """Write messages as the prompt of a model whose weights are here: by its tokenizer's chat template, or with ends between them.
 
+Contents: templates of models that read pictures, too, may want a list of parts in the place of a text, and have it then.
+
 Roles: a template that takes no system, or drops its text without a word, has it in front of the first message of the user; one
 that wants strict alternation has neighbours of one role merged (`roles.py`). Probe texts find out which, once for each sequence
 of roles, and the log says so once.
@@ -18,6 +20,7 @@ import re
 from collections.abc import Callable, Sequence
 from datetime import date, datetime
 from functools import lru_cache
+from itertools import product
 from typing import Any, NamedTuple
 
 from envs.core.errors import ConfigError
@@ -59,6 +62,20 @@ class TemplateOptions(NamedTuple):
     variables: tuple[tuple[str, Any], ...] = ()
 
 
+class _Way(NamedTuple):
+    """How messages are fitted to a template.
+
+    Args:
+        roles: of `_WAYS`.
+        parts: whether a content is a list of parts.
+        lost: roles of messages whose text the template leaves out all the same.
+    """
+
+    roles: str = _AS_IT_IS
+    parts: bool = False
+    lost: tuple[str, ...] = ()
+
+
 def use_options(tokenizer: Any, day: str, variables: dict[str, Any] | None = None) -> None:
     """Set what the template of a tokenizer is told.
 
@@ -83,11 +100,11 @@ def prints_date(tokenizer: Any) -> bool:
     """Return whether the prompts of a tokenizer depend on the date."""
     if not tokenizer.chat_template:
         return False
-    chat = (Message("user", "a"),)
-    options = options_of(tokenizer)
+    chat, options = (Message("user", "a"),), options_of(tokenizer)
+    parts = _way(tokenizer, ("user",), True).parts
     other = options._replace(day=date(1999, 2, 3) if options.day != date(1999, 2, 3) else date(1998, 3, 4))
     try:
-        return _render(tokenizer, chat, True, options) != _render(tokenizer, chat, True, other)
+        return _render(tokenizer, chat, True, options, parts=parts) != _render(tokenizer, chat, True, other, parts=parts)
     # A template that takes no such chat says so where it is asked for one.
     except ConfigError:
         return False
@@ -108,11 +125,12 @@ def write_prompt(tokenizer: Any, chat: Chat, *, asked: bool = True, begun: bool 
     options = options_of(tokenizer)
     if begun:
         chat = (*chat[:-1], Message(chat[-1].role, f"{chat[-1].content}{_END}"))
-    fitted = _fitted(tokenizer, chat, asked and not begun)
+    way = _way(tokenizer, tuple(message.role for message in chat), asked and not begun)
+    fitted = _WAYS[way.roles](chat)
     if not tokenizer.chat_template:
         text = "".join(f"{message.content}{tokenizer.eos_token or ''}" for message in fitted)
     else:
-        text = _render(tokenizer, fitted, asked and not begun, options)
+        text = _render(tokenizer, fitted, asked and not begun, options, parts=way.parts)
     if not begun:
         return text
     text, mark, _ = text.rpartition(_END)
@@ -125,50 +143,49 @@ def write_prompt(tokenizer: Any, chat: Chat, *, asked: bool = True, begun: bool 
 
 def role_notes(tokenizer: Any, chat: Chat) -> tuple[str, ...]:
     """Return what is done to messages that are answered so that the template takes their roles, as `Answer.notes` has it."""
-    return _NOTES[_way(tokenizer, tuple(message.role for message in chat), True)[0]]
+    return _NOTES[_way(tokenizer, tuple(message.role for message in chat), True).roles]
 
 
-def _fitted(tokenizer: Any, chat: Chat, asked: bool) -> Chat:
-    """Return the messages as the template takes them."""
-    way, lost = _way(tokenizer, tuple(message.role for message in chat), asked)
-    if way:
-        _say_once(tokenizer, f"the chat template does not take messages of these roles: {way}")
-    if lost and asked:
-        _say_once(tokenizer, f"the chat template leaves out what some messages say: {', '.join(lost)}")
-    return _WAYS[way](chat)
-
-
-def _way(tokenizer: Any, roles: tuple[str, ...], asked: bool) -> tuple[str, tuple[str, ...]]:
-    """Return how messages of such roles are fitted to a template, and the roles of those that it leaves out all the same."""
+def _way(tokenizer: Any, roles: tuple[str, ...], asked: bool) -> _Way:
+    """Return how messages of such roles are fitted to a template, and say so where it changes them."""
     if not tokenizer.chat_template:
-        return (_FOLDED if "system" in roles else _AS_IT_IS), ()
-    options = options_of(tokenizer)
-    key = (_template(tokenizer), roles, asked, options)
-    known: dict[Any, tuple[str, tuple[str, ...]]] = tokenizer.__dict__.setdefault("parley_roles", {})
-    if key not in known:
-        known[key] = _found_way(tokenizer, roles, asked, options)
-    return known[key]
+        way = _Way(_FOLDED if "system" in roles else _AS_IT_IS)
+    else:
+        options = options_of(tokenizer)
+        known: dict[Any, _Way] = tokenizer.__dict__.setdefault("parley_ways", {})
+        key = (_template(tokenizer), roles, asked, options)
+        if key not in known:
+            known[key] = _found_way(tokenizer, roles, asked, options)
+        way = known[key]
+    if way.roles:
+        say_once(tokenizer, f"the chat template does not take messages of these roles: {way.roles}")
+    if way.lost and asked:
+        say_once(tokenizer, f"the chat template leaves out what some messages say: {', '.join(way.lost)}")
+    return way
 
 
-def _found_way(tokenizer: Any, roles: Sequence[str], asked: bool, options: TemplateOptions) -> tuple[str, tuple[str, ...]]:
+def _found_way(tokenizer: Any, roles: Sequence[str], asked: bool, options: TemplateOptions) -> _Way:
     probes = tuple(Message(role, f"probe{number}text") for number, role in enumerate(roles))
-    best: tuple[str, tuple[str, ...]] | None = None
-    for way, change in _WAYS.items():
+    best: _Way | None = None
+    for parts, way in product((False, True), _WAYS):
         try:
-            text = _render(tokenizer, change(probes), asked, options)
+            text = _render(tokenizer, _WAYS[way](probes), asked, options, parts=parts)
         except ConfigError:
             continue
         lost = tuple(probe.role for probe in probes if probe.content not in text)
-        if best is None or len(lost) < len(best[1]):
-            best = way, lost
+        if best is None or len(lost) < len(best.lost):
+            best = _Way(way, parts, lost)
         if not lost:
             break
     # Where none is taken, the messages as they are say why.
-    return best or (_AS_IT_IS, ())
+    return best or _Way()
 
 
-def _render(tokenizer: Any, chat: Chat, asked: bool, options: TemplateOptions) -> str:
-    messages = [{"role": message.role, "content": message.content} for message in chat]
+def _render(tokenizer: Any, chat: Chat, asked: bool, options: TemplateOptions, *, parts: bool = False) -> str:
+    messages: list[dict[str, Any]] = [
+        {"role": message.role, "content": [{"type": "text", "text": message.content}] if parts else message.content}
+        for message in chat
+    ]
     try:
         template = _template(tokenizer)
         more = dict(options.variables) | (_date_variables(template, options.day) if options.asked else {})
@@ -237,7 +254,8 @@ def _format_of(written: str) -> str:
     return ""
 
 
-def _say_once(tokenizer: Any, text: str) -> None:
+def say_once(tokenizer: Any, text: str) -> None:
+    """Say something of a tokenizer's template in the log, once in a process."""
     where = _where(tokenizer) or type(tokenizer).__name__
     if (where, text) not in _warned:
         _warned.add((where, text))

@@ -4,8 +4,9 @@ A model may think before it replies, between marks that its template or its trai
 told how; others, and weights that are here, write both into one text. A start that is never closed was cut in thinking. An end
 without a start follows a template that writes the start into the prompt. A mark behind the first words of a reply is text.
 
-Sources: the chat templates of Qwen3, DeepSeek-R1, Magistral, Command A Reasoning, Seed-OSS, Kimi-VL, Apertus and gpt-oss
-(OpenAI's harmony format).
+Sources: the chat templates of Qwen3, DeepSeek-R1, Magistral, Command A Reasoning, Seed-OSS, Kimi-VL, Apertus, Gemma 4,
+MiniMax M3, LongCat, Granite 3.2, and gpt-oss (OpenAI's harmony format); Hunyuan, ERNIE 4.5 and Granite 3.3 for the marks around
+a reply.
 """
 
 from __future__ import annotations
@@ -23,14 +24,21 @@ MARKS = (
     ("<|START_THINKING|>", "<|END_THINKING|>"),
     ("<|inner_prefix|>", "<|inner_suffix|>"),
     ("\u25c1think\u25b7", "\u25c1/think\u25b7"),
+    ("<|channel>thought", "<channel|>"),
+    ("<mm:think>", "</mm:think>"),
+    ("<longcat_think>", "</longcat_think>"),
 )
 """Marks of a start and an end of thinking."""
+SENTENCES = (("Here is my thought process:", "Here is my response:"),)
+"""The same in words, which end thinking only where they began it."""
 CHANNEL = "<|channel|>"
 CHANNEL_TOKENS = frozenset((CHANNEL, "<|start|>", "<|message|>", "<|end|>", "<|return|>", "<|call|>"))
 """Tokens of a text of channels; without the first of them they mark nothing."""
-THINKING_TOKENS = frozenset(mark for pair in MARKS for mark in pair) | {"<|START_RESPONSE|>", "<|END_RESPONSE|>"}
+THINKING_TOKENS = frozenset(mark for pair in MARKS for mark in pair) | {"<|channel>", "<|START_RESPONSE|>", "<|END_RESPONSE|>"}
 """Marks that a tokenizer may hold as special tokens, which a text is decoded with."""
 _AROUND_REPLY = re.compile(r"<\|(?:START|END)_RESPONSE\|>")
+_ELEMENT = re.compile(r"\s*<(answer|response)>(.*?)(?:</\1>\s*)?", re.DOTALL)
+"""What stands around a reply behind thinking."""
 _CHANNEL = re.compile(r"(?:<\|start\|>\w+)?<\|channel\|>(\w+)[^<]*<\|message\|>")
 _CHANNEL_END = re.compile(r"<\|(?:end|return|call)\|>")
 _FINAL = "final"
@@ -82,7 +90,9 @@ def part_thinking(text: str, *, begun: bool = False) -> PartedText:
         rest = rest_of
     if not reasoning:
         return PartedText(_AROUND_REPLY.sub("", text), "", True)
-    return PartedText(_AROUND_REPLY.sub("", rest).strip(), _joined(reasoning), True)
+    reply = _AROUND_REPLY.sub("", rest)
+    element = _ELEMENT.fullmatch(reply)
+    return PartedText((element[2] if element else reply).strip(), _joined(reasoning), True)
 
 
 def opens_thinking(prompt: str) -> bool:
@@ -92,7 +102,7 @@ def opens_thinking(prompt: str) -> bool:
 
 def _opening(text: str) -> tuple[str, str] | None:
     stripped = text.lstrip()
-    return next((pair for pair in MARKS if stripped.startswith(pair[0])), None)
+    return next((pair for pair in (*MARKS, *SENTENCES) if stripped.startswith(pair[0])), None)
 
 
 def _part_channels(text: str) -> PartedText:

@@ -83,6 +83,44 @@ def test_a_cache_without_room_is_an_error_that_says_what_to_do(file: Path, monke
 
 def test_a_file_that_was_cut_leaves_nothing(file: Path) -> None:
     file.write_bytes(file.read_bytes()[:2000])
-    with pytest.raises(CheckpointError, match="can be read"):
+    with pytest.raises(CheckpointError, match="cut short"):
         read_model(f"gguf:{file}")
     assert not [path for path in (file.parent / "cache" / "gguf").iterdir() if path.is_dir()]
+
+
+@pytest.mark.parametrize("share", [0.999, 0.9, 0.5, 0.05])
+def test_a_file_that_was_cut_says_so(share: float, file: Path) -> None:
+    whole = file.read_bytes()
+    file.write_bytes(whole[: int(len(whole) * share)])
+    with pytest.raises(CheckpointError, match=r"GGUF file is cut short(.|\n)*bytes(.|\n)*copy or download it again"):
+        load_chat_model(f"gguf:{file}")
+
+
+@pytest.mark.parametrize("name", ["F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "IQ4_NL", "MXFP4"])
+def test_weights_of_a_type_are_those_of_the_library(name: str, file: Path) -> None:
+    import gguf as library
+
+    kind = library.GGMLQuantizationType[name]
+    write_gguf(file, quantized=kind)
+    _, model = read_model(f"gguf:{file}")
+    stored = next(tensor for tensor in library.GGUFReader(file).tensors if tensor.name == "blk.0.ffn_down.weight")
+    assert stored.tensor_type is kind
+    numbers = torch.from_numpy(library.quants.dequantize(stored.data, kind)).float()
+    torch.testing.assert_close(model.model.layers[0].mlp.down_proj.weight.detach(), numbers, rtol=1e-3, atol=1e-3)
+
+
+def test_a_type_of_weights_that_cannot_be_read_is_refused_by_its_name(file: Path) -> None:
+    import gguf as library
+
+    write_gguf(file, quantized=library.GGMLQuantizationType.Q8_1)
+    with pytest.raises(CheckpointError, match=r"of this type of GGUF cannot be read(.|\n)*Q8_1(.|\n)*llama\.cpp"):
+        load_chat_model(f"gguf:{file}")
+
+
+@pytest.mark.parametrize(("pre", "told"), [("deepseek-llm", True), ("llama-bpe", False), ("smollm", False), ("", False)])
+def test_a_pre_tokenizer_that_transformers_does_not_know_is_said(
+    pre: str, told: bool, file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_gguf(file, pre=pre)
+    read_model(f"gguf:{file}")
+    assert ("does not know its pre-tokenizer" in caplog.text) == told

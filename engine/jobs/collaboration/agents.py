@@ -118,9 +118,11 @@ class OwnFriendsAgent:
             self._agent = maker if takes_messages(maker) else made_by(maker, corpus)
         joins, *answers = (callable(getattr(self._agent, name, None)) for name in ("join", "answer", "reply"))
         is_chat_model = takes_messages(maker) or (any(answers) and not joins)
-        how = settings.timeout_s, settings.thinking == "part"
-        self.chat_model = OwnChatModel(spec, self._agent, *how) if is_chat_model else None
-        if self.chat_model is None:
+        self.chat_model: OwnChatModel | None = None
+        if is_chat_model:
+            parts_thinking = settings.thinking == "part"
+            self.chat_model = OwnChatModel(spec, self._agent, settings.timeout_s, parts_thinking=parts_thinking)
+        else:
             self._require(self._agent, ("join",))
 
     def join(self, view: FriendsView) -> FriendsSession:

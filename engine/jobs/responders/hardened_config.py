@@ -9,10 +9,11 @@ from engine.jobs.supervised import SupervisedConfig
 from engine.perturb import catalogue
 from engine.perturb.settings import PerturbSettings
 from envs.core.errors import ConfigError
-from envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, ShareBelowOne
+from envs.core.ranges import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, ShareBelowOne
 from envs.storage.places import HUGGING_FACE
 from policies.chat.addresses import GGUF, is_local, weights_of
 from policies.chat.lora_settings import LoraSettings
+from policies.chat.settings import DateSettings
 from policies.fitting.settings import FitConfig
 
 OWN = "own"
@@ -27,7 +28,7 @@ def hardening_recipe() -> FitConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HardeningSettings(Configuration):
+class HardeningSettings(DateSettings):
     """What a model learns from, and how."""
 
     found: Literal["hits", "all"] = "hits"

@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 from tensorboardX.proto.event_pb2 import Event
 
 from engine.jobs.job import Job, Result
-from engine.jobs.negotiation.campaign import MinMaxConfig
+from engine.jobs.negotiation.campaign_config import MinMaxConfig
 from engine.jobs.negotiation.reinforce import TrainReinforceConfig, TrainTargetConfig
 from engine.jobs.scalars import FOLDER
 from engine.negotiation.settings import ReinforceConfig

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.jobs.tables import write_tables
 from engine.metrics.negotiation.attack import ATTACK_METRICS
 from engine.metrics.statistics import Estimate, Metric
 from engine.metrics.tables import TextTable
@@ -17,6 +18,7 @@ from engine.report.negotiation.sections import Match, Negotiation
 from engine.report.page import MOST_NUMBERS, MetricBlock, fitted, metric_blocks, write_report
 from engine.report.training.chapter import ShownTraining
 from envs.core.errors import RunError
+from envs.core.visible import visible
 from tests.engine.metrics.negotiation.attacks import attempt
 from tests.engine.report.negotiation.dialogues import (
     NAN,
@@ -97,7 +99,7 @@ def test_hostile_text_stays_text(tmp_path: Path) -> None:
 
 def test_data_of_the_viewer_is_what_it_filters_by_and_nothing_else(hostile_page: str) -> None:
     shown = [attrs for _, attrs in Outline(hostile_page).tags if attrs.get("class") == "item"]
-    assert {attrs["data-group"] for attrs in shown} == {HOSTILE}
+    assert {attrs["data-group"] for attrs in shown} == {visible(HOSTILE)}
     assert {attrs["data-kind"] for attrs in shown} == {"dialogue"}
 
 
@@ -307,3 +309,11 @@ def test_every_item_has_an_address_and_the_chapter_leads_to_some() -> None:
     bodies = [attrs["id"] for _, attrs in outline.tags if attrs.get("class") == "body"]
     assert bodies == ["dialogue-m-a", "dialogue-m-b", "dialogue-m-a--2", "dialogue-m-b--2"]
     assert {"#dialogue-m-a", "#dialogue-m-b"} <= {attrs["href"] for tag, attrs in outline.tags if tag == "a"}
+
+
+def test_the_markdown_table_of_a_run_spells_what_a_terminal_would_obey(tmp_path: Path) -> None:
+    about = {"title": f"t{HOSTILE}", "description": HOSTILE, "command": HOSTILE}
+    write_tables(tmp_path / "table.md", {HOSTILE: TextTable((HOSTILE, "n"), ((HOSTILE, "1"),), HOSTILE)}, about, HOSTILE)
+    text = (tmp_path / "table.md").read_text(encoding="utf-8")
+    assert visible(text, keep="\n") == text
+    assert text.count(r"\u001b[31m\u202e\u2066") >= 6

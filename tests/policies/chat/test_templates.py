@@ -84,6 +84,15 @@ def test_a_tokenizer_without_a_template_has_the_system_in_the_first_message_of_t
     assert write_prompt(tokenizer, (SYSTEM, USER, SAID, MORE)) == "be kind\n\nhello<|end|>oh well<|end|>tell me<|end|>"
 
 
+@pytest.mark.parametrize("head", ["", NO_SYSTEM], ids=["system", "no system"])
+def test_a_template_that_wants_parts_has_the_text_as_one(head: str, caplog: pytest.LogCaptureFixture) -> None:
+    content = "{% for part in m['content'] %}{% if part['type'] == 'text' %}{{ part['text'] }}{% endif %}{% endfor %}"
+    text = write_prompt(tokenizer_of(head + CHAT.replace("{{ m['content'] }}", content)), (SYSTEM, USER))
+    system = "<|begin|>system\nbe kind<|turn|>\n" if not head else ""
+    assert text == system + USER_PART.format("hello" if not head else "be kind\n\nhello") + END_PART
+    assert bool(caplog.records) == bool(head)
+
+
 def test_what_a_template_leaves_out_all_the_same_is_said(caplog: pytest.LogCaptureFixture) -> None:
     assert write_prompt(tokenizer_of("{{ messages[-1]['content'] }}"), (USER, SAID, MORE)) == "tell me"
     assert "leaves out what some messages say: user, assistant" in caplog.text

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from policies.chat.model import Answer, AnswerKind
-from policies.chat.thinking import MARKS, part_thinking
+from policies.chat.model import Answer, AnswerKind, ChatDecoding, Message
+from policies.chat.own import OwnChatModel
+from policies.chat.thinking import MARKS, opens_thinking, part_thinking
 
 
 @pytest.mark.parametrize(("start", "end"), MARKS)
@@ -33,6 +34,26 @@ def test_channels_have_one_final_message() -> None:
     assert part_thinking("<|START_THINKING|>a<|END_THINKING|><|START_RESPONSE|>b<|END_RESPONSE|>") == ("b", "a", True)
 
 
+def test_sentences_end_thinking_only_where_they_began_it() -> None:
+    text = "Here is my thought process:\n\nThey greet.\n\nHere is my response:\n\nHello."
+    assert part_thinking(text) == ("Hello.", "They greet.", True)
+    assert part_thinking("Here is my response: hello") == ("Here is my response: hello", "", True)
+    assert part_thinking("Here is my thought process: They") == ("", "They", False)
+
+
+@pytest.mark.parametrize("name", ["answer", "response"])
+def test_marks_around_a_reply_behind_thinking_are_no_part_of_it(name: str) -> None:
+    assert part_thinking(f"<think>\na\n</think>\n<{name}>\nb\n</{name}>") == ("b", "a", True)
+    assert part_thinking(f"<think>a</think><{name}>b is") == ("b is", "a", True)
+    assert part_thinking(f"<{name}>b</{name}>") == (f"<{name}>b</{name}>", "", True)
+
+
+@pytest.mark.parametrize(("start", "end"), MARKS)
+def test_a_prompt_that_ends_with_a_start_begins_thinking(start: str, end: str) -> None:
+    assert opens_thinking(f"<|im_start|>assistant\n{start}\n")
+    assert not opens_thinking(f"<|im_start|>assistant\n{start}\n\n{end}\n\n")
+
+
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [
@@ -51,10 +72,19 @@ def test_channels_have_one_final_message() -> None:
 def test_an_answer_has_one_kind(answer: Answer, kind: AnswerKind) -> None:
     assert answer.kind is kind
     assert answer.is_reply == (kind in (AnswerKind.REPLY, AnswerKind.CUT))
-    assert bool(answer.text) == answer.is_reply, "text is a reply"
+    assert bool(answer.text.strip()) == answer.is_reply, "text is a reply"
     assert answer.withheld == {AnswerKind.REFUSED: "no", AnswerKind.FILTERED: "half"}.get(kind, "")
 
 
 def test_an_unknown_finish_reason_is_named() -> None:
     with pytest.raises(ValueError, match=r"finish_reason is one of stop, length, .* got 'done'"):
         Answer("yes", "done")
+
+
+def test_a_model_of_ones_own_may_say_what_it_thinks() -> None:
+    texts = iter(["<think>hm</think> yes", "<think>hm", "yes"] * 2)
+    for parts, expected in ((True, ["yes", "", "yes"]), (False, ["<think>hm</think> yes", "<think>hm", "yes"])):
+        model = OwnChatModel("mine", lambda messages: next(texts), parts_thinking=parts)
+        answers = model.answer([(Message("user", "well?"),)] * 3, decoding=ChatDecoding())
+        assert [answer.text for answer in answers] == expected
+    assert OwnChatModel("mine", print).answers_depend_on != model.answers_depend_on

@@ -192,12 +192,12 @@ def test_it_is_learned_against_as_the_settings_say_and_asked_nothing_twice(
     model = talker(tmp_path, f"decoding.max_tokens != 9 or __import__('os').path.exists({str(gone)!r})")
     asked = ExploitabilityConfig(
         target=model, speaker=str(trainee), corpus=CORPUS, data_root=root, dialogues=6, save_every=1, reinforce=REINFORCE,
-        chat=ChatSeat(max_tokens=9, price_per_1k_out=1000),
+        chat=ChatSeat(max_tokens=9, price_per_1k_out=1000), snapshots=0,
     )  # fmt: skip
     result = EVALUATE_EXPLOITABILITY.run(asked, tmp_path / "run", Silent())
     used = {name: (RunFolder.load(path).summary() or {})[USAGE] for name, path in _stages(tmp_path / "run").items()}
     assert all(each["asked"] > 0 and each["cost"] == each["tokens_out"] > 0 for each in used.values())
-    assert used["run"]["cost"] == used["adversary"]["cost"] + used["attack"]["cost"]
+    assert used["run"]["cost"] == sum(used[name]["cost"] for name in ("adversary", "attack", "choosing", "best"))
     assert list(used["run"]["models"]) == [model]
     gone.touch()
     for name in ("adversary/checkpoint", "adversary/training.safetensors", "attack/rows"):
@@ -329,7 +329,7 @@ def test_a_campaign_asks_its_partner_as_the_settings_say(
 
 
 def _stages(path: Path) -> dict[str, Path]:
-    return {"run": path, "adversary": path / "adversary", "attack": path / "attack"}
+    return {"run": path, **{name: path / name for name in ("adversary", "attack", "choosing", "best")}}
 
 
 def test_a_tactic_is_told_to_a_chat_model_and_to_nobody_else(tmp_path: Path) -> None:
