@@ -227,7 +227,7 @@ def _single(ranker: Ranker, pair: Pair) -> np.ndarray | RankerError:
 
 
 def _all_failed(outcomes: Sequence[np.ndarray | RankerError]) -> bool:
-    return all(isinstance(outcome, RankerError) and not isinstance(outcome, UnscoredError) for outcome in outcomes)
+    return all(isinstance(outcome, RankerError) for outcome in outcomes)
 
 
 def _checked(ranker: Ranker, scores: object, candidates: Sequence[Utterance]) -> np.ndarray | RankerError:

@@ -255,6 +255,24 @@ def test_a_table_counts_what_each_attack_asked_and_brings_tactics_along(tmp_path
     assert again.metrics == result.metrics
 
 
+def test_a_table_warns_of_what_its_rows_lost_and_counts_all_answers(tmp_path: Path) -> None:
+    asked = TableConfig(
+        target=thinker(tmp_path, 10), speaker="scripted", rows="none,transfer", dialogues=24,
+        transfer=TransferSettings(sentence="no deal"), chat=ChatSeat(max_no_reply=0.01),
+    )  # fmt: skip
+    result = ATTACK_TABLE.run(asked, tmp_path / "run", Silent())
+    parts = [read_json(tmp_path / "run" / row / "summary.json")[USAGE] for row in ("none", "transfer")]
+    assert result.chat_usage["asked"] == sum(part["asked"] for part in parts)
+    kinds = sum((Counter(part["kinds"]) for part in parts), Counter[str]())
+    assert result.chat_usage["kinds"] == kinds
+    assert set(kinds) & set(NO_REPLIES)
+    lost = {row: sum(one["status"] == "error" for one in rows(tmp_path / "run" / row)) for row in ("none", "transfer")}
+    for row, num in lost.items():
+        assert num
+        assert any(warning.startswith(f"{row}: {num} of 24 items failed") for warning in result.warnings)
+    assert any("are no reply" in warning for warning in result.warnings)
+
+
 @pytest.mark.ray
 def test_no_time_is_foretold_of_a_training_against_a_chat_model(
     tmp_path: Path, root: Path, trainee: Path, ray_session: RaySession
