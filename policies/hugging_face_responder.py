@@ -90,7 +90,7 @@ class HuggingFaceResponder:
             )
         reply = said_1T[0] if self._encodes else said_1T[0, len(kept) :]
         if self._encodes:
-            return ModelReply(turn_of_text(decode_marked(self._tokenizer, reply.tolist())))
+            return ModelReply(turn_of_text(self._tokenizer.decode(reply, skip_special_tokens=True)))
         parted = part_thinking(decode_marked(self._tokenizer, reply.tolist()), begun=thinks)
         ended = len(reply) < length or int(reply[-1]) in ends_of(self._tokenizer, self.model)
         finish_reason = "stop" if ended else "length"

@@ -61,4 +61,5 @@ def _own(name: str, chat: ChatModelSettings, answers: Path | None, max_tokens: i
     if not answers_chats(part):
         fix = "name a class with a method respond, or a chat model: a class with answer or reply, or a function of messages"
         raise ConfigError("this makes no response model", where=name, got=repr(named), fix=fix)
-    return ChatResponder(kept_answers(OwnChatModel(name, part, chat.timeout_s), answers), max_tokens)
+    own = OwnChatModel(name, part, chat.timeout_s, parts_thinking=chat.thinking == "part")
+    return ChatResponder(kept_answers(own, answers), max_tokens)

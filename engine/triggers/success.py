@@ -22,7 +22,7 @@ from typing import Literal
 
 from envs.core.errors import ConfigError, DataError
 from envs.core.ranges import Configuration, NumItemsOrAll, PositiveFloat, Share
-from envs.data.root import read_file
+from envs.data.lines import text_lines, utf8_text
 from envs.storage.places import HUGGING_FACE
 from policies.chat.model import Answer
 from policies.chat.verdicts import ReplyVerdict
@@ -180,11 +180,7 @@ def _plain(text: str) -> str:
 
 
 def _refusals(path: Path) -> tuple[str, ...]:
-    try:
-        lines = _plain(read_file(path).decode("utf-8-sig")).splitlines()
-    except UnicodeDecodeError as error:
-        fix = "save it as UTF-8"
-        raise DataError("the file of refusals is not UTF-8 text", where=path, got=error.reason, fix=fix) from None
-    if not any(line.strip() for line in lines):
+    signs = tuple(line.strip() for line in text_lines(_plain(utf8_text(path))) if line.strip())
+    if not signs:
         raise DataError("the file of refusals is empty", where=path, fix="write a sign of refusal a line")
-    return tuple(line.strip() for line in lines if line.strip())
+    return signs

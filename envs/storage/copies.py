@@ -6,7 +6,6 @@ same. Folders of runs have rules of their own (`engine/store/mirror.py`).
 
 from __future__ import annotations
 
-import fcntl
 import os
 import uuid
 from collections.abc import Iterator, Mapping
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from envs.core.errors import ConfigError, StorageError
 from envs.storage.files import ASIDE, StoredEntry, download, entries, filesystems, put
+from envs.storage.locks import AT_ONCE, EXCLUSIVE, SHARED, lock
 from envs.storage.places import is_uri, join_uri, local_copy, served_address, split_uri
 
 CHECKPOINT = "checkpoint"
@@ -150,7 +150,7 @@ def is_held(folder: Path) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        lock(descriptor, SHARED | AT_ONCE)
     except BlockingIOError:
         return True
     finally:
@@ -192,7 +192,7 @@ def turn_of(folder: Path) -> Iterator[None]:
         fix = "name a cache folder that can be written with PARLEY_CACHE"
         raise StorageError("the cache cannot be written", where=folder, got=error.strerror, fix=fix) from error
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        lock(descriptor, EXCLUSIVE)
         yield
     finally:
         os.close(descriptor)

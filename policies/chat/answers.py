@@ -9,7 +9,6 @@ answer of every kind is kept: one that moderation stopped, say, is not asked for
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import hashlib
 import json
 import os
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from envs.core.errors import RunError
+from envs.storage.locks import EXCLUSIVE, lock
 from policies.chat.model import Access, Answer, Chat, ChatDecoding, ChatModel, ReplyScore
 from policies.chat.thinking import part_thinking
 from policies.chat.usage import ChatUsage, RunUsage
@@ -87,9 +87,9 @@ class ChatAnswers:
         line = json.dumps(document).encode() + b"\n"
         with self._lock:
             try:
-                descriptor = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+                descriptor = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
                 try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX)
+                    lock(descriptor, EXCLUSIVE)
                     size = os.fstat(descriptor).st_size
                     # A kill may have left half a line, which must not swallow this one.
                     whole = size == 0 or os.pread(descriptor, 1, size - 1) == b"\n"
@@ -159,12 +159,12 @@ class RememberedChatModel:
     ) -> Iterator[tuple[int, Answer]]:
         """Yield answers as they come, see `ArrivingChatModel`; those that were known come first."""
         drawn: Sequence[int | None] = seeds or [None] * len(chats)
-        is_drawn = decoding.temperature >= LEAST_TEMPERATURE and bool(seeds)
         # One that is asked twice at once is asked once.
         indices: dict[str, list[int]] = {}
         for index, (chat, seed) in enumerate(zip(chats, drawn, strict=True)):
             indices.setdefault(self._key(chat, decoding, seed), []).append(index)
         unknown = []
+        is_drawn = decoding.temperature >= LEAST_TEMPERATURE and bool(seeds)
         for key, answer in zip(indices, self._answers.find(list(indices)), strict=True):
             if answer is None:
                 unknown.append(key)

@@ -94,7 +94,7 @@ class AnswerKind(StrEnum):
     @property
     def is_reply(self) -> bool:
         """Whether answers of this kind are replies, whole or cut."""
-        return self in REPLIES
+        return self in (AnswerKind.REPLY, AnswerKind.CUT)
 
     @property
     def column(self) -> str:
@@ -121,10 +121,8 @@ _FIXES = {
     AnswerKind.EMPTY: "the model ends before it says a word: look at its chat template and its ends",
 }
 
-REPLIES = (AnswerKind.REPLY, AnswerKind.CUT)
-"""The kinds that are replies."""
-NO_REPLIES = tuple(kind for kind in AnswerKind if kind not in REPLIES)
-"""The kinds that are not."""
+NO_REPLIES = tuple(kind for kind in AnswerKind if not kind.is_reply)
+"""The kinds that are no reply."""
 MODERATED = (AnswerKind.REFUSED, AnswerKind.FILTERED)
 """Those that say what a model, or its server, does not let through: outcomes of an attack."""
 FINISH_REASONS = ("stop", "length", "content_filter", "tool_calls", "refusal")
@@ -144,7 +142,7 @@ class Answer:
         failed_attempts: attempts without an answer before it.
         reasoning: what the model thought before its reply, as far as it is shown.
         withheld: text that is no reply: half of a filtered answer, a refusal in a field of its own, the call of a tool as JSON,
-            or what a server says of a question that its moderation stopped. Text of an answer that is no reply is moved here.
+            or what a server says of a question that its moderation stopped. Text given with such a finish reason is moved here.
         notes: what was done differently from what was asked, such as `drawn at the server's own temperature`; counted in a run.
 
     Raises:

@@ -131,12 +131,6 @@ class RunUsage:
         if notes := self.total.notes:
             counts = (f"{num:,} {note}" for note, num in sorted(notes.items()))
             parts.append(f"Of these: {'; '.join(counts)}.")
-        for address, usage in self.models.items():
-            if usage.draws_nothing:
-                equal = (
-                    f"All {usage.redrawn:,} replies that {short_address(address)} gave to other seeds are equal to the first"
-                )
-                parts.append(f"{equal}: it may ignore temperature or seed, so that nothing varies.")
         if strange := [name for name in settings.prices_by_model if name not in known]:
             parts.append(f"Prices of models that gave none: {', '.join(strange)}.")
         return " ".join(parts)
@@ -147,9 +141,14 @@ class RunUsage:
         return {**self.total.as_json(), "cost": self.cost(settings), "models": models}
 
     def warnings(self, settings: ChatAsking) -> list[str]:
-        """Return a sentence for each model of whose answers too many are no reply (`max_no_reply`)."""
-        return [
-            _warning(address, usage) for address, usage in self.models.items() if usage.no_reply_share() > settings.max_no_reply
+        """Return a sentence for each model of whose answers too many are no reply (`max_no_reply`), or none varies."""
+        most = settings.max_no_reply
+        lost = [_warning(address, usage) for address, usage in self.models.items() if usage.no_reply_share() > most]
+        return lost + [
+            f"all {usage.redrawn:,} replies of {short_address(address)} to other seeds are equal to the first; "
+            "it may ignore temperature or seed, so that nothing varies"
+            for address, usage in self.models.items()
+            if usage.draws_nothing
         ]
 
     def failure(self, allowed: Collection[AnswerKind] = ()) -> str:

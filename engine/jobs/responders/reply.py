@@ -320,7 +320,7 @@ def _is_ours(config: ReplyConfig) -> bool:
 
 
 def _fitted_to(name: str) -> str:
-    found = json.loads((model_inside(fetched_model(name)) / CONFIG).read_text())["provenance"].get("corpus")
+    found = json.loads((model_inside(fetched_model(name)) / CONFIG).read_text(encoding="utf-8"))["provenance"].get("corpus")
     return found if isinstance(found, str) else ""
 
 

@@ -73,8 +73,8 @@ class SearchText(Job[TextSearchConfig, WantedTexts, WantedTexts]):
             fix = "--model openai:URL#MODEL, hf:FOLDER, gguf:FILE, path/file.py:Name, or a run of a response model"
             raise ConfigError("there is no model to search", where="--model", fix=fix)
         config.require_device()
-        messages_of(config)
         targets = kept_targets(path) or _targets(config)
+        messages_of(config, has_prompts=targets.has_prompts)
         words = tuple(word for word in input_words(path, config.words, targets) if config.allows((word,)))
         if not words:
             fix = "forbid less, or name other words"
@@ -142,7 +142,7 @@ def _targets(config: TextSearchConfig) -> TargetList:
     if config.targets == MAL:
         found = malicious(lambda words: ())
     elif not path.is_file():
-        fix = "a file of pairs (CSV, JSONL) or of sentences, or mal"
+        fix = "a file of pairs (CSV, TSV, JSON, JSON Lines, Parquet) or of sentences, or mal"
         raise ConfigError("there is no such list of targets", where="--targets", got=config.targets, fix=fix)
     elif has_prompts(config.targets):
         target_file = Path(config.target_file) if config.target_file else None

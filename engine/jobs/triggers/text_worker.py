@@ -119,7 +119,7 @@ class TextSearchWorker(TurnWorker[Target, Rows]):
         self.searching, self.config = searching, searching.wanted.config
         chat, answers = self.config.chat.on(self.config.device), Path(searching.answers)
         self._model: ChatModel = load_chat_model(absolute_address(self.config.model), chat, answers=answers)
-        self.template = messages_of(self.config)
+        self.template = messages_of(self.config, has_prompts=searching.wanted.targets.has_prompts)
         self._success = judges_of_replies(self.config.success, chat, answers)[self.config.end]
         self.fitness = load_fitness(self.config.fitness, chat, answers)
         self.cost = load_fluency(self.config.fitness, chat)

@@ -246,7 +246,7 @@ def _require_pairs(config: UniversalConfig) -> None:
     from engine.triggers.catalogue import make_method
 
     if not has_prompts(config.targets):
-        fix = "--targets FILE.csv or FILE.jsonl, with the columns prompt and target"
+        fix = "--targets FILE of CSV, TSV, JSON, JSON Lines or Parquet, with the columns prompt and target"
         raise ConfigError("one input for many prompts needs pairs", where="--targets", got=repr(config.targets), fix=fix)
     if not config.names or not all(map(is_hugging_face, config.names)):
         what, fix = "targets with prompts need a model that reads prompts", "--model hf:FOLDER or gguf:FILE"

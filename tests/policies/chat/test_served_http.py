@@ -143,13 +143,14 @@ def test_a_key_that_comes_back_escaped_is_blotted_out(key: str, monkeypatch: pyt
         load_chat_model(server.name, QUICK).answer(ASKED, decoding=GREEDY)
 
 
-def test_an_address_that_refuses_connections_ends_a_command_soon() -> None:
+def test_an_address_that_refuses_connections_ends_a_command_soon(caplog: pytest.LogCaptureFixture) -> None:
     began = time.monotonic()
     for address in ("openai:http://127.0.0.1:9/v1#m", "openai:http://nobody.invalid/v1#m"):
         model = load_chat_model(address, ChatModelSettings(first_wait_s=0.5))
         with pytest.raises(RefusedModelError, match=rf"cannot be reached(.|\n)*{MAX_UNREACHED} attempts") as caught:
             model.answer(ASKED, decoding=GREEDY)
         assert caught.value.where == address
+    assert {f"asked up to {MAX_UNREACHED - 1} times more" in record.getMessage() for record in caplog.records} == {True}
     assert time.monotonic() - began < 10
 
 
