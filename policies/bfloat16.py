@@ -75,7 +75,7 @@ def _keep(path: Path, text: str) -> None:
     """Writes the file, as a whole or not at all; a folder that cannot be written is done without."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
             file.write(text)
         Path(file.name).replace(path)
     except OSError as error:

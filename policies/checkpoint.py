@@ -78,7 +78,7 @@ class Checkpoint(Generic[WordsT]):
             self.vocabulary.save(aside / VOCABULARY)
             about = {"format": FORMAT_VERSION, "kind": self.kind, "sizes": self.sizes, "provenance": self.provenance}
             digests = {part: file_digest(aside / part) for part in (WEIGHTS, VOCABULARY)}
-            (aside / CONFIG).write_text(json.dumps(about | {DIGESTS: digests}, indent=2))
+            (aside / CONFIG).write_text(json.dumps(about | {DIGESTS: digests}, indent=2), encoding="utf-8")
             for part in PARTS:
                 sync(aside / part)
             if folder.exists():

@@ -15,25 +15,22 @@ from typing import Any
 import torch
 
 from envs.core.errors import ConfigError
-from envs.pairs.tokens import tokenise
 from envs.pairs.turns import Turn, Turns
 from envs.pairs.written import detokenise
 from policies.chat.answers import kept_answers
 from policies.chat.local import LocalChatModel
-from policies.chat.model import ChatModel, Message
+from policies.chat.model import Answer, ChatModel, Message
 from policies.chat.reading import load_local
-from policies.chat.responder import ChatResponder
-from policies.chat.settings import DEFAULT, ChatModelSettings
+from policies.chat.responder import ChatResponder, turn_of_text
+from policies.chat.settings import DEFAULT, MAX_REPLY_TOKENS, ChatModelSettings
 from policies.chat.templates import write_prompt
 from policies.chat.thinking import opens_thinking, part_thinking
 from policies.decoders import GREEDY, DecoderSettings
 from policies.hugging_face import is_encoder_decoder, read_placed
 from policies.hugging_face_caches import continues_reading
 from policies.hugging_face_tokens import decode_marked, ends_of, longest_input, num_positions
-from policies.responder import require_known
+from policies.responder import Reply, require_known
 
-MAX_REPLY = 60
-"""Tokens of a reply at most."""
 _ROLES = ("user", "assistant")
 
 
@@ -43,6 +40,7 @@ class HuggingFaceResponder:
     Args:
         model: with a language-modelling head.
         tokenizer: of the model.
+        max_tokens: of a reply at most.
 
     Raises:
         ConfigError: a causal model whose tokenizer has neither a chat template nor a token that ends a turn.
@@ -53,8 +51,9 @@ class HuggingFaceResponder:
     decoders = ("greedy", "beam")
     """Rules that it knows."""
 
-    def __init__(self, model: Any, tokenizer: Any) -> None:
+    def __init__(self, model: Any, tokenizer: Any, max_tokens: int = MAX_REPLY_TOKENS) -> None:
         self.model, self._tokenizer = model.eval().requires_grad_(False), tokenizer
+        self._max_tokens = max_tokens
         self._encodes = bool(model.config.is_encoder_decoder)
         if not self._encodes and not tokenizer.chat_template and tokenizer.eos_token is None:
             fix = "set its chat_template, or its eos_token to the token that ends a turn"
@@ -62,14 +61,20 @@ class HuggingFaceResponder:
             raise ConfigError(what, where=tokenizer.name_or_path or None, fix=fix)
 
     def respond(self, contexts: Sequence[Turns], *, decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()) -> list[Turn]:
-        """Replies, see `policies.responder.Responder`; one context at a time, so that none pads another."""
+        """Return replies, see `policies.responder.Responder`; one context at a time, so that none pads another."""
+        return [reply.turn for reply in self.replies(contexts, decoder=decoder, seeds=seeds)]
+
+    def replies(
+        self, contexts: Sequence[Turns], *, decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()
+    ) -> list[Reply]:
+        """Return replies, those of a causal model with its answers; the arguments are those of `respond`."""
         require_known(self, decoder, type(self).__name__)
         return [self._reply(turns, decoder) for turns in contexts]
 
-    def _reply(self, turns: Turns, decoder: DecoderSettings) -> Turn:
+    def _reply(self, turns: Turns, decoder: DecoderSettings) -> Reply:
         asked, thinks = self._asked([[detokenise(utterance) for utterance in turn] for turn in turns])
         positions = num_positions(self.model) if self._encodes else longest_input(self._tokenizer, self.model)
-        length = int(min(MAX_REPLY, positions / 2))
+        length = int(min(self._max_tokens, positions / 2))
         kept = asked[-int(min(positions - length, len(asked))) :]
         ids_1T = torch.tensor([kept], device=self.model.device)
         with torch.inference_mode():
@@ -84,8 +89,13 @@ class HuggingFaceResponder:
                 **self._reading(),
             )
         reply = said_1T[0] if self._encodes else said_1T[0, len(kept) :]
-        text = part_thinking(decode_marked(self._tokenizer, reply.tolist()), begun=thinks).reply
-        return tuple(tuple(tokenise(line)) for line in text.splitlines() if line.strip()) or ((),)
+        if self._encodes:
+            return Reply(turn_of_text(self._tokenizer.decode(reply, skip_special_tokens=True)))
+        parted = part_thinking(decode_marked(self._tokenizer, reply.tolist()), begun=thinks)
+        ended = len(reply) < length or int(reply[-1]) in ends_of(self._tokenizer, self.model)
+        finish_reason = "stop" if ended else "length"
+        answer = Answer(parted.reply, finish_reason, len(kept), len(reply), reasoning=parted.reasoning)
+        return Reply(turn_of_text(answer.text), answer)
 
     def _reading(self) -> dict[str, Any]:
         """Return what a causal model is decoded with: its ends, and its cache where that can be gone on from."""
@@ -113,23 +123,30 @@ class LocalChatResponder(ChatResponder):
     Args:
         chat_model: who answers, perhaps one that keeps its answers.
         local: the same with its weights, which the beams read.
+        max_tokens: of a reply at most.
     """
 
     decoders = (*ChatResponder.decoders, "beam")
 
-    def __init__(self, chat_model: ChatModel, local: LocalChatModel) -> None:
-        super().__init__(chat_model)
-        self._beams = HuggingFaceResponder(local.model, local.tokenizer)
+    def __init__(self, chat_model: ChatModel, local: LocalChatModel, max_tokens: int = MAX_REPLY_TOKENS) -> None:
+        super().__init__(chat_model, max_tokens)
+        self._beams = HuggingFaceResponder(local.model, local.tokenizer, max_tokens)
 
-    def respond(self, contexts: Sequence[Turns], *, decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()) -> list[Turn]:
-        """Replies, see `policies.responder.Responder`."""
+    def replies(
+        self, contexts: Sequence[Turns], *, decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()
+    ) -> list[Reply]:
+        """Return replies, see `ChatResponder.replies`."""
         if decoder.rule == "beam":
-            return self._beams.respond(contexts, decoder=decoder)
-        return super().respond(contexts, decoder=decoder, seeds=seeds)
+            return self._beams.replies(contexts, decoder=decoder)
+        return super().replies(contexts, decoder=decoder, seeds=seeds)
 
 
 def load_local_responder(
-    name: str, settings: ChatModelSettings = DEFAULT, *, answers: Path | None = None
+    name: str,
+    settings: ChatModelSettings = DEFAULT,
+    *,
+    answers: Path | None = None,
+    max_tokens: int = MAX_REPLY_TOKENS,
 ) -> HuggingFaceResponder | LocalChatResponder:
     """The responder of a model whose weights are here; nothing is downloaded, no code of the model is run.
 
@@ -137,6 +154,7 @@ def load_local_responder(
         name: `hf:FOLDER`, as `save_pretrained` wrote it, or `gguf:FILE`.
         settings: precision, device, how many chats are read at once.
         answers: folder of a run in which a causal model's answers are kept; None keeps none.
+        max_tokens: of a reply at most.
 
     Raises:
         ConfigError: a package is missing, there is no such device, or a causal model's tokenizer has no end of a reply or no
@@ -145,6 +163,6 @@ def load_local_responder(
     """
     if is_encoder_decoder(name):
         tokenizer, model = read_placed(name, lambda config: "AutoModelForSeq2SeqLM", settings, settings.device)
-        return HuggingFaceResponder(model, tokenizer)
+        return HuggingFaceResponder(model, tokenizer, max_tokens)
     local = load_local(name, settings)
-    return LocalChatResponder(kept_answers(local, answers), local)
+    return LocalChatResponder(kept_answers(local, answers), local, max_tokens)

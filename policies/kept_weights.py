@@ -76,7 +76,7 @@ def in_precision(folder: Path, dtype: str, kind: str, read: Callable[[], Any]) -
     # An adapter beside the weights is none of them (`adapter_folders.py`).
     files = sorted(path for path in folder.glob("*.safetensors") if not path.name.startswith("adapter_"))
     config = folder / "config.json"
-    if _stored_in(files) <= {_NAMES[dtype]} or "quantization_config" in json.loads(config.read_text()):
+    if _stored_in(files) <= {_NAMES[dtype]} or "quantization_config" in json.loads(config.read_text(encoding="utf-8")):
         return folder
 
     def read_on() -> Save:

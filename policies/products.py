@@ -47,7 +47,7 @@ def has_onednn(dtype: torch.dtype = torch.float32) -> bool:
 def is_mkl_whole() -> bool:
     """Whether MKL uses all vectors of this processor."""
     cpuinfo = Path("/proc/cpuinfo")
-    return torch.backends.mkl.is_available() and cpuinfo.is_file() and "GenuineIntel" in cpuinfo.read_text()
+    return torch.backends.mkl.is_available() and cpuinfo.is_file() and "GenuineIntel" in cpuinfo.read_text(encoding="utf-8")
 
 
 class Weight:

@@ -9,16 +9,17 @@ which rules and options of `policies/decoders.py` it knows.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from envs.core.errors import ConfigError
 from envs.pairs.turns import Turn, Turns, turn_of
 from envs.pairs.vocabulary import SPECIALS, PairVocabulary
+from policies.chat.model import Answer
 from policies.decoders import GREEDY, DecoderSettings
 
 if TYPE_CHECKING:
@@ -29,6 +30,23 @@ if TYPE_CHECKING:
     from policies.fitting.predictor import Predictor
 
 NetworkT = TypeVar("NetworkT", bound="_Network")
+
+
+class Reply(NamedTuple):
+    """A reply of a model to a context.
+
+    Args:
+        turn: its utterances; one without a word where there is no reply.
+        answer: of a chat model, which says why there is no reply; None of any other model.
+    """
+
+    turn: Turn
+    answer: Answer | None = None
+
+    @property
+    def is_reply(self) -> bool:
+        """Whether it is a reply; one of a model that is no chat model always is."""
+        return self.answer is None or self.answer.is_reply
 
 
 class Responder(Protocol):
@@ -81,6 +99,16 @@ def answer(
     if decoder.is_blind:
         return answer(responder, [()][: len(contexts)], replace(decoder, rule=GREEDY.rule)) * len(contexts)
     return responder.respond(contexts) if decoder == GREEDY else responder.respond(contexts, decoder=decoder, seeds=seeds)
+
+
+def replies_of(
+    responder: Responder, contexts: Sequence[Turns], decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()
+) -> list[Reply]:
+    """Return replies, those of a chat model with its answers; the arguments are those of `answer`."""
+    replies: Callable[..., list[Reply]] | None = getattr(responder, "replies", None)
+    if replies is None or decoder.is_blind:
+        return [Reply(turn) for turn in answer(responder, contexts, decoder, seeds)]
+    return replies(contexts, decoder=decoder, seeds=seeds)
 
 
 class TrainableResponder(Responder, Protocol):

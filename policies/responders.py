@@ -7,12 +7,18 @@ from typing import Any, cast
 
 from envs.core.errors import ConfigError
 from policies.chat.addresses import is_chat_address, is_local
-from policies.chat.settings import DEFAULT, ChatModelSettings
+from policies.chat.settings import DEFAULT, MAX_REPLY_TOKENS, ChatModelSettings
 from policies.responder import Responder
 from policies.trained_responders import kinds, load_trained
 
 
-def load_responder(name: str | Path, chat: ChatModelSettings = DEFAULT, *, answers: Path | None = None) -> Responder:
+def load_responder(
+    name: str | Path,
+    chat: ChatModelSettings = DEFAULT,
+    *,
+    answers: Path | None = None,
+    max_tokens: int = MAX_REPLY_TOKENS,
+) -> Responder:
     """Finds a response model.
 
     Args:
@@ -20,6 +26,7 @@ def load_responder(name: str | Path, chat: ChatModelSettings = DEFAULT, *, answe
             chat model, or `path/file.py:Name` of a class or function that is called without arguments, or of a chat model.
         chat: how a Hugging Face or chat model is loaded or asked, and where it computes.
         answers: folder of a run in which a chat model's answers are kept, so that it is asked nothing twice; None keeps none.
+        max_tokens: of a reply of a Hugging Face or chat model at most.
 
     Returns:
         The model; one of Parley's own is a `TrainableResponder` on the CPU, in evaluation mode.
@@ -29,20 +36,20 @@ def load_responder(name: str | Path, chat: ChatModelSettings = DEFAULT, *, answe
         ConfigError: the file of your own is missing, or its name stands for nothing that makes a responder.
     """
     if ".py:" in str(name):
-        return _own(str(name), chat, answers)
+        return _own(str(name), chat, answers, max_tokens)
     if is_local(str(name)):
         from policies.hugging_face_responder import load_local_responder
 
-        return load_local_responder(str(name), chat, answers=answers)
+        return load_local_responder(str(name), chat, answers=answers, max_tokens=max_tokens)
     if is_chat_address(str(name)):
         from policies.chat.loading import load_chat_model
         from policies.chat.responder import ChatResponder
 
-        return ChatResponder(load_chat_model(str(name), chat, answers=answers))
+        return ChatResponder(load_chat_model(str(name), chat, answers=answers), max_tokens)
     return load_trained(name)
 
 
-def _own(name: str, chat: ChatModelSettings, answers: Path | None) -> Responder:
+def _own(name: str, chat: ChatModelSettings, answers: Path | None, max_tokens: int) -> Responder:
     from policies.chat.answers import kept_answers
     from policies.chat.own import OwnChatModel, answers_chats, made_chat_model
     from policies.chat.responder import ChatResponder
@@ -54,4 +61,5 @@ def _own(name: str, chat: ChatModelSettings, answers: Path | None) -> Responder:
     if not answers_chats(part):
         fix = "name a class with a method respond, or a chat model: a class with answer or reply, or a function of messages"
         raise ConfigError("this makes no response model", where=name, got=repr(named), fix=fix)
-    return ChatResponder(kept_answers(OwnChatModel(name, part, chat.timeout_s), answers))
+    own = OwnChatModel(name, part, chat.timeout_s, parts_thinking=chat.thinking == "part")
+    return ChatResponder(kept_answers(own, answers), max_tokens)

@@ -38,7 +38,7 @@ def read_header(folder: Path, kind: str) -> dict[str, Any]:
             fix="name a checkpoint folder, such as runs/NAME/checkpoint",
         )
     with reading(folder):
-        config: dict[str, Any] = json.loads((folder / CONFIG).read_text())
+        config: dict[str, Any] = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
         found = config["kind"], config["format"]
         if not all(isinstance(config[part], dict) for part in ("sizes", "provenance")):
             raise TypeError("sizes and provenance are mappings")
@@ -68,13 +68,13 @@ def stored_kind(folder: Path) -> str:
         fix = "name a run or checkpoint folder, such as runs/NAME"
         raise CheckpointError("no checkpoint is there", where=inside, got=f"missing {CONFIG}", fix=fix)
     with reading(inside):
-        return str(json.loads((inside / CONFIG).read_text())["kind"])
+        return str(json.loads((inside / CONFIG).read_text(encoding="utf-8"))["kind"])
 
 
 def is_pretrained(folder: Path) -> bool:
     """Whether a run or folder holds a model that Hugging Face's `save_pretrained` wrote, and none of Parley's own."""
     try:
-        return "model_type" in json.loads((model_inside(folder) / CONFIG).read_text())
+        return "model_type" in json.loads((model_inside(folder) / CONFIG).read_text(encoding="utf-8"))
     except (OSError, ValueError, TypeError):
         return False
 
@@ -82,7 +82,7 @@ def is_pretrained(folder: Path) -> bool:
 def reads_pieces(folder: Path) -> bool:
     """Whether the model of a checkpoint folder reads pieces of words; False where its vocabulary cannot be read."""
     try:
-        return isinstance(json.loads((folder / VOCABULARY).read_text()), dict)
+        return isinstance(json.loads((folder / VOCABULARY).read_text(encoding="utf-8")), dict)
     except (OSError, ValueError):
         return False
 

@@ -28,7 +28,7 @@ PURE_RINGS = (
 )
 HEAVY = ("ray", "torch", "matplotlib")
 MAX_LINES = 400
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
 def module_name(path: Path) -> str:
@@ -45,7 +45,7 @@ def below(*packages: str) -> list[str]:
 
 def imported_roots(path: Path) -> set[str]:
     roots = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             roots |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -91,7 +91,7 @@ def undocumented(classes: Sequence[ast.ClassDef]) -> list[str]:
 
 def test_a_public_method_says_what_it_does_unless_a_base_class_of_ours_has_said_it() -> None:
     others = [path for room in ("benchmarks", "examples") for path in (ROOT / room).rglob("*.py")]
-    trees = [ast.parse(path.read_text()) for path in [*SOURCES, *others]]
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in [*SOURCES, *others]]
     classes = [node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)]
     assert len(classes) > 300
     assert undocumented(classes) == []
@@ -158,12 +158,12 @@ def test_jobs_and_settings_are_told_without_heavy_imports() -> None:
 def test_tune_of_ray_never_takes_the_name_of_our_room() -> None:
     plain = r"^\s*from ray import .*\btune\b(?!\s+as ray_tune)|^\s*import ray\.tune(?!\s+as ray_tune)"
     pattern = re.compile(plain, re.MULTILINE)
-    assert [str(path) for path in SOURCES if pattern.search(path.read_text())] == []
+    assert [str(path) for path in SOURCES if pattern.search(path.read_text(encoding="utf-8"))] == []
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_file_is_short_named_and_typed_in_the_house_way(path: Path) -> None:
-    text = path.read_text()
+    text = path.read_text(encoding="utf-8")
     assert len(text.splitlines()) <= MAX_LINES
     assert path.stem not in {"utils", "util", "helpers", "common", "misc"}
     assert ast.get_docstring(ast.parse(text)), "a module says what belongs in it"
@@ -177,13 +177,24 @@ def test_file_keeps_off_global_randomness_salted_hashes_and_pickles(path: Path) 
         r"hash|(np|numpy)\.random\.(seed|rand|randn|randint|random|choice|shuffle|permutation|uniform|normal)"
         r"|random\.\w+|torch\.(save|load|manual_seed|seed)|(cloud)?pickle\.\w+|joblib\.\w+|yaml\.(load|unsafe_load)|eval|exec"
     )
-    tree = ast.parse(path.read_text())
+    tree = ast.parse(path.read_text(encoding="utf-8"))
     found = [(line, name) for line, name in calls(tree) if forbidden.fullmatch(name)]
     # A seed inside torch's fork of its generator is gone with the block.
     blocks = [node for node in ast.walk(tree) if isinstance(node, ast.With)]
     forks = [block for block in blocks if "torch.random.fork_rng" in ast.unparse(block.items[0])]
     fenced = {(line, name) for fork in forks for line, name in calls(fork) if name == "torch.manual_seed"}
     assert [call for call in found if call not in fenced] == []
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_text_is_read_and_written_as_utf8_whatever_the_locale(path: Path) -> None:
+    # Methods of ours called `read_text` and `open` take other arguments.
+    pattern = re.compile(
+        r"(^|\.)(read_text\((errors=[^,]*)?\)|write_text\(|open\(('[rwax+t]+'|[^()]*, '[rwax+t]+'))"
+        r"|NamedTemporaryFile\('[wra]|[(,] ?text=True"
+    )
+    found = [ast.unparse(node) for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)]
+    assert [call for call in found if "encoding=" not in call and pattern.search(call)] == []
 
 
 def test_every_folder_of_code_is_a_package_of_the_wheel() -> None:
@@ -209,7 +220,7 @@ def test_type_checkers_read_the_types_of_every_room() -> None:
 
 
 def pins() -> dict[str, str]:
-    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     entries = [line.split("==") for line in lines if line and not line.startswith("#")]
     return {canonicalize_name(name): version for name, version in entries}
 
@@ -237,7 +248,7 @@ def tracked_texts() -> Iterator[tuple[str, str]]:
     )
     for name in listed.stdout.splitlines():
         try:
-            yield name, (ROOT / name).read_text()
+            yield name, (ROOT / name).read_text(encoding="utf-8")
         except (UnicodeDecodeError, FileNotFoundError):
             continue
 
@@ -249,7 +260,12 @@ def test_no_file_names_a_folder_of_one_machine() -> None:
 
 
 def test_a_class_name_is_used_once() -> None:
-    names = [node.name for path in SOURCES for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef)]
+    names = [
+        node.name
+        for path in SOURCES
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef)
+    ]
     assert sorted(name for name, count in Counter(names).items() if count > 1) == []
 
 

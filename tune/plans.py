@@ -33,8 +33,8 @@ RL_ATTACK = Plan(
         "reinforce.kl_weight": Real(0.01, 2.0, log=True),
         "reinforce.supervised_weight": Real(0.05, 2.0, log=True),
     },
-    # In dialogues that it did not learn from, the target free to go on.
-    metrics=("exploitability",),
+    # In dialogues that it did not learn from, the target free to go on. Exploitability would count other adversaries too.
+    metrics=("mean_fresh",),
     direction="max",
     fidelity="reinforce.dialogues",
     budget=64_000,

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.jobs.job import Result
+from engine.jobs.job import FAILURE, Result
 from engine.metrics.repeats import over_runs
 from engine.metrics.statistics import NOTHING, Estimate
 from engine.runtime.board import Board
@@ -156,6 +156,8 @@ def _await_writer(run: Path) -> None:
 
 
 def _measured(terms: Mapping[str, float], result: Result) -> Estimate:
+    if failure := result.chat_usage.get(FAILURE):
+        raise RunError("the answers of a trial are too few replies", where=result.run, got=failure)
     found = []
     for name, weight in terms.items():
         estimate = result.metrics.get(name, NOTHING)

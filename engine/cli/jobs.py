@@ -60,5 +60,8 @@ def carry_out(entry: Entry, job: Job[Any, Any, Any], command: JobCommand) -> int
         show_result(_without_figures(result))
     if command.json:
         metrics = {name: estimate.to_json() for name, estimate in result.metrics.items()}
-        sys.stdout.write(f"{json.dumps({'metrics': metrics, 'run': display_path(result.run)})}\n")
+        document = {"metrics": metrics, "run": display_path(result.run)}
+        document |= {"warnings": list(result.warnings)} if result.warnings else {}
+        document |= {"chat_usage": dict(result.chat_usage)} if result.chat_usage else {}
+        sys.stdout.write(f"{json.dumps(document)}\n")
     return int(bool(result.failure))

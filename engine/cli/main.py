@@ -6,6 +6,7 @@ mend, 130 interrupted (SIGINT), 143 terminated (SIGTERM), 141 nobody reads on (`
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -41,6 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if DEBUG in arguments:
             stack.enter_context(logs.debugging())
         debug = logs.is_debug()
+        _drop_sizes_of_nothing()
         try:
             arguments, in_json = _take_log([argument for argument in arguments if argument not in (DEBUG, TRUST_CODE)])
             if in_json:
@@ -60,6 +62,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             if debug or not _unread():
                 raise
             return UNREAD
+        except OSError as error:
+            if debug or not _is_of_output(error):
+                raise
+            return _output_lost(error)
         except ValueError as error:
             # Imported late, because the tree of errors lies in a package whose import takes longer than help may.
             from envs.core.errors import ParleyError
@@ -103,11 +109,43 @@ def _unread() -> bool:
     poll.register(output, select.POLLOUT)
     if not any(event & select.POLLERR for _, event in poll.poll(0)):
         return False
-    # What is buffered is written when Python ends, and would fail once more.
+    _write_nowhere(output)
+    return True
+
+
+def _write_nowhere(output: int) -> None:
+    """Let what is buffered for a descriptor go nowhere: it is written when Python ends, and would fail once more."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, output)
     os.close(nowhere)
-    return True
+
+
+def _is_of_output(error: OSError) -> bool:
+    """Whether standard output takes no more, such as a file on a full disk: a line end more is tried."""
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
+        return False
+    try:
+        os.write(sys.stdout.fileno(), b"\n")
+    except OSError:
+        return True
+    return False
+
+
+def _output_lost(error: OSError) -> int:
+    from engine.cli.tables import show_error
+    from envs.core.errors import RunError
+
+    _write_nowhere(sys.stdout.fileno())
+    fix = "make room, or send the output elsewhere; the same command prints it again, and what a run has saved is kept"
+    show_error(RunError("standard output cannot be written", got=error.strerror, fix=fix))
+    return MISTAKE
+
+
+def _drop_sizes_of_nothing() -> None:
+    """Forget a terminal's width or height of 0, as some schedulers set it: text would be folded to nothing."""
+    for name in ("COLUMNS", "LINES"):
+        if os.environ.get(name, "1").strip().strip("0") == "":
+            del os.environ[name]
 
 
 def _take_log(arguments: list[str]) -> tuple[list[str], bool]:

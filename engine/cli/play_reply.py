@@ -20,7 +20,7 @@ from envs.core.seeds import derive_seed
 from envs.pairs.turns import Turn, parse_turns
 from envs.pairs.written import detokenise
 from policies.decoders import GREEDY, DecoderSettings
-from policies.responder import Responder, answer, require_decoder
+from policies.responder import Responder, replies_of, require_decoder
 
 HELP = """Type what you say. Commands:
   /new    begin another dialogue
@@ -82,7 +82,8 @@ def talk(terminal: Terminal, responder: Responder, decoder: DecoderSettings, see
         said += [turn for turn in parse_turns(line) if any(turn)]
         if not line:
             continue
-        (reply,) = answer(responder, [tuple(said)], decoder, [derive_seed(seed, "play", len(said))])
-        text = " / ".join(detokenise(utterance) for utterance in reply if utterance)
-        terminal.show(f"model: {text or '(says nothing)'}")
-        said += [reply] if text else []
+        (reply,) = replies_of(responder, [tuple(said)], decoder, [derive_seed(seed, "play", len(said))])
+        text = " / ".join(detokenise(utterance) for utterance in reply.turn if utterance)
+        nothing = "(says nothing)" if reply.answer is None or reply.is_reply else f"(no reply: {reply.answer.kind})"
+        terminal.show(f"model: {text or nothing}")
+        said += [reply.turn] if text else []

@@ -67,6 +67,7 @@ def show_result(result: Result) -> None:
     if logs.is_json():
         metrics = {name: estimate.to_json() for name, estimate in result.metrics.items()}
         about = {"metrics": metrics, "files": list(map(str, result.files)), "next": result.next_commands}
+        about |= {"warnings": list(result.warnings)} if result.warnings else {}
         logger.info(result.title, extra=about | ({"failure": result.failure} if result.failure else {}))
         return
     console = make_console()
@@ -79,13 +80,15 @@ def show_result(result: Result) -> None:
     _show_tables(console, result.title, result.more)
     show_lines(console, "files", [display_path(path) for path in result.files])
     show_lines(console, "next", result.next_commands)
+    for warning in result.warnings:
+        console.print(Text(f"warning: {warning}", style="yellow"), soft_wrap=True)
     if result.failure:
         console.print(Text(f"failed: {result.failure}", style="bold red"), soft_wrap=True)
 
 
 def _show_tables(console: Console, title: str, tables: Mapping[str, TextTable]) -> None:
     for heading, table in tables.items():
-        show_table(console, f"{title}: {heading}" if heading else title, table.columns, table.rows, right=table.columns[1:])
+        show_table(console, f"{title}: {heading}" if heading else title, table.columns, table.rows, right=table.figures)
         console.print(Text(f"\n{table.note}"))
 
 

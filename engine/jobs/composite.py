@@ -17,7 +17,19 @@ from threading import Event, Lock, RLock, Thread
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from engine.jobs.job import ConfigT, FoundT, Job, PreparedT, Reporter, Silent
+from engine.jobs.job import (
+    USAGE,
+    WARNINGS,
+    ConfigT,
+    FoundT,
+    Job,
+    PreparedT,
+    Reporter,
+    Result,
+    Silent,
+    failure_of,
+    losses_of,
+)
 from engine.jobs.sharded import ShardedConfig, session
 from engine.jobs.whole import DONE, HowFar, StageNews, WholeStages, driver_of_several, num_at_once, settings_of, share_of
 from engine.runtime.board import Board
@@ -26,7 +38,8 @@ from engine.runtime.session import connect
 from engine.runtime.sharding import make_shards
 from engine.runtime.shared_pool import SharedPool
 from engine.runtime.shares import Reserved, reserve
-from engine.store.layout import SUMMARY
+from engine.store.layout import CONFIG, SUMMARY
+from engine.store.run_folder import RunFolder
 from envs.core.errors import ClusterError
 
 if TYPE_CHECKING:
@@ -39,6 +52,8 @@ _UNFINISHED = 0.99
 """The largest share that a stage in an actor is told by until it is finished."""
 _NAMED = 4
 """Stages side by side up to which all are named; of more, those under way."""
+_MOST_WARNINGS = 5
+"""Warnings of stages that the last screen shows."""
 LOOK_S = 1.0
 """Seconds after which it is looked how far stages in actors are."""
 
@@ -57,6 +72,24 @@ class Composite(Job[ConfigT, PreparedT, FoundT]):
             config: what is asked for.
             path: the run's folder, as it was given; the stages name each other's folders below it.
         """
+
+    def result(self, config: ConfigT, path: Path) -> Result:
+        """Return what the run holds, with the warnings of its stages."""
+        result = super().result(config, path)
+        return replace(result, warnings=[*result.warnings, *_warnings_of_stages(path, result.chat_usage)])
+
+
+def _warnings_of_stages(path: Path, usage: Mapping[str, Any]) -> list[str]:
+    """Return what the stages below a run warn of: items that failed, and answers that the whole run does not warn of."""
+    found = []
+    for folder in sorted(file.parent for file in path.glob(f"*/{SUMMARY}") if (file.parent / CONFIG).is_file()):
+        stage = RunFolder.load(folder)
+        outcomes, of_chats = stage.outcomes(), (stage.summary() or {}).get(USAGE, {})
+        said = [failed] if (failed := failure_of(outcomes)) else losses_of(outcomes)
+        said += [] if usage.get(WARNINGS) else of_chats.get(WARNINGS, [])
+        found += [f"{folder.name}: {sentence}" for sentence in said]
+    more = [f"and {len(found) - _MOST_WARNINGS} more of stages"] if len(found) > _MOST_WARNINGS else []
+    return [*found[:_MOST_WARNINGS], *more]
 
 
 def run_stages(

@@ -8,12 +8,13 @@ from typing import Any
 
 from engine.collaboration.strategies import CONFUSING
 from engine.jobs.negotiation import minmax
-from engine.jobs.negotiation.exploitability import NUM_TRAINED
+from engine.jobs.negotiation.exploitability import NUM_IDLE, NUM_KNOWN
 from engine.jobs.perturb.models import label_of
 from engine.metrics.collaboration.chats import NORMAL
+from engine.metrics.exploitability import EXPLOITABILITY, MEAN_FRESH
 from engine.metrics.generation.scenarios import ADVERSUC, RANDOM
 from engine.metrics.negotiation.attack import ATTACK_METRICS
-from engine.metrics.negotiation.campaign import EXPLOITABILITY, PLAIN_AGREEMENT
+from engine.metrics.negotiation.campaign import PLAIN_AGREEMENT
 from engine.metrics.negotiation.dialogues import METRICS
 from engine.metrics.perturb.robustness import BASE, TOUCHED_CHANGE_RATE
 from engine.metrics.retrieval.ranking import CLEAN
@@ -27,10 +28,10 @@ GAIN = "advantage_gain"
 LEAST_AGREEMENT = 0.5
 """Share of its dialogues with itself in which the target has to agree, so that it is worth an attack."""
 HARDENED = (
-    *(name + ending for name in (PLAIN_AGREEMENT, EXPLOITABILITY) for ending in minmax.TARGETS),
-    *(minmax.DROP, minmax.DROP_BEYOND_CONTROL, NUM_TRAINED),
+    *(name + ending for name in (PLAIN_AGREEMENT, EXPLOITABILITY, MEAN_FRESH) for ending in minmax.TARGETS),
+    *(minmax.DROP, minmax.DROP_BEYOND_CONTROL, NUM_KNOWN, NUM_IDLE),
 )
-"""How the target plays, and what fresh adversaries gain from it: before, after plain play alone, and after hardening."""
+"""How the target plays, and what adversaries gain from it: before, after plain play alone, and after hardening."""
 HITS = {"normal": "o-greedy", "mal": "o-sample-min-k1"}
 """The type of hit that each trigger search looks for, and is told by here and on its page."""
 SWAP, ANTONYM = "random-swap", "antonym"
@@ -161,6 +162,6 @@ def failure(metrics: Mapping[str, Estimate]) -> str:
             agreement.value >= LEAST_AGREEMENT
         ),
         f"the adversary has no certain advantage over its target: {metrics['advantage']}": metrics["advantage"].low > 0,
-        f"hardening did not certainly lower what fresh adversaries gain: {lost} points lost": lost.low > 0,
+        f"hardening did not certainly lower what the best known adversary gains: {lost} points lost": lost.low > 0,
     }
     return "; ".join(what for what, kept in promises.items() if not kept)

@@ -36,10 +36,13 @@ from envs.core.config import difference, to_dict
 from envs.core.errors import RunError
 from envs.storage.places import display_path
 from policies.chat.answers import usage_of
+from policies.chat.model import AnswerKind
 from policies.chat.settings import DEFAULT
 
 USAGE = "chat_usage"
 """Entry of the summary: what the answers of chat models took, `ChatUsage` and its cost."""
+WARNINGS, FAILURE = "warnings", "failure"
+"""Entries of `USAGE`: sentences on models whose answers are too often no reply; why they are too few replies, or empty."""
 ATTACK = "attack"
 """Entry of the summary of an attack that is a composition: its parts, in words."""
 
@@ -80,6 +83,8 @@ class Result:
         tables: what is shown in the place of the metrics, by heading, when there are more than a screen holds.
         more: what is shown below them, by heading.
         failure: why the result is not what the job promises; empty when it is.
+        warnings: what a reader of the figures has to know, in sentences.
+        chat_usage: what the answers of chat models took, as the summary has it; empty without any.
     """
 
     run: Path
@@ -92,6 +97,8 @@ class Result:
     tables: Mapping[str, TextTable] = field(default_factory=dict)
     more: Mapping[str, TextTable] = field(default_factory=dict)
     failure: str = ""
+    warnings: Sequence[str] = ()
+    chat_usage: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Reporter(Protocol):
@@ -155,6 +162,7 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
         num_rows_entry: of the summary, that says how many rows a finished run holds; empty where it is known without.
         resume_safe: settings that change how a run is done and not what comes out; a resumed run may differ in them.
         steps: numbered events that tell the progress of a run without items.
+        outcomes: kinds of answers that are no reply and yet an outcome of what is measured: they do not fail a run.
     """
 
     words: tuple[str, ...]
@@ -169,6 +177,7 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
     num_rows_entry: str = ""
     resume_safe: tuple[str, ...] = ()
     steps: Steps | None = None
+    outcomes: tuple[AnswerKind, ...] = ()
 
     @abstractmethod
     def prepare(self, config: ConfigT, path: Path, reporter: Reporter) -> PreparedT:
@@ -235,7 +244,8 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
         if usage := usage_of(run.path):
             asking = getattr(config, "chat", DEFAULT)
             description = f"{description} {usage.told(asking)}"
-            extra[USAGE] = usage.as_json(asking)
+            judged = {WARNINGS: usage.warnings(asking), FAILURE: usage.failure(self.outcomes)}
+            extra[USAGE] = usage.as_json(asking) | judged
         # Until it is written again: a run without it is not finished.
         (run.path / TABLE_FILE).unlink(missing_ok=True)
         about = {"title": summary.title, "description": description, "command": self.command(config, run.path)}
@@ -283,6 +293,9 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
         """
         run = RunFolder.load(path)
         with reading_summary(path) as summary:
+            usage, outcomes = summary.get(USAGE, {}), run.outcomes()
+            failure = failure_of(outcomes) or usage.get(FAILURE, "")
+            warnings = [*losses_of(outcomes), *usage.get(WARNINGS, ())]
             result = Result(
                 run=path,
                 title=summary.get("title", display_path(path)),
@@ -290,7 +303,9 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
                 legend=self.legend,
                 files=tuple(path / name for name in self.files),
                 next_commands=self.next_commands(config, path),
-                failure=failure_of(run.outcomes()),
+                failure=failure,
+                warnings=[sentence for sentence in warnings if sentence not in failure],
+                chat_usage=usage,
             )
             return self.present(result, run)
 
@@ -349,6 +364,15 @@ def failure_of(outcomes: Outcomes) -> str:
         return ""
     ((reason, times),) = outcomes.errors.most_common(1)
     return f"every item failed, {times:,} of {outcomes.failed:,} with: {reason}"
+
+
+def losses_of(outcomes: Outcomes) -> list[str]:
+    """A sentence where some items failed, which are in no figure; none where all failed, for that is a failure."""
+    if not (outcomes.done and outcomes.failed):
+        return []
+    ((reason, times),) = outcomes.errors.most_common(1)
+    what = f"{outcomes.failed:,} of {outcomes.done + outcomes.failed:,} items failed and are in no figure"
+    return [f"{what}, {times:,} of them with: {reason}"]
 
 
 class Silent:

@@ -11,7 +11,7 @@ import numpy as np
 
 from engine.jobs.device import require_device, threads
 from engine.jobs.job import ConfigT, Job, Reporter, Steps, Summary
-from engine.metrics.statistics import NOTHING, Estimate, ratio_of_sums
+from engine.metrics.statistics import NOTHING, Estimate, clustered_rate, ratio_of_sums
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from envs.core.ranges import Configuration, NonNegativeInt, PositiveInt
@@ -241,7 +241,7 @@ def text_estimates(fitness: Fitness, sizes: TextSizes) -> dict[str, Estimate]:
     return {
         "test_ppl_word": ratio_of_sums(fitness.nll_sums, sizes.num_words, transform=np.exp),
         "test_ppl_char": ratio_of_sums(fitness.nll_sums, sizes.num_characters, transform=np.exp),
-        "test_unknown": ratio_of_sums(sizes.num_unknown, sizes.num_words),
+        "test_unknown": clustered_rate(sizes.num_unknown, trials=sizes.num_words),
     }
 
 

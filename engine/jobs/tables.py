@@ -9,12 +9,13 @@ from pathlib import Path
 from engine.metrics.tables import TextTable
 from engine.store.documents import write_whole
 from envs.core.errors import RunError
+from envs.core.visible import visible
 
 TABLE_FILE = "table.md"
 
 
 def write_tables(path: Path, tables: Mapping[str, TextTable], about: Mapping[str, str], note: str = "") -> None:
-    """Writes tables as Markdown.
+    """Writes tables as Markdown, with what a terminal would obey spelled out.
 
     Args:
         path: the file.
@@ -30,7 +31,7 @@ def write_tables(path: Path, tables: Mapping[str, TextTable], about: Mapping[str
     parts += [f"{note}\n"] if note else []
     parts.append(f"```\n{about['command']}\n```\n")
     try:
-        write_whole(path, "\n".join(parts).encode())
+        write_whole(path, visible("\n".join(parts), keep="\n").encode())
     except OSError as error:
         fix = "free some space, then the same command writes it"
         raise RunError("the table cannot be written", where=path, got=error.strerror, fix=fix) from None

@@ -10,6 +10,8 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
+from engine.store.head import name_now
+from engine.store.layout import CONFIG
 from envs.core.disk import file_digest
 from envs.storage.copies import CHECKPOINT, fetched_model
 from policies.adapter_folders import base_of, is_adapter_alone
@@ -61,3 +63,9 @@ def checkpoint_folder(spec: str) -> Path | None:
         if (folder / WEIGHTS).is_file():
             return folder
     return None
+
+
+def name_beside(checkpoint: Path | None, name: str) -> str:
+    """Return where something lies now that a checkpoint names, if the run that holds the checkpoint was moved with it."""
+    run = None if checkpoint is None else checkpoint.parent
+    return name if run is None or not (run / CONFIG).is_file() else name_now(run, name)

@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 def perplexity(
-    whose: str, nats: Sequence[float | None], words: Sequence[int], clusters: Sequence[str] | None = None, seed: int = 0
+    whose: str, nats: Sequence[float | None], words: Sequence[int], clusters: Sequence[str] | None = None
 ) -> Estimate:
     """Exp of the negative log likelihood per token over some texts.
 
@@ -23,7 +23,6 @@ def perplexity(
         nats: negative log likelihood of each text; None where it was not scored, and the text is left out.
         words: tokens of each text.
         clusters: the dialogue that each text belongs to; every text is its own when not given.
-        seed: names the bootstrap's resampling stream.
 
     Returns:
         The estimate; NaN, with a warning, when a likelihood is not finite.
@@ -35,4 +34,4 @@ def perplexity(
         logger.warning("%d of %d likelihoods of %s are not finite: no perplexity", broken, len(scored), whose)
         return count(math.nan, len(scored))
     groups = None if clusters is None else [clusters[i] for i in scored]
-    return ratio_of_sums(known, [words[i] for i in scored], groups, transform=np.exp, seed=seed)
+    return ratio_of_sums(known, [words[i] for i in scored], groups, transform=np.exp)

@@ -42,7 +42,7 @@ def crossed_mean(values_AG: ArrayLike) -> Estimate:
         values_AG: (A, G) finite numbers, by training and dialogue.
 
     Returns:
-        The estimate; n is the number of dialogues. A single training has the bootstrap interval of `mean`, over dialogues
+        The estimate; n is the number of dialogues. A single training has the interval of `mean`, over dialogues
         alone.
     """
     values = np.asarray(values_AG, dtype=np.float64)
@@ -174,7 +174,8 @@ def _with_parts(value: float, parts: Sequence[tuple[Any, int]], n: int) -> Estim
 
     variance = float(sum(part for part, _ in parts))
     if variance == 0:
-        return Estimate(value, value, value, n)
+        # Nothing tells how far figures vary that are all alike.
+        return Estimate(value, math.nan, math.nan, n)
     freedom = variance**2 / sum(part**2 / degrees for part, degrees in parts)
     half = float(student.ppf(0.975, freedom)) * math.sqrt(variance)
     return Estimate(value, value - half, value + half, n)

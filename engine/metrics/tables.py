@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from engine.metrics.statistics import FEW, Estimate
 
+_MARKDOWN = re.compile(r"[\\`*_{}\[\]()<>#+!~$&]")
 MINUS, ABSENT, BETWEEN, FEW_MARK = "\N{MINUS SIGN}", "\N{EN DASH}", " : ", " few"
 
 
@@ -19,16 +21,27 @@ class TextTable:
         columns: headings; the first column names the row, the others hold figures.
         rows: cells in the order of the headings; what stands below a figure, such as its interval, is on a line of its own.
         note: how to read it, in a few sentences.
+        texts: columns of what agents said, set flush left; Markdown in them is spelled.
     """
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     note: str
+    texts: tuple[str, ...] = ()
+
+    @property
+    def figures(self) -> tuple[str, ...]:
+        """Columns that are set flush right."""
+        return tuple(column for column in self.columns[1:] if column not in self.texts)
 
     def to_markdown(self) -> str:
         """The table as Markdown, its note below it; lines end in a newline."""
-        rule = ("---", *("---:" for _ in self.columns[1:]))
-        lines = [" | ".join(map(_in_one_line, row)) for row in (self.columns, rule, *self.rows)]
+        rule = tuple("---:" if column in self.figures else "---" for column in self.columns)
+        cells = [
+            tuple(_plain_text(cell) if column in self.texts else cell for column, cell in zip(self.columns, row, strict=True))
+            for row in self.rows
+        ]
+        lines = [" | ".join(map(_in_one_line, row)) for row in (self.columns, rule, *cells)]
         return "".join(f"| {line} |\n" for line in lines) + f"\n{self.note}\n"
 
 
@@ -56,6 +69,11 @@ def with_interval(estimate: Estimate) -> str:
 def _in_one_line(cell: str) -> str:
     """A cell as Markdown has it."""
     return cell.replace("\n", " ").replace("|", "\\|")
+
+
+def _plain_text(text: str) -> str:
+    """Return a text whose Markdown and HTML are shown and not obeyed."""
+    return _MARKDOWN.sub(r"\\\g<0>", text)
 
 
 def above(shown: str, *below: str) -> str:

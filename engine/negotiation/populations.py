@@ -18,14 +18,23 @@ import numpy as np
 
 LEAST_WEIGHT = 0.01
 """Keeps an opponent that never wins in the draw, since it may win again."""
+_TOLERANCE, _OTHER = 1e-9, 1e-4
+"""Of the value of a game, by its largest payoff; the least difference of a share that makes another mixture."""
 
 
 @dataclass(frozen=True)
 class Mixture:
-    """Probabilities of the targets (T,) and of the adversaries (A,), in the order of the matrix: oldest first."""
+    """Probabilities of the targets (T,) and of the adversaries (A,), in the order of the matrix: oldest first.
+
+    Args:
+        targets: their probabilities.
+        adversaries: their probabilities.
+        is_one_of_several: whether other mixtures would do as well.
+    """
 
     targets: np.ndarray
     adversaries: np.ndarray
+    is_one_of_several: bool = False
 
 
 def hard_weights(wins: np.ndarray) -> np.ndarray:
@@ -53,13 +62,14 @@ def prioritised(payoffs_TA: np.ndarray, wins_TA: np.ndarray) -> Mixture:
 
 
 def nash(payoffs_TA: np.ndarray, wins_TA: np.ndarray) -> Mixture:
-    """An equilibrium of the matrix game; where there are several, the one that the solver finds.
+    """An equilibrium of the matrix game; of several the one that spreads most evenly, so that equal agents have equal shares.
 
     Args:
         payoffs_TA: advantage of each adversary over each target.
         wins_TA: not read; all meta-strategies are called alike.
     """
-    return Mixture(_maximin(-payoffs_TA), _maximin(payoffs_TA.T))
+    (targets, other_targets), (adversaries, other_adversaries) = _maximin(-payoffs_TA), _maximin(payoffs_TA.T)
+    return Mixture(targets, adversaries, other_targets or other_adversaries)
 
 
 META_STRATEGIES: Mapping[str, Callable[[np.ndarray, np.ndarray], Mixture]] = {
@@ -70,19 +80,62 @@ META_STRATEGIES: Mapping[str, Callable[[np.ndarray, np.ndarray], Mixture]] = {
 """Meta-strategies by name: functions of the payoffs (T, A) and of the share (T, A) of dialogues that the adversary wins."""
 
 
-def _maximin(gains_RC: np.ndarray) -> np.ndarray:
-    """The mixture (R,) of rows whose least gain over all columns is largest: max v with p'G >= v, as a linear program."""
+def _maximin(gains_RC: np.ndarray) -> tuple[np.ndarray, bool]:
+    """Find the mixture of rows whose least gain over all columns is largest: max v with p'G >= v, as a linear program.
+
+    Returns:
+        The mixture (R,), and whether it is one of several. Of several it is the one with the least sum of squares: there is
+        one such mixture, and rows that are alike have alike shares in it.
+    """
     from scipy.optimize import linprog
 
     num_rows, num_columns = gains_RC.shape
+    sums_to_one = np.append(np.ones(num_rows), 0.0)[None]
+    at_least = np.column_stack([-gains_RC.T, np.ones(num_columns)])
     found = linprog(
         c=np.append(np.zeros(num_rows), -1.0),
-        A_ub=np.column_stack([-gains_RC.T, np.ones(num_columns)]),
+        A_ub=at_least,
         b_ub=np.zeros(num_columns),
-        A_eq=np.append(np.ones(num_rows), 0.0)[None],
+        A_eq=sums_to_one,
         b_eq=[1.0],
         bounds=[(0.0, 1.0)] * num_rows + [(None, None)],
     )
     assert found.success, f"a finite matrix game has a solution: {found.message}"
-    shares = np.clip(found.x[:num_rows], 0.0, None)
-    return np.asarray(shares / shares.sum())
+    shares, value = _normed(found.x[:num_rows]), found.x[num_rows]
+    slack = _TOLERANCE * max(1.0, float(np.abs(gains_RC).max()))
+    # Another mixture is as good if some row can have another share at the same value.
+    for direction in (*np.eye(num_rows), *-np.eye(num_rows)):
+        other = linprog(
+            c=direction,
+            A_ub=-gains_RC.T,
+            b_ub=np.full(num_columns, slack - value),
+            A_eq=np.ones((1, num_rows)),
+            b_eq=[1.0],
+            bounds=[(0.0, 1.0)] * num_rows,
+        )
+        if other.success and np.abs(other.x - shares).max() > _OTHER:
+            return _most_even(gains_RC, value - slack, shares), True
+    return shares, False
+
+
+def _most_even(gains_RC: np.ndarray, least: float, start_R: np.ndarray) -> np.ndarray:
+    """Find the mixture with the least sum of squares among those that gain at least so much in every column.
+
+    The problem of least distance, min |p| with Gp >= h, by non-negative least squares (Lawson & Hanson 1974, chapter 23).
+    """
+    from scipy.optimize import nnls
+
+    num_rows, num_columns = gains_RC.shape
+    ones = np.ones((1, num_rows))
+    bounds = np.concatenate([gains_RC.T, np.eye(num_rows), ones, -ones])
+    limits = np.concatenate([np.full(num_columns, least), np.zeros(num_rows), [1.0, -1.0]])
+    system = np.concatenate([bounds.T, limits[None]])
+    wanted = np.append(np.zeros(num_rows), 1.0)
+    residual = system @ nnls(system, wanted)[0] - wanted
+    # What was found first stands where rounding leaves no solution.
+    return _normed(-residual[:-1] / residual[-1]) if abs(residual[-1]) > _TOLERANCE else start_R
+
+
+def _normed(shares: np.ndarray) -> np.ndarray:
+    clipped = np.clip(shares, 0.0, None)
+    return np.asarray(clipped / clipped.sum())

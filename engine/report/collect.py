@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from engine.jobs.job import USAGE, WARNINGS
 from engine.jobs.status import FINISHED, run_status
 from engine.report.chapters import CHAPTERS
 from engine.report.content import Chapter, Report, RunLine, Stages
@@ -25,6 +26,7 @@ from engine.store.layout import ENVIRONMENT
 from engine.store.mirror import replicate
 from engine.store.run_folder import RunFolder
 from envs.core.errors import RunError
+from envs.core.visible import visible
 from envs.storage.places import display_path
 
 REPORT = "report.html"
@@ -116,6 +118,7 @@ def _collect(run_dir: Path) -> Report:
         title=f"{len(overview)} runs in {display_path(run_dir)}" if overview else short_paths([titles[""]])[titles[""]],
         lead=about.get("description", ""),
         state=_state(runs[0]) if top else "",
+        warnings=_warnings(summaries),
         found=_read([run for run in runs if run.name not in failed]),
         overview=overview,
         commands=commands[:1] if "command" in about else commands,
@@ -124,6 +127,12 @@ def _collect(run_dir: Path) -> Report:
         config=config,
         environment=_flat(read_json(next(iter(found.values())).path / ENVIRONMENT), ""),
     )
+
+
+def _warnings(summaries: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return what runs say of answers that are no reply, each sentence once, those of the page's own run first."""
+    said = (str(sentence) for summary in summaries.values() for sentence in summary.get(USAGE, {}).get(WARNINGS, ()))
+    return list(dict.fromkeys(visible(sentence) for sentence in said))
 
 
 def _stages(top: RunFolder | None) -> Stages:

@@ -230,6 +230,7 @@ class Report:
         title: the heading of the page.
         lead: one or two sentences under it.
         state: how a run stands that is not finished; empty for others.
+        warnings: sentences on answers of chat models that are no reply.
         found: what each chapter has read, by its name, in the order of the page.
         overview: the runs of a folder that is no run itself.
         commands: what to type to get the same figures again.
@@ -242,6 +243,7 @@ class Report:
     title: str
     lead: str = ""
     state: str = ""
+    warnings: Sequence[str] = ()
     found: Mapping[str, Any] = field(default_factory=dict)
     overview: Sequence[RunLine] = ()
     commands: Sequence[str] = ()

@@ -28,6 +28,7 @@ from engine.report.markup import fill
 from engine.report.verdicts import interval, number
 from engine.store.documents import write_whole
 from envs.core.errors import RunError
+from envs.core.visible import visible
 
 MOST_NUMBERS = 12
 """Numbers of a chapter that are not folded away."""
@@ -96,7 +97,7 @@ class ShownItem:
     @property
     def tags(self) -> str:
         """As the viewer reads them."""
-        return json.dumps([*self.item.tags])
+        return json.dumps([visible(tag) for tag in self.item.tags])
 
 
 @dataclass(frozen=True)
@@ -158,8 +159,8 @@ def render(report: Report, chapters: Sequence[Chapter[Any]]) -> str:
     parts = [(chapter, chapter.render(report.found[chapter.name])) for chapter in chapters if chapter.name in report.found]
     items = _addressed([item for _, section in parts for item in section.items])
     shown = [_shown(chapter, section, items, report.title) for chapter, section in parts]
-    script = files("engine.report").joinpath("templates/viewer.js").read_text() if items else ""
-    return str(
+    script = files("engine.report").joinpath("templates/viewer.js").read_text(encoding="utf-8") if items else ""
+    page = str(
         fill(
             "templates/page.html",
             report=report,
@@ -170,11 +171,13 @@ def render(report: Report, chapters: Sequence[Chapter[Any]]) -> str:
                 f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
                 for kind in dict.fromkeys(each.item.kind for each in items)
             ],
-            style=Markup(files("engine.report").joinpath("templates/report.css").read_text()),
+            style=Markup(files("engine.report").joinpath("templates/report.css").read_text(encoding="utf-8")),
             script=Markup(script),
             script_hash=_hash(script),
         )
     )
+    # Here for every name, title, setting and text; a line without such characters is found so at once.
+    return "\n".join(map(visible, page.split("\n")))
 
 
 def verdicts(report: Report, chapters: Sequence[Chapter[Any]]) -> list[tuple[Chapter[Any], Verdict]]:

@@ -15,6 +15,7 @@ from engine.report.content import Chapter, Report, Verdict
 from engine.report.page import verdicts
 from engine.report.plots import INK, MUTED, PAPER, STYLE, draw_dots
 from envs.core.errors import ConfigError, RunError
+from envs.core.visible import visible
 from envs.storage.places import display_path
 
 SUFFIXES = (".png", ".svg", ".pdf")
@@ -53,7 +54,7 @@ def write_picture(report: Report, chapters: Sequence[Chapter[Any]], path: Path) 
     told = [verdict for _, verdict in verdicts(report, chapters)]
     if not told:
         raise RunError("there is nothing to draw", where=report.title, fix="draw a run that has measured something")
-    texts = [textwrap.wrap(verdict.sentence, _CHARACTERS) for verdict in told]
+    texts = [textwrap.wrap(visible(verdict.sentence), _CHARACTERS) for verdict in told]
     heights = [
         _HEIGHT_OF_LINE * len(text) + _HEIGHT_OF_MARK * len(verdict.marks) + 0.75
         for text, verdict in zip(texts, told, strict=True)
@@ -85,6 +86,6 @@ def _draw(axes: Axes, verdict: Verdict) -> None:
     share = verdict.metric.form == "share"
     unit = 100.0 if share else 1.0
     draw_dots(axes, verdict.metric.title.lower() + " in %" * share, list(verdict.marks), {"": verdict.marks}, unit)
-    labels = [f"{name} (n = {each.n:,}{', few' if each.flagged else ''})" for name, each in verdict.marks.items()]
+    labels = [f"{visible(name)} (n = {each.n:,}{', few' if each.flagged else ''})" for name, each in verdict.marks.items()]
     axes.set_yticks(range(len(labels)), labels)
     axes.axvline(0, color=MUTED, linewidth=0.8, zorder=1)

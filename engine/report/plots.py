@@ -23,6 +23,7 @@ from matplotlib.ticker import MaxNLocator, NullLocator
 
 from engine.metrics.statistics import Estimate, Points
 from engine.report.figure import Curve
+from envs.core.visible import visible
 
 INK, MUTED, GRID, PAPER = "#1c2430", "#5c6878", "#d8dee6", "#fefefe"
 SERIES = ("#b8460e", "#1f5fbf", "#0f7b6c", "#8a3ffc")
@@ -247,7 +248,8 @@ def moving_average(values: np.ndarray) -> np.ndarray:
 
 
 def short(label: str) -> str:
-    """A label as axes and legends have room for: long ones without their middle, because what tells runs apart ends them."""
+    """A label as axes and legends have room for: visible, and long ones without their middle, as their ends tell runs apart."""
+    label = visible(label)
     # A longer one would leave no room for the axes.
     half = _LONGEST_LABEL // 2
     return label if len(label) <= _LONGEST_LABEL else f"{label[: half - 1]}\N{HORIZONTAL ELLIPSIS}{label[-half:]}"

@@ -38,6 +38,7 @@ from engine.negotiation.opponents import OpponentDraw, TrainingRoster, require_e
 from engine.negotiation.reinforce import RunningBaseline, discounted_returns
 from engine.negotiation.settings import ReinforceConfig
 from engine.rllib.env import AGENTS, NegotiationMultiAgentEnv
+from engine.rllib.episodes import CallbackMetrics
 from engine.rllib.exact import ExactConfig
 from engine.rllib.learner import DialogueLearner
 from engine.rllib.learner_group import DialogueLearnerGroup, learner_errors
@@ -54,6 +55,9 @@ from envs.negotiation.game import Rules
 from envs.negotiation.scenario import Scenario
 from envs.negotiation.vocabulary import Vocabulary
 from policies.negotiator.batches import NegotiationBatch, make_batch
+
+CALLBACKS = "callbacks"
+"""What RLlib's checkpoints call the loggers of callbacks."""
 
 
 class DialogueReinforceConfig(ExactConfig):
@@ -164,6 +168,7 @@ class DialogueReinforce(SharedOutAlgorithm):
         """Of the rewards against each opponent: what is usual differs between them."""
         self.draw = OpponentDraw(self.roster, config.master_seed)
         self._corpus = load_corpus(config.corpus, config.data_root)
+        self._callbacks = CallbackMetrics(stats_cls_lookup=config.stats_cls_lookup)
         self._orders: dict[int, np.ndarray] = {}
         self._next: int | None = None
         """The update whose dialogues are played next, those of one under way being there; None for that of the iteration."""
@@ -178,6 +183,18 @@ class DialogueReinforce(SharedOutAlgorithm):
         """Those of the modules, what the KL guard compares with, and who judges in front of opponents."""
         roster: TrainingRoster = self.config.roster
         return super().models() | {roster.reference} | {other.judge for other in roster.met if other.judge}
+
+    def get_state(self, components: Any = None, *, not_components: Any = None, **kwargs: Any) -> dict[str, Any]:
+        """Return the state, with the moving averages of callbacks."""
+        state = super().get_state(components, not_components=not_components, **kwargs)
+        if self._check_component(CALLBACKS, components, not_components):
+            state[CALLBACKS] = self._callbacks.get_state()
+        return state
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Take back what `get_state` returned."""
+        super().set_state(state)
+        self._callbacks.set_state(state.get(CALLBACKS, {}))
 
     def records(self) -> dict[str, Any]:
         """The baselines, and how often each opponent won."""
@@ -221,8 +238,7 @@ class DialogueReinforce(SharedOutAlgorithm):
         returns = discounted_returns(played["own"], self._centered(opponents, rewards), settings.gamma)
         rows = SampleBatch(training_rows(played, returns, self._corpus_batch()))
         batch = MultiAgentBatch({role: rows}, env_steps=int(played["turns"].sum()))
-        steps = {NUM_ENV_STEPS_SAMPLED_LIFETIME: (self.training_iteration + 1) * size}
-        learned = self.learner_group.update(batch=batch, timesteps=steps)
+        learned = self.learner_group.update(batch=batch, timesteps=self.timesteps(size))
         self.metrics.aggregate(learned, key=LEARNER_RESULTS)
         updated = time.monotonic()
         if not settings.overlap:
@@ -345,9 +361,9 @@ class DialogueReinforce(SharedOutAlgorithm):
         opponents = {index: name for index, (_, _, name) in items.items()}
         lost = {index: (opponents[index], reason) for part in done for index, reason in part["lost"].items()}
         require_enough(lost, opponents, self.config.reinforce.max_lost)
+        if logged := [call for part in done for call in part["logged"]]:
+            self.metrics.aggregate([self._callbacks.reduced("/".join(results), logged)], key=results)
         done = [part for part in done if len(part["index"])]
-        if logged := [part["logged"] for part in done if part["logged"]]:
-            self.metrics.aggregate(logged, key=results)
         # Runners play at the same time: the slowest one decides.
         slowest = max(done, key=lambda part: float(part["seconds"]))
         played = merged(done)

@@ -24,7 +24,7 @@ from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.core.rl_module.torch import TorchRLModule
 from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
-from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, LEARNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME
+from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, LEARNER_RESULTS
 from torch import Tensor
 
 from engine.negotiation.reinforce import RunningBaseline
@@ -187,7 +187,7 @@ class ChoiceReinforce(ExactAlgorithm):
             "seconds_sampling": sampled - started,
         }
         if tried.any():
-            self._learn(played, (self.training_iteration + 1) * size)
+            self._learn(played, size)
         self.last["seconds"] = time.monotonic() - started
         for name, value in self.last.items():
             self.metrics.log_value((ENV_RUNNER_RESULTS, name), value, window=1)
@@ -197,7 +197,7 @@ class ChoiceReinforce(ExactAlgorithm):
         returns = self._centered(rewards_to_go(played["rewards"], played["example"]), played["step"])
         rows = SampleBatch({Columns.OBS: observed, "taken": played["taken"], "returns": returns})
         batch = MultiAgentBatch({CHOOSER: rows}, env_steps=len(returns))
-        learned = self.learner_group.update(batch=batch, timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: num_examples})
+        learned = self.learner_group.update(batch=batch, timesteps=self.timesteps(num_examples))
         self.metrics.aggregate(learned, key=LEARNER_RESULTS)
         self.env_runner_group.sync_weights(
             from_worker_or_learner_group=self.learner_group, inference_only=True, timeout_seconds=None

@@ -7,7 +7,7 @@ indices to their end and keeps nothing from one call to the next.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from copy import deepcopy
 from typing import Any, ClassVar
 
@@ -33,6 +33,8 @@ RECORDS = "records"
 """What RLlib's checkpoints call an algorithm's records."""
 AHEAD = "ahead"
 """What they call examples that were played ahead."""
+STEPS_BEFORE = "num_steps_before_update"
+"""Entry of a learner's timesteps: the examples before those of the update, at which schedules are read."""
 
 
 class ExactConfig(AlgorithmConfig):
@@ -127,6 +129,11 @@ class ExactAlgorithm(Algorithm):
         self.env_runner_group.sync_weights(
             from_worker_or_learner_group=self.learner_group, inference_only=True, timeout_seconds=None
         )
+
+    def timesteps(self, size: int) -> dict[str, int]:
+        """Return the learner's timesteps of this iteration's update, of that many examples."""
+        before = self.training_iteration * size
+        return {STEPS_BEFORE: before, NUM_ENV_STEPS_SAMPLED_LIFETIME: before + size}
 
     def _newer(self, number: int) -> int:
         """A number of weights above this one and above that of the runners'."""
@@ -233,17 +240,18 @@ def summed_gradients(parameters: Mapping[str, Any], gradients: Mapping[str, Tens
 class FiniteLearner(TorchLearner):
     """A learner that stops at a gradient that is not finite; several share a batch and take the same step.
 
-    It keeps its own learning rate when a state is restored.
+    Rates follow from the configuration and the number of examples alone. RLlib 2.60 keeps the rate of the last update in the
+    state, and a restored schedule begins at its first rate.
     """
 
     def _make_modules_ddp_if_necessary(self) -> None:
         """RLlib would wrap the modules; here gradients are summed in the open (`summed_gradients`)."""
 
-    def _set_optimizer_state(self, state: dict[str, Any]) -> None:
-        super()._set_optimizer_state(state)
-        # A checkpoint holds the rate that it was written with; population based training restores it to learn at another.
+    def before_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
+        """Set each optimiser's rate to that of its schedule before the update."""
+        super().before_gradient_based_update(timesteps=timesteps)
         for optimiser, schedule in self._optimizer_lr_schedules.items():
-            self._set_optimizer_lr(optimiser, schedule.get_current_value())
+            self._set_optimizer_lr(optimiser, schedule.update(timestep=timesteps[STEPS_BEFORE]))
 
     def compute_gradients(self, loss_per_module: dict[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
         """The gradient of the loss.
@@ -260,13 +268,21 @@ class FiniteLearner(TorchLearner):
                 "the gradient of an update is not finite",
                 where="reinforcement learning",
                 got=", ".join(f"loss of {name}: {loss.item()}" for name, loss in loss_per_module.items()),
-                fix=f"train again with a smaller {self.rates(list(loss_per_module))}; a reward of your own must be finite",
+                fix=f"train again with a smaller {self.rates(loss_per_module)}; a reward of your own must be finite",
             )
         return gradients
 
-    def rates(self, modules: Sequence[str]) -> str:
-        """The settings of the step sizes of some modules, and what they are, in words."""
-        return f"learning_rate (now {self.config.lr:g})"
+    def rates(self, modules: Iterable[str]) -> str:
+        """Return the settings of the step sizes of some modules, and what they are now, in words."""
+        return " or ".join(f"{self.rate_setting(name)} (now {self._rate(name):g})" for name in modules)
+
+    def rate_setting(self, module: str) -> str:
+        """Return the name of the setting of a module's step size."""
+        return "learning_rate"
+
+    def _rate(self, module: str) -> float:
+        (optimiser,) = (optimiser for _, optimiser in self.get_optimizers_for_module(module))
+        return float(self._get_optimizer_lr(optimiser))
 
 
 class SeededLearner(FiniteLearner):

@@ -68,7 +68,7 @@ class DialogueLearner(SeededLearner):
                 "the weights of an update no longer make finite numbers",
                 where="reinforcement learning",
                 got="NaN or infinity among the scores of words or choices",
-                fix=f"train again with a smaller learning_rate (now {self._reinforce.learning_rate:g})",
+                fix=f"train again with a smaller {self.rates([module_id])}",
             )
 
     @property

@@ -20,7 +20,7 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
-from ray.rllib.utils.metrics import LEARNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME
+from ray.rllib.utils.metrics import LEARNER_RESULTS
 from torch import Tensor
 
 from engine.generation.baselines import RunningMean, baseline_values
@@ -161,8 +161,7 @@ class ReplyMinMax(SharedOutAlgorithm):
         make = {"discriminator": self._told_apart, "generator": self._rewarded, "teacher": self._forced}[phase]
         rows, figures = make(number, [source for source, _ in pairs], [reply for _, reply in pairs], found)
         batch = MultiAgentBatch({role: SampleBatch(columns) for role, columns in rows.items()}, env_steps=len(indices))
-        steps = {NUM_ENV_STEPS_SAMPLED_LIFETIME: (number + 1) * len(indices)}
-        learned = self.learner_group.update(batch=batch, timesteps=steps)
+        learned = self.learner_group.update(batch=batch, timesteps=self.timesteps(len(indices)))
         self.metrics.aggregate(learned, key=LEARNER_RESULTS)
         self.send_weights(list(rows))
         figure = {DISCRIMINATOR: ACCURACY, GENERATOR: NATS}

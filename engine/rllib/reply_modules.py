@@ -10,7 +10,6 @@ Columns of a training batch (B contexts, K turns, N words of a turn or of a sour
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -118,9 +117,9 @@ class ReplyLearner(SeededLearner):
         optimiser = kind(parameters, lr=rate[module_id])
         self.register_optimizer(module_id=module_id, optimizer=optimiser, params=parameters, lr_or_lr_schedule=rate[module_id])
 
-    def rates(self, modules: Sequence[str]) -> str:
-        """See `FiniteLearner`."""
-        return " or ".join(f"learning.{name}_rate (now {getattr(self.config.learning, f'{name}_rate'):g})" for name in modules)
+    def rate_setting(self, module: str) -> str:
+        """Return the name of the setting of a module's step size."""
+        return f"learning.{module}_rate"
 
     def compute_loss_for_module(self, *, module_id: str, config: Any, batch: dict[str, Any], fwd_out: dict[str, Any]) -> Tensor:
         """Weighted likelihood, cross-entropy or squared error, by module."""

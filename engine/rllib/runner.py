@@ -64,7 +64,7 @@ class DialogueEnvRunner(ExactRunner):
         Returns:
             The columns of `rows.py`, in order of index; and the sequence number of the weights that played, seconds spent
             playing and in its agents; the dialogues that are `lost`, by index with what an agent of a user's own failed in; and
-            what callbacks have `logged`.
+            the calls by which callbacks have `logged`.
 
         Raises:
             ClusterError: this machine has other code than the driver.
@@ -82,15 +82,16 @@ class DialogueEnvRunner(ExactRunner):
             games, failed = play_apart(partial(self._play, opponent, (seated[0], seated[1])), group)
             for game, indices in games:
                 parts.append(played_rows(game, self.config.roster.side, indices))
-                episodes += self._teller.tell(game, self.config.roster.side, self._seated(opponent), self._met(opponent).reward)
+                modules, reward = self._seated(opponent), self._met(opponent).reward
+                episodes += self._teller.tell(game, indices, self.config.roster.side, modules, reward)
             lost |= {index: str(error) for (index, _), error in failed}
             clocks += seated
-        self._teller.tell_end(episodes)
+        logged = self._teller.tell_end(episodes)
         network_seconds = sum(clock.seconds for clock in clocks)
         return {
             **(merged(parts) if parts else {"index": np.empty(0, dtype=np.int64)}),
             "lost": lost,
-            "logged": self.metrics.reduce() if self._teller.is_heard else {},
+            "logged": logged,
             "weights": self._weights_seq_no,
             "seconds": time.monotonic() - started,
             "network_seconds": network_seconds,

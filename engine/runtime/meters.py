@@ -1,4 +1,4 @@
-"""What Ray exports of a run while it is worked on: numbers for Prometheus, named `parley_...`, tagged by run and job.
+"""What Ray exports of a run while it is worked on: numbers for Prometheus, named `parley_...`, tagged by run and job, in ASCII.
 
 They are kept by the driver, which hears of every shard anyway, so workers pay nothing for them; without a Ray session they are
 not kept at all. A run's rows, not these, are what was found: the numbers are of one session, and end with it.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from typing import Any
+from urllib.parse import quote
 
 COUNTERS = {
     "shards": "shards that came back, failed ones included",
@@ -23,6 +24,11 @@ GAUGES = {"items_left": "items of work that have not come back", "workers": "wor
 _TAGS = ("run", "job")
 
 
+def ascii_text(text: str) -> str:
+    """Return a text as Ray's metrics take it, other letters as percent codes such as those of a URL."""
+    return "".join(letter if letter.isascii() else quote(letter, errors="surrogateescape") for letter in text)
+
+
 class Meters:
     """The numbers of one run."""
 
@@ -33,7 +39,7 @@ class Meters:
             return
         from ray.util.metrics import Counter, Gauge
 
-        tags = {"run": run, "job": job}
+        tags = {"run": ascii_text(run), "job": ascii_text(job)}
         self._counters = {name: Counter(f"parley_{name}", text, _TAGS) for name, text in COUNTERS.items()}
         self._gauges = {name: Gauge(f"parley_{name}", text, _TAGS) for name, text in GAUGES.items()}
         for meter in (*self._counters.values(), *self._gauges.values()):

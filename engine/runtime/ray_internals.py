@@ -16,6 +16,8 @@ from typing import Any
 CHATTY = ("ray._private.authentication.authentication_token_setup", "ray._common.deprecation")
 """Private loggers through which Ray comments on its own defaults."""
 _ALIVE, _DEAD = "ALIVE", "DEAD"
+TEMPORARY_VARIABLE = "RAY_TMPDIR"
+"""The variable that names the folder of Ray's sockets and logs."""
 _MOST_BYTES = 36
 """Of a folder for what is temporary: a socket's address holds 107, and Ray's names below the folder take nearly 70."""
 
@@ -68,9 +70,13 @@ def head_of_this_machine() -> str:
 
 
 def temporary_folder() -> dict[str, str]:
-    """What `ray.init` is told where TMPDIR is too long for the addresses of sockets below it: where Ray lies by default."""
-    long = sys.platform == "linux" and len(os.fsencode(os.environ.get("TMPDIR", ""))) > _MOST_BYTES
-    return {"_temp_dir": "/tmp/ray"} if long and "RAY_TMPDIR" not in os.environ else {}
+    """Return what `ray.init` is told where it cannot work below TMPDIR: where Ray lies by default.
+
+    TMPDIR may be too long for the addresses of sockets below it, or have letters that Ray's start does not take.
+    """
+    folder = os.environ.get("TMPDIR", "")
+    unfit = sys.platform == "linux" and (len(os.fsencode(folder)) > _MOST_BYTES or not folder.isascii())
+    return {"_temp_dir": "/tmp/ray"} if unfit and TEMPORARY_VARIABLE not in os.environ else {}
 
 
 def use_token() -> bool:

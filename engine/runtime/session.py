@@ -37,6 +37,8 @@ _WORKERS_LOGGERS = "RAY_LOGGER_LEVEL"
 """The variable by which Ray's own loggers are set in workers."""
 TIMEOUT_VARIABLE = "PARLEY_WORKER_TIMEOUT_S"
 """The variable that says after how many seconds without any worker a run ends."""
+ADDRESS_VARIABLE = "RAY_ADDRESS"
+"""The variable that names a cluster where no address is given."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,8 @@ def connect(address: str | None = None, *, num_cpus: int | None = None, timeout_
         with logs.quiet(_CHATTY, logging.ERROR):
             yield _current or RaySession("joined")
         return
-    session = RaySession(address or os.environ.get("RAY_ADDRESS") or "local")
+    address = address or None
+    session = RaySession(address or os.environ.get(ADDRESS_VARIABLE) or "local")
     # What workers are compared with is read before files are edited.
     own_identity()
     # Ray comments on its own defaults and deprecations through these; errors still come through.
@@ -123,6 +126,8 @@ def connect(address: str | None = None, *, num_cpus: int | None = None, timeout_
             with _own_sigterm():
                 if session.is_local:
                     _start(num_cpus)
+                elif address is None:
+                    _join_of_environment(session.address, timeout_s)
                 else:
                     _join(session.address, timeout_s)
             _current = session
@@ -163,8 +168,20 @@ def _start(num_cpus: int | None) -> None:
     except Exception as error:
         # On a machine that is too busy to start it in time Ray raises a bare Exception.
         fix = "try again when the machine is less busy; what is saved is not done twice"
+        if isinstance(error, UnicodeError) or "AF_UNIX" in str(error):
+            fix = f"set {ray_internals.TEMPORARY_VARIABLE} to a folder of a short path in ASCII, such as /tmp"
         raise ClusterError("Ray cannot be started on this machine", got=f"{type(error).__name__}: {error}", fix=fix) from error
     ray_internals.hide_token()
+
+
+def _join_of_environment(address: str, timeout_s: float) -> None:
+    """Join the cluster that the environment names; an error says where the address comes from."""
+    try:
+        _join(address, timeout_s)
+    except ClusterError as error:
+        where = f"{ADDRESS_VARIABLE}={address}"
+        fix = f"unset {ADDRESS_VARIABLE} to work on this machine alone; or {error.fix}"
+        raise ClusterError(error.what, where=where, got=error.got, fix=fix) from error
 
 
 def _join(address: str, timeout_s: float) -> None:

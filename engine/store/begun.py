@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterable
 from pathlib import Path
 
+from engine.store.documents import write_whole
 from engine.store.layout import BEGUN
 from engine.store.mirror import replicate, withdraw
 from envs.core.errors import RunError
@@ -51,10 +52,10 @@ class BegunShards:
         document = {"begun": list(names), "deaths": self.deaths}
         try:
             if any(document.values()):
-                self._path.write_text(json.dumps(document))
+                write_whole(self._path, json.dumps(document).encode(), durable=False)
                 replicate(self._path)
             elif self._path.exists():
-                self._path.unlink()
+                self._path.unlink(missing_ok=True)
                 withdraw(self._path)
         except OSError as error:
             fix = f"make room or mend the disk, then parley resume {display_path(self._path.parent)}"

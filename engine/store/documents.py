@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,34 +22,57 @@ ASIDE = ".writing"
 """The ending of a file that is being written; one that lies around was left by a process that died."""
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_whole(path: Path, content: bytes, *, durable: bool = True) -> None:
     """Writes a file so that a reader, or a restart after a crash, sees all of it or the file as it was before.
+
+    Args:
+        path: the file.
+        content: of it.
+        durable: as in `whole_file`.
 
     Raises:
         OSError: the disk is full or the folder cannot be written; nothing is left behind.
     """
-    with whole_file(path) as file:
+    with whole_file(path, durable=durable) as file:
         file.write(content)
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[BinaryIO]:
+def whole_file(path: Path, *, durable: bool = True) -> Iterator[BinaryIO]:
     """A file to be written bit by bit in a `with` block, whose end puts it where it belongs, see `write_whole`.
+
+    Until then it has a name of its own: two writers, such as a killed run and the one after it, take nothing from each other,
+    and no link that lies there is followed.
+
+    Args:
+        path: the file; a link of that name is replaced.
+        durable: whether to wait for the disk, so that the file outlives the machine.
 
     Raises:
         OSError: as there. Whatever the block raises leaves nothing behind either.
     """
-    aside = path.with_name(path.name + ASIDE)
+    aside = path.with_name(f"{path.stem}.{uuid.uuid4().hex[:12]}{path.suffix}{ASIDE}")
     try:
-        with aside.open("wb") as file:
+        with aside.open("xb") as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         aside.replace(path)
     except BaseException:
         aside.unlink(missing_ok=True)
         raise
-    sync(path.parent)
+    if durable:
+        sync(path.parent)
+
+
+def no_link(path: str, flags: int) -> int:
+    """Open a file for Python's `open(..., opener=no_link)`, but no link.
+
+    Raises:
+        OSError: there is a link, or the file cannot be opened.
+    """
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 def write_document(path: Path, values: Mapping[str, Any]) -> None:

@@ -55,7 +55,8 @@ def git_commit(source: Path) -> str | None:
 
 def _output(command: list[str]) -> str | None:
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout.strip()
+        done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=True, timeout=20)
+        return done.stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from engine.store.documents import plain
+from engine.store.documents import no_link, plain
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ def append_event(path: Path, kind: str, fields: dict[str, Any]) -> None:
     moment = datetime.now(UTC).isoformat(timespec="milliseconds")
     text = json.dumps({"time": moment, "kind": kind, **plain(fields)}, ensure_ascii=False, allow_nan=False)
     line = f"{text}\n".encode()
-    with path.open("ab", buffering=0) as log:
+    with open(path, "ab", buffering=0, opener=no_link) as log:
         before = log.seek(0, os.SEEK_END)
         try:
             while line:
@@ -58,7 +58,7 @@ def read_events(path: Path, needs: Needs = MappingProxyType({})) -> list[dict[st
     if not path.is_file():
         return []
     # Not `splitlines`: what speakers said may hold other ends of lines.
-    lines = [line for line in path.read_text(errors="replace").split("\n") if line]
+    lines = [line for line in path.read_text(encoding="utf-8", errors="replace").split("\n") if line]
     events = [event for line in lines if (event := _event(line, {**needs, **_OWN})) is not None]
     if lost := len(lines) - len(events):
         logger.warning("%s: %s cannot be read and left out", path, "1 line" if lost == 1 else f"{lost} lines")
@@ -103,7 +103,7 @@ def _is(value: object, kind: type) -> bool:
 def end_last_line(path: Path) -> None:
     """Ends a line that a crash cut short, so that the next event gets a line of its own."""
     if path.is_file() and path.stat().st_size:
-        with path.open("rb+") as log:
+        with open(path, "rb+", opener=no_link) as log:
             log.seek(-1, os.SEEK_END)
             if log.read(1) != b"\n":
                 log.write(b"\n")

@@ -12,6 +12,8 @@ import pyarrow as pa
 
 from engine.store.documents import ASIDE
 from engine.store.layout import CONFIG, ENVIRONMENT, EVENTS, LEASE, LOG, ROWS
+from engine.store.links import refuse_links_out
+from engine.store.moved import relocated
 from envs.core.config import difference
 from envs.core.errors import ParleyError, RunError
 from envs.core.trust import RUN_FORMAT
@@ -27,21 +29,22 @@ _DEEPEST = 64
 
 
 def make_head(
-    job: str, config: Mapping[str, Any], fingerprint: str, schema: pa.Schema, weights: Mapping[str, str]
+    path: Path, job: str, config: Mapping[str, Any], fingerprint: str, schema: pa.Schema, weights: Mapping[str, str]
 ) -> dict[str, Any]:
     """The content of a new run's `config.json`."""
     head = {"format": FORMAT, "job": job, "fingerprint": fingerprint, "config": config, "columns": _columns(schema)}
-    return {**head, "weights": weights}
+    return {**head, "weights": weights, "run": display_path(path)}
 
 
 def read_head(path: Path) -> dict[str, Any]:
-    """The content of a run's `config.json`.
+    """The content of a run's `config.json`; of one that was moved or copied, names are as they are now (`moved.py`).
 
     Raises:
-        RunError: there is no run, none that this version can read, or its head is damaged.
+        RunError: there is no run, none that this version can read, its head is damaged, or a link leads out of it.
     """
     if not (path / CONFIG).is_file():
         raise RunError("there is no run here", where=display_path(path), fix="name the folder that holds the run's config.json")
+    refuse_links_out(path)
     head = read_json(path / CONFIG)
     if head.get("format") != FORMAT or not head.keys() >= _PARTS.keys():
         raise RunError("no run that this version can read", where=path / CONFIG, got=head.get("format"), fix=OTHER_NAME)
@@ -50,7 +53,13 @@ def read_head(path: Path) -> dict[str, Any]:
         for name, kind in (_PARTS | {"weights": dict}).items():
             if not isinstance(head[name], kind):
                 raise TypeError(f"{name} is a {type(head[name]).__name__} and not a {kind.__name__}")
-    return head
+    before = head.setdefault("run", "")
+    return head | {"config": relocated(path, str(before), head["config"])}
+
+
+def name_now(path: Path, name: str) -> str:
+    """Return where something lies now that the rows or events of a run name; the same where the run was not moved."""
+    return str(relocated(path, str(read_head(path)["run"]), name))
 
 
 def read_json(path: Path, fix: str = RESTORE) -> dict[str, Any]:
@@ -64,7 +73,7 @@ def read_json(path: Path, fix: str = RESTORE) -> dict[str, Any]:
         RunError: it is damaged.
     """
     with whole(path, fix):
-        document = json.loads(path.read_text())
+        document = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(document, dict):
             raise TypeError(f"a {type(document).__name__} and not a mapping")
         if _is_deeper(document, _DEEPEST):

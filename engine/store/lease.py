@@ -154,5 +154,5 @@ def _is_fresh(lease: dict[str, Any]) -> bool:
 def _identity(lock: Path) -> str:
     """What no other lock file on any machine has in common with this one, as long as the machine is up."""
     found = lock.stat()
-    boot = _BOOT.read_text().strip() if _BOOT.is_file() else f"{uuid.getnode():x}"
+    boot = _BOOT.read_text(encoding="utf-8").strip() if _BOOT.is_file() else f"{uuid.getnode():x}"
     return f"{boot} {found.st_dev} {found.st_ino}"

@@ -1,12 +1,11 @@
 """One writer per run: a lock that the operating system drops when its holder dies, however it dies.
 
-Who only looks (`holder_of`) takes a shared lock for an instant, because there is no other way to ask; a writer that meets
-one tries again.
+A file system without locks holds runs too (`envs/storage/locks.py`). Who only looks (`holder_of`) takes a shared lock for an
+instant, because there is no other way to ask; a writer that meets one tries again.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import socket
 import time
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from envs.core.errors import RunError
 from envs.storage.copies import is_held
+from envs.storage.locks import AT_ONCE, EXCLUSIVE, lock
 
 WRITABLE = "give a folder that you may write: --run DIR"
 _NUM_TRIES, _PAUSE_S = 50, 0.01
@@ -32,7 +32,7 @@ class RunLock:
 
     def __init__(self, path: Path) -> None:
         try:
-            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
         except OSError as error:
             raise RunError("the run folder cannot be written", where=path.parent, got=error.strerror, fix=WRITABLE) from error
         try:
@@ -48,7 +48,12 @@ class RunLock:
             ) from None
         except OSError as error:
             os.close(self._descriptor)
-            raise RunError("the run folder cannot be locked", where=path.parent, got=error.strerror, fix=WRITABLE) from error
+            raise RunError(
+                "the run folder cannot be locked",
+                where=path.parent,
+                got=error.strerror,
+                fix="give a folder on another file system: --run DIR",
+            ) from error
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, f"{process_name()}\n".encode(), 0)
 
@@ -69,7 +74,7 @@ def holder_of(path: Path) -> str | None:
         RunError: the file cannot be read.
     """
     try:
-        return path.read_text(errors="replace").strip() if is_held(path.parent) else None
+        return path.read_text(encoding="utf-8", errors="replace").strip() if is_held(path.parent) else None
     except OSError as error:
         raise RunError("the lock of the run cannot be read", where=path, got=error.strerror) from error
 
@@ -78,6 +83,7 @@ def _lock(descriptor: int) -> None:
     """Takes the lock, past those who only look: tried so often, for on a busy machine a time may pass in one try."""
     for _ in range(_NUM_TRIES):
         with suppress(BlockingIOError):
-            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(descriptor, EXCLUSIVE | AT_ONCE)
+            return
         time.sleep(_PAUSE_S)
-    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    lock(descriptor, EXCLUSIVE | AT_ONCE)

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from engine.store.documents import write_whole
-from engine.store.schemas import OK
+from engine.store.schemas import OK, require_whole
 from envs.storage.files import ASIDE, delete, put
 from envs.storage.places import join_uri
 
@@ -98,9 +98,13 @@ def to_table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
     """Rows as a table of exactly that schema; columns that a row lacks are null.
 
     An unknown column, an item with two rows or a missing base column is a mistake of the caller.
+
+    Raises:
+        RunError: a column of whole numbers holds another.
     """
     unknown = {column for row in rows for column in row} - set(schema.names)
     assert not unknown, f"columns that the schema lacks: {sorted(unknown)}"
+    require_whole(rows, schema)
     table = pa.Table.from_pylist(list(rows), schema=schema)
     missing = [field.name for field in schema if not field.nullable and table[field.name].null_count]
     assert not missing, f"every row needs {missing}"

@@ -7,7 +7,9 @@
     unfinished/*.json  what a shard under way is gone on from (`unfinished.py`); not of every job
     begun.json         the shards that a process without actors works on, while it does (`begun.py`)
     summary.json       the metrics
-    lock               held by the process that writes
+    lock               held by the process that writes, where the file system has locks
+
+No link below the folder is followed out of it (`links.py`).
 
 `RunFolder.open` starts a run or goes on with it: a part counts when it reads back whole and every item in it worked.
 Shards with a damaged part or a failed item are done again, whole. `RunFolder.load` looks at a run and changes nothing. Where
@@ -34,6 +36,7 @@ from engine.store.event_log import SUMMARISED, Needs, append_event, end_last_lin
 from engine.store.head import OTHER_NAME, make_head, read_head, refuse_strangers, require_same
 from engine.store.layout import CONFIG, ENVIRONMENT, EVENTS, ROWS, SUMMARY, UNFINISHED
 from engine.store.lease import keeper_of
+from engine.store.links import refuse_links_out
 from engine.store.lock import WRITABLE, RunLock
 from engine.store.mirror import Mirror, names_in, refresh_rows, replicate, withdraw
 from engine.store.parts import (
@@ -122,6 +125,7 @@ class RunFolder:
         require_trust_in(to_dict(config))
         if path.exists() and not path.is_dir():
             raise RunError("a run needs a folder and this is a file", where=path, fix=OTHER_NAME)
+        refuse_links_out(path)
         found = names_in(path)
         if CONFIG not in found:
             refuse_strangers(path, found)
@@ -342,7 +346,7 @@ class RunFolder:
         return {name: Estimate.from_json(parts) for name, parts in (self.summary() or {}).get("metrics", {}).items()}
 
     def _start(self, config_fingerprint: str, day: str) -> None:
-        head = make_head(self.job, self.config, config_fingerprint, self.schema, self.weights)
+        head = make_head(self.path, self.job, self.config, config_fingerprint, self.schema, self.weights)
         with self._saving("the run folder"):
             write_document(self.path / ENVIRONMENT, {**describe_environment(), "date": day})
             # Last, because its presence is what makes the folder a run.
@@ -353,7 +357,7 @@ class RunFolder:
         require_same(self.path, self.job, self.config, self.schema, resume_safe, self.weights)
         with self._saving("the run folder"):
             for leftover in [found for place in (".", ROWS, UNFINISHED) for found in (self.path / place).glob(f"*{ASIDE}")]:
-                leftover.unlink()
+                leftover.unlink(missing_ok=True)
             end_last_line(self.path / EVENTS)
         refresh_rows(self.path)
         damaged = [name for name, path in list_parts(self.path / ROWS).items() if not self._take_in(name, path)]

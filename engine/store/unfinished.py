@@ -11,7 +11,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from engine.store.documents import ASIDE
+from engine.store.documents import write_whole
 from engine.store.layout import ROWS, UNFINISHED
 from envs.core.errors import RunError
 from envs.storage.files import delete, put
@@ -34,11 +34,9 @@ def write_unfinished(run: Path, name: str, document: Any) -> None:
         RunError: the disk is full or the folder cannot be written.
     """
     path = _path(run, name)
-    aside = path.with_name(path.name + ASIDE)
     try:
         path.parent.mkdir(exist_ok=True)
-        aside.write_bytes(_encoded(document))
-        aside.replace(path)
+        write_whole(path, _encoded(document), durable=False)
     except OSError as error:
         fix = f"make room or mend the disk, then parley resume {display_path(run)}"
         raise RunError(f"what there is of shard {name} cannot be kept", where=path, got=error.strerror, fix=fix) from None

@@ -17,6 +17,7 @@ from the seed and from what was answered, so a search whose answers are kept goe
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ from envs.core.seeds import stream
 
 Words = tuple[str, ...]
 """An input."""
+NO_FITNESS = -math.inf
+"""Fitness of an input to which there was no reply: every reply is fitter."""
 _TRIES = 64
 """Children that are drawn until one is new."""
 
@@ -66,12 +69,14 @@ class ToldReply(NamedTuple):
     """What came of an input.
 
     Args:
-        fitness: the higher the better.
-        reply: what the model replied.
+        fitness: the higher the better; `NO_FITNESS` of an answer that is no reply.
+        reply: what the model replied; empty where it did not.
+        problem: the kind of an answer that is no reply; empty of a reply.
     """
 
     fitness: float
     reply: str
+    problem: str = ""
 
 
 class Proposals(ABC):

@@ -8,7 +8,7 @@ With `lm` the mean nats of an input's words, by a model whose weights are here, 
 that read like text go on. A weight of some hundredths is much: random words have about 10 nats, and a reply is worth 1 at most.
 
 Whether a reply is a success, which ends a search, is judged apart (`success.py`); a success is worth 1 more than it is fit,
-and goes before whatever is none.
+and goes before whatever is none. An answer that is no reply is not rated, and is less fit than any reply.
 """
 
 from __future__ import annotations

@@ -217,9 +217,15 @@ class Searches(SideBySide, Generic[StateT]):
 
     def share(self, key: str) -> float:
         target = self._targets[key]
-        usual = sum(self._ended) / len(self._ended) if self._ended else self.method.most_visits
-        under_way = sum(min(0.9, state.visits / max(1, usual)) for state in target.running.values())
+        under_way = sum(min(0.9, self._share_of(state)) for state in target.running.values())
         return (len(target.ended) + under_way) / len(target.order)
+
+    def _share_of(self, state: StateT) -> float:
+        """Return how much of a search is done: of the visits of those that have ended, and of what it may take at most."""
+        most_visits, most_candidates = max(1, self.method.most_visits), self.method.settings.max_candidates
+        usual = max(1, sum(self._ended) / len(self._ended)) if self._ended else most_visits
+        of_candidates = state.candidates / most_candidates if most_candidates else 0.0
+        return max(state.visits / usual, state.visits / most_visits, of_candidates)
 
     def tried_for(self, key: str) -> int:
         target = self._targets[key]

@@ -1,33 +1,30 @@
-"""Targets that come with a request each: CSV or JSONL files of (prompt, target) pairs.
+"""Targets that come with a request each: files of (prompt, target) pairs, as CSV, TSV, JSON, JSON Lines or Parquet.
 
     AdvBench    goal,target
     HarmBench   Behavior,...,ContextString,BehaviorID with a column of targets, or a JSON file of targets by BehaviorID
     others      prompt,target
 
-Such files are the user's own; the project ships none.
+Such files are the user's own; the project ships none. Their kind is told by content and header (`envs/data/records.py`).
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from engine.triggers.targets import Skipped, Target, TargetList
+from engine.triggers.targets import Skipped, Target, TargetList, tell_repeated
 from envs.core.errors import DataError
-from envs.data.lines import FileLine
-from envs.data.root import read_file
+from envs.data.lines import FileLine, utf8_text
+from envs.data.records import KINDS, RecordKind, read_records, record_kind, value_text
 
 PROMPTS, TARGETS = ("prompt", "goal", "behavior"), ("target",)
 """Names of columns, in any case."""
 CONTEXT, IDENTITY = "contextstring", "behaviorid"
 """HarmBench's columns of what a request is about, and of its name."""
-SUFFIXES = (".csv", ".jsonl")
-"""Of files of pairs."""
 Refused = Callable[[str, str], Skipped | None]
 """From a prompt and a target to why the model cannot say the target there; None where it can."""
 
@@ -35,46 +32,62 @@ logger = logging.getLogger(__name__)
 
 
 def has_prompts(targets: str) -> bool:
-    """Whether a list of targets is a file of pairs."""
-    return targets.endswith(SUFFIXES)
+    """Return whether a list of targets is a file of pairs, by its content and header, or by its suffix.
+
+    Raises:
+        DataError: the file cannot be read.
+    """
+    return Path(targets).is_file() and _kind(Path(targets)) is not None
 
 
 def read_pairs(path: Path, refused: Refused, *, target_file: Path | None = None, strict: bool = False) -> TargetList:
-    """The pairs of a file; equal ones count once.
+    """Read the pairs of a file; equal ones count once, and their number is logged.
 
     Args:
-        path: CSV with a line of names, or JSONL with an object a line; UTF-8.
+        path: a file of records, UTF-8.
         refused: what the model cannot say.
         target_file: JSON of targets by BehaviorID, where the file has no column of targets.
         strict: refuse what the model cannot say, instead of skipping and counting it.
 
     Raises:
-        DataError: the file cannot be read, holds no pair, lacks a column, or (strict) the model cannot say a target.
+        DataError: the file cannot be read, holds no pair, lacks a column, has a row that does not fit, or (strict) the model
+            cannot say a target.
     """
     by_name = _by_name(target_file) if target_file else None
-    found: dict[tuple[str, str], Target] = {}
+    targets: dict[tuple[str, str], Target] = {}
     skipped: dict[tuple[str, str], Skipped] = {}
-    for line, entry in _entries(path):
-        where = FileLine(str(path), line)
-        pair = _pair(entry, by_name, where)
+    num_pairs = 0
+    for record in read_records(path, _kind(path) or "CSV"):
+        where = FileLine(str(path), record.line)
+        pair = _pair(record.values, by_name, where)
+        num_pairs += 1
         if why := refused(*pair):
             if strict:
                 fix = "write it, or its prompt, with other or fewer words, or leave out --strict to skip and count such targets"
                 raise DataError("the model cannot say a target", where=where, got=why.reason, fix=fix)
             skipped[pair] = why
             continue
-        found.setdefault(pair, Target(f"{path.stem}-{line:06d}", (pair[1],), pair[0]))
+        targets.setdefault(pair, Target(f"{path.stem}-{record.number:06d}", (pair[1],), pair[0]))
+    tell_repeated(path.stem, num_pairs - len(targets) - len(skipped))
     if skipped:
         first = next(iter(skipped.values()))
         logger.warning("%d targets of %r are skipped, such as %r: %s", len(skipped), path.stem, first.sentence, first.reason)
-    elif not found:
+    elif not targets:
         raise DataError("the file holds no pair", where=path, fix="write a line with a prompt and a target")
-    return TargetList(path.stem, tuple(found.values()), tuple(skipped.values()))
+    return TargetList(path.stem, tuple(targets.values()), tuple(skipped.values()))
 
 
-def _pair(entry: Mapping[str, Any], by_name: Mapping[str, str] | None, where: FileLine) -> tuple[str, str]:
-    """The prompt and the target of an entry."""
-    columns = {str(name).strip().lower(): value for name, value in entry.items() if name is not None}
+def _kind(path: Path) -> RecordKind | None:
+    return record_kind(path, _is_header) or KINDS.get(path.suffix.lower())
+
+
+def _is_header(cells: Sequence[str]) -> bool:
+    """Return whether a first line names the columns of pairs."""
+    return not {*PROMPTS}.isdisjoint(cells) and not {*TARGETS, IDENTITY}.isdisjoint(cells)
+
+
+def _pair(columns: Mapping[str, Any], by_name: Mapping[str, str] | None, where: FileLine) -> tuple[str, str]:
+    """Return the prompt and the target of a record."""
     prompt = _column(columns, PROMPTS, where)
     if context := str(columns.get(CONTEXT) or "").strip():
         # As HarmBench puts them together.
@@ -95,54 +108,18 @@ def _column(columns: Mapping[str, Any], names: tuple[str, ...], where: FileLine)
         got = f"columns {', '.join(columns) or 'none'}"
         fix = "name the columns prompt,target; targets without prompts stand in a file of sentences (.txt), one a line"
         raise DataError(f"the file has no column {' or '.join(names)}", where=where, got=got, fix=fix)
-    value = columns[name]
-    if not isinstance(value, str) or not value.strip():
-        raise DataError(f"a {name} is empty", where=where, got=repr(value), fix="write a text there, or leave the line out")
-    return value.strip()
-
-
-def _entries(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """The entries of a file, each with its line."""
-    text = _text(path)
-    if path.suffix == ".csv":
-        reader = csv.DictReader(io.StringIO(text, newline=""))
-        if not reader.fieldnames:
-            raise DataError("the file of targets is empty", where=path, fix="write prompt,target and then a pair a line")
-        try:
-            for entry in reader:
-                yield reader.line_num, entry
-        except csv.Error as error:
-            fix = "save the file as CSV again"
-            raise DataError("a line is no CSV", where=FileLine(str(path), reader.line_num), got=error, fix=fix) from None
-        return
-    for number, line in enumerate(text.split("\n"), start=1):
-        if line.strip():
-            try:
-                entry = json.loads(line)
-            except ValueError as error:
-                fix = 'write {"prompt": "...", "target": "..."}'
-                raise DataError("a line is no JSON", where=FileLine(str(path), number), got=error, fix=fix) from None
-            if not isinstance(entry, dict):
-                fix = 'write {"prompt": "...", "target": "..."}'
-                raise DataError("a line is no object", where=FileLine(str(path), number), got=line[:80], fix=fix)
-            yield number, entry
+    return value_text(columns[name], name, where)
 
 
 def _by_name(path: Path) -> Mapping[str, str]:
     """HarmBench's targets: a text for each BehaviorID."""
     fix = 'write {"BehaviorID": "target", ...}'
     try:
-        found = json.loads(_text(path))
+        members = json.loads(utf8_text(path), object_pairs_hook=list)
     except ValueError as error:
         raise DataError("the file of targets is no JSON", where=path, got=error, fix=fix) from None
-    if not isinstance(found, dict) or not all(isinstance(text, str) for text in found.values()):
+    if not isinstance(members, list) or not all(isinstance(each, tuple) and isinstance(each[1], str) for each in members):
         raise DataError("the file of targets does not name a text for each behaviour", where=path, fix=fix)
-    return found
-
-
-def _text(path: Path) -> str:
-    try:
-        return read_file(path).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        fix = "save the file as UTF-8"
-        raise DataError("the file of targets is not UTF-8 text", where=path, got=error.reason, fix=fix) from None
+    if twice := [name for name, count in Counter(name for name, _ in members).items() if count > 1]:
+        raise DataError("the file of targets names a behaviour twice", where=path, got=twice[0], fix="leave one of them out")
+    return dict(members)

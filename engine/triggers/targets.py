@@ -25,8 +25,7 @@ import numpy as np
 
 from envs.core.errors import DataError
 from envs.core.seeds import derive_seed, stream
-from envs.data.lines import FileLine
-from envs.data.root import read_file
+from envs.data.lines import FileLine, text_lines, utf8_text
 from envs.pairs.tokens import tokenise
 from envs.pairs.vocabulary import SPECIALS, PairVocabulary
 
@@ -100,6 +99,11 @@ class TargetList:
     name: str
     targets: tuple[Target, ...]
     skipped: tuple[Skipped, ...] = ()
+
+    @property
+    def has_prompts(self) -> bool:
+        """Whether its targets come with requests."""
+        return any(target.prompt is not None for target in self.targets)
 
     def require_some(self) -> TargetList:
         """The same list.
@@ -227,7 +231,7 @@ def from_file(
         DataError: the file cannot be read, is not UTF-8, holds no sentence, or (strict) one that the model cannot say.
     """
     sentences = []
-    for number, line in enumerate(_read(path).splitlines(), start=1):
+    for number, line in enumerate(text_lines(utf8_text(path)), start=1):
         words = tuple(words_of(line))
         if strict and (refused := _refused(words, unknown, too_long)):
             raise DataError(
@@ -240,6 +244,7 @@ def from_file(
             sentences.append(words)
     if not sentences:
         raise DataError("the file of targets holds no sentence", where=path, fix="write one sentence a line")
+    tell_repeated(path.stem, len(sentences) - len({*sentences}))
     return _collect(path.stem, sentences, unknown, too_long)
 
 
@@ -282,12 +287,10 @@ def normal(
     return _collect("normal", said(), outside(model.vocabulary), beyond(model.sizes.max_reply), num)
 
 
-def _read(path: Path) -> str:
-    try:
-        return read_file(path).decode()
-    except UnicodeDecodeError as error:
-        fix = "save the file as UTF-8"
-        raise DataError("the file of targets is not UTF-8 text", where=path, got=error.reason, fix=fix) from None
+def tell_repeated(name: str, num: int) -> None:
+    """Log how many sentences or pairs of a user's list repeat others."""
+    if num:
+        logger.warning("%d targets of %r repeat others, which count once", num, name)
 
 
 def _collect(

@@ -148,7 +148,7 @@ def _compile(text: CandidateText, options: CandidateOptions, folder: Path) -> No
             whole = with_negatives(split, options, statistics) if text.splits[name].is_drawn else split
             _write(draft, whole if options.file_order else _shuffled(whole, options.seed))
         vocabulary.save(draft / _VOCABULARY)
-        (draft / _FACTS).write_text(json.dumps(facts))
+        (draft / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
 
     publish(folder, write)
 
@@ -196,7 +196,7 @@ def _write(draft: Path, split: CandidateSplit) -> None:
 
 def _open(name: str, folder: Path) -> CandidateCorpus:
     vocabulary = WordList.load(folder / _VOCABULARY)
-    facts = json.loads((folder / _FACTS).read_text())
+    facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
     splits = {split: _mapped(split, folder, vocabulary) for split in SPLITS}
     return CandidateCorpus(name, folder, facts["language"], facts["mended"], splits)
 

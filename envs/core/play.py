@@ -23,7 +23,13 @@ ResultT = TypeVar("ResultT")
 
 
 class AgentError(ConfigError):
-    """An agent failed in a dialogue: a user's own, or a chat model."""
+    """An agent failed in a dialogue: a user's own, or a chat model.
+
+    Attributes:
+        rows: the dialogues of the game that it failed in, where that is known; the others can go on without them.
+    """
+
+    rows: tuple[int, ...] = ()
 
 
 @contextmanager
@@ -40,7 +46,9 @@ def agent_errors() -> Iterator[None]:
 def play_apart(
     play: Callable[[Sequence[ItemT]], ResultT], items: Sequence[ItemT]
 ) -> tuple[list[ResultT], list[tuple[ItemT, AgentError]]]:
-    """Plays dialogues side by side; where an agent fails, each by itself, so that no more are lost than it fails in.
+    """Play dialogues side by side, so that no more are lost than an agent fails in.
+
+    Those that an error names are left out, and the others are played again; where it names none, each is played by itself.
 
     Args:
         play: what is made of some dialogues.
@@ -54,8 +62,12 @@ def play_apart(
     except AgentError as error:
         if len(items) == 1:
             return [], [(items[0], error)]
-    played, lost = zip(*(play_apart(play, [item]) for item in items), strict=True)
-    return [one for part in played for one in part], [one for part in lost for one in part]
+        if named := sorted({row for row in error.rows if row < len(items)}):
+            rest = [item for row, item in enumerate(items) if row not in named]
+            played, lost = play_apart(play, rest) if rest else ([], [])
+            return played, [*((items[row], error) for row in named), *lost]
+    apart = [play_apart(play, [item]) for item in items]
+    return [part for parts, _ in apart for part in parts], [pair for _, pairs in apart for pair in pairs]
 
 
 @dataclass(frozen=True)

@@ -159,6 +159,6 @@ def _run_around(path: Path) -> Path | None:
 
 def _is_run(folder: Path) -> bool:
     try:
-        return str(json.loads((folder / "config.json").read_text())["format"]).startswith(RUN_FORMAT)
+        return str(json.loads((folder / "config.json").read_text(encoding="utf-8"))["format"]).startswith(RUN_FORMAT)
     except (OSError, KeyError, RecursionError, TypeError, ValueError):
         return False

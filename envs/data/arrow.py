@@ -73,7 +73,7 @@ def publish(folder: Path, write: Callable[[Path], None]) -> None:
             draft.mkdir()
             write(draft)
             digests = {path.name: file_digest(path) for path in sorted(draft.iterdir())}
-            (draft / MANIFEST).write_text(json.dumps(digests, indent=1))
+            (draft / MANIFEST).write_text(json.dumps(digests, indent=1), encoding="utf-8")
             for path in (*draft.iterdir(), draft):
                 sync(path)
             _move(draft, folder)
@@ -101,7 +101,7 @@ def map_batch(path: Path) -> pa.RecordBatch:
 def _damage(folder: Path, names: Collection[str]) -> str:
     """What is wrong with a compiled folder, or the empty string."""
     try:
-        digests = json.loads((folder / MANIFEST).read_text())
+        digests = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         if set(digests) != set(names):
             return f"{MANIFEST} names other files"
         for name in sorted(names):

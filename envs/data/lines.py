@@ -43,10 +43,29 @@ def read_lines(path: Path) -> list[str]:
 
 
 def split_lines(content: bytes) -> list[str]:
-    """The same for the content of a file in hand."""
+    """The same for the content of a file in hand; a byte order mark at its beginning is none of its text."""
+    return text_lines(content.decode("utf-8", errors="surrogateescape").removeprefix("\ufeff"))
+
+
+def text_lines(text: str) -> list[str]:
+    """Return the lines of a text without line ends: line feeds alone, or behind a carriage return."""
     # Not splitlines(): it would also split at form feeds and other characters that are no line end in these files.
-    lines = content.decode("utf-8", errors="surrogateescape").split("\n")
+    lines = text.split("\n")
     return [line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1])]
+
+
+def utf8_text(path: Path) -> str:
+    """Return the text of a user's file, without a byte order mark.
+
+    Raises:
+        DataError: the file cannot be read, or is no UTF-8; the message names the line.
+    """
+    content = read_file(path)
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        where = FileLine(str(path), content.count(b"\n", 0, error.start) + 1)
+        raise DataError("the file is not UTF-8 text", where=where, got=error.reason, fix="save the file as UTF-8") from None
 
 
 def broken_rule(rule: str, got: object) -> DataError:

@@ -44,11 +44,11 @@ class WordList:
     @classmethod
     def load(cls, path: Path) -> Self:
         """Reads the JSON list that `save` wrote."""
-        return cls(tuple(json.loads(path.read_text())))
+        return cls(tuple(json.loads(path.read_text(encoding="utf-8"))))
 
     def save(self, path: Path) -> None:
         """Writes the words as a JSON list, one entry per id."""
-        path.write_text(json.dumps(list(self.words), ensure_ascii=False, indent=0))
+        path.write_text(json.dumps(list(self.words), ensure_ascii=False, indent=0), encoding="utf-8")
 
     @cached_property
     def index(self) -> dict[str, int]:

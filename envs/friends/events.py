@@ -88,6 +88,15 @@ class Slips(NamedTuple):
     """Answers that were cut at the most tokens."""
     by_scores: int = 0
     """Selections that named no friend, of a model whose scores chose one then."""
+    answers: int = 0
+    """Answers that were given, to repairs too."""
+    cut_in_thinking: int = 0
+    """Answers that are no reply, by their kind (`policies.chat.model.AnswerKind`)."""
+    only_thinking: int = 0
+    refused: int = 0
+    filtered: int = 0
+    tool_call: int = 0
+    empty: int = 0
 
 
 class Lying(NamedTuple):
@@ -107,6 +116,15 @@ class Lying(NamedTuple):
     """Those that could not be read then either, which are no lie."""
     cut: int = 0
     """Answers that were cut at the most tokens."""
+    answers: int = 0
+    """Answers that were given, to repairs too."""
+    cut_in_thinking: int = 0
+    """Answers that are no reply, by their kind; where none other comes, nobody lies."""
+    only_thinking: int = 0
+    refused: int = 0
+    filtered: int = 0
+    tool_call: int = 0
+    empty: int = 0
 
 
 @dataclass(frozen=True)

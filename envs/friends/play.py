@@ -13,6 +13,7 @@ from itertools import compress
 from typing import Literal, Protocol
 
 from envs.core.errors import ConfigError, ScenarioError
+from envs.core.play import AgentError
 from envs.friends.events import ChatEvent, FriendsChat, Slips
 from envs.friends.game import Act, FriendsGame, FriendsRules, FriendsView
 from envs.friends.scenario import FriendsScenario
@@ -56,6 +57,7 @@ def play_friends(
     rules: FriendsRules | None = None,
     channels: tuple[Channel | None, Channel | None] = (None, None),
     remembers: Remembers = "said",
+    on_lost: Callable[[int, FriendsChat], None] = lambda number, chat: None,
 ) -> list[FriendsChat]:
     """Plays chats to their end.
 
@@ -66,6 +68,7 @@ def play_friends(
         rules: limits.
         channels: what becomes of the utterances of side 0 and of side 1; None leaves them as they are.
         remembers: whether a speaker remembers its own words as it said them or as they were heard.
+        on_lost: takes the number of a chat that an agent failed in, and the chat as far as it came.
 
     Returns:
         The chats, in the order given.
@@ -73,6 +76,7 @@ def play_friends(
     Raises:
         ConfigError: no rows.
         ScenarioError: an agent breaks a rule of the game.
+        AgentError: an agent fails; the rows that it names are the numbers of chats.
     """
     if num_rows < 1:
         raise ConfigError("chats are played in rows", got=f"{num_rows} rows", fix="at least 1")
@@ -92,27 +96,35 @@ def play_friends(
                 session.enter(entering)
 
     refill(list(range(len(game))))
-    while standing:
-        for side, agent in enumerate(agents):
-            rows = game.rows_to_act(side)
-            if not rows:
-                continue
-            said = _events(game, side, rows, sessions[side].act(rows), agent.name)
-            heard = passed_on(game, rows, said, channels[side])
-            for row, event, received in zip(rows, said, heard, strict=True):
-                game.add(row, event, received)
-            over = [row for row in rows if game.is_over(row)]
-            if over:
-                going = [not game.is_over(row) for row in rows]
-                rows, said, heard = [*compress(rows, going)], [*compress(said, going)], [*compress(heard, going)]
-            if rows:
-                words = [event.plain() for event in heard]
-                sessions[side].hear(rows, words if remembers == "heard" else said)
-                sessions[1 - side].hear(rows, words)
-            for row in over:
-                first, second = (slips_of(session, row) for session in sessions)
-                played[standing.pop(row)] = game.chat(row, (first, second))
-            refill(over)
+    try:
+        while standing:
+            for side, agent in enumerate(agents):
+                rows = game.rows_to_act(side)
+                if not rows:
+                    continue
+                said = _events(game, side, rows, sessions[side].act(rows), agent.name)
+                heard = passed_on(game, rows, said, channels[side])
+                for row, event, received in zip(rows, said, heard, strict=True):
+                    game.add(row, event, received)
+                over = [row for row in rows if game.is_over(row)]
+                if over:
+                    going = [not game.is_over(row) for row in rows]
+                    rows, said, heard = [*compress(rows, going)], [*compress(said, going)], [*compress(heard, going)]
+                if rows:
+                    words = [event.plain() for event in heard]
+                    sessions[side].hear(rows, words if remembers == "heard" else said)
+                    sessions[1 - side].hear(rows, words)
+                for row in over:
+                    first, second = (slips_of(session, row) for session in sessions)
+                    played[standing.pop(row)] = game.chat(row, (first, second))
+                refill(over)
+    except AgentError as error:
+        failed = error.rows or (tuple(standing) if len(chats) == 1 else ())
+        for row in failed:
+            first, second = (slips_of(session, row) for session in sessions)
+            on_lost(standing[row], game.chat(row, (first, second)))
+        error.rows = tuple(standing[row] for row in failed)
+        raise
     return [played[number] for number in range(len(chats))]
 
 

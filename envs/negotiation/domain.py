@@ -75,6 +75,9 @@ class Selections:
         own: how many of each item the chooser then holds (m, K) int64; 0 for the refusals.
         other: how many the other side holds (m, K) int64; 0 for the refusals.
         fits: which selection of the other side says the same (m,) int64; refusals fit themselves.
+
+    Raises:
+        ScenarioError: one is no array of whole numbers.
     """
 
     table: np.ndarray
@@ -83,7 +86,10 @@ class Selections:
     fits: np.ndarray
 
     def __post_init__(self) -> None:
-        for part in (self.table, self.own, self.other, self.fits):
+        for name, part in vars(self).items():
+            if not np.issubdtype(part.dtype, np.integer):
+                fix = f"make {name} an array of int64"
+                raise ScenarioError("what may be chosen is told in whole numbers", where=name, got=part.dtype, fix=fix)
             part.setflags(write=False)
 
     def __len__(self) -> int:

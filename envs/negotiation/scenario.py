@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from envs.core.errors import ScenarioError
 from envs.negotiation.domain import DEAL_OR_NO_DEAL, Domain, Numbers, Selections, domain_of
@@ -24,7 +27,7 @@ class Scenario:
 
     Raises:
         ConfigError: no game is called that.
-        ScenarioError: a rule of the game is broken (message names the rule).
+        ScenarioError: a number is not whole, or a rule of the game is broken (message names the rule).
     """
 
     counts: Numbers
@@ -32,6 +35,9 @@ class Scenario:
     game: str = DEAL_OR_NO_DEAL
 
     def __post_init__(self) -> None:
+        counts, first, second = map(_whole, (self.counts, *self.values))
+        object.__setattr__(self, "counts", counts)
+        object.__setattr__(self, "values", (first, second))
         domain, num = self.domain, len(self.domain.items)
         whole = all(len(part) == num for part in (self.counts, *self.values))
         problem = domain.problem(self.counts, self.values) if whole else f"there are {num} items"
@@ -76,8 +82,20 @@ class Scenario:
                 got=f"{list(first)} and {list(second)}",
                 fix=f"give {width} numbers a side with equal counts: c0 v0 c1 v1 and so on",
             )
-        counts, mine, theirs = (tuple(map(int, part)) for part in (first[::2], first[1::2], second[1::2]))
-        return cls(counts, (mine, theirs), game)
+        return cls(tuple(first[::2]), (tuple(first[1::2]), tuple(second[1::2])), game)
+
+
+def _whole(numbers: Iterable[Any]) -> Numbers:
+    """Return numbers as Python's whole ones, whoever made them.
+
+    Raises:
+        ScenarioError: one is not whole.
+    """
+    given = tuple(numbers)
+    if not all(isinstance(number, int | float | np.integer | np.floating) and number % 1 == 0 for number in given):
+        fix = "scale the values up until all are whole: halves by 2"
+        raise ScenarioError("a scenario has whole numbers", got=f"({', '.join(map(str, given))})", fix=fix)
+    return tuple(map(int, given))
 
 
 def points(scenario: Scenario, selections: tuple[int, int]) -> tuple[bool, tuple[int, int]]:

@@ -56,14 +56,16 @@ class Vocabulary(WordList):
     @classmethod
     def load(cls, path: Path) -> Self:
         """Reads the JSON that `save` wrote."""
-        stored = json.loads(path.read_text())
+        stored = json.loads(path.read_text(encoding="utf-8"))
         return cls(tuple(stored["words"]), stored["game"]) if isinstance(stored, dict) else cls(tuple(stored))
 
     def save(self, path: Path) -> None:
         """Writes the words as a JSON list, as a `WordList`; of another game than Deal or No Deal beside its name."""
         super().save(path)
         if self.game != DEAL_OR_NO_DEAL:
-            path.write_text(json.dumps({"game": self.game, "words": self.words}, ensure_ascii=False, indent=0))
+            path.write_text(
+                json.dumps({"game": self.game, "words": self.words}, ensure_ascii=False, indent=0), encoding="utf-8"
+            )
 
     @classmethod
     def build(cls, sentences: Iterable[Sequence[str]], threshold: int, game: str = DEAL_OR_NO_DEAL) -> Vocabulary:

@@ -90,7 +90,7 @@ class PairVocabulary(WordList):
             DataError: pieces and merges do not belong together.
             ValueError: it is no JSON, as of a file cut short.
         """
-        found = json.loads(path.read_text())
+        found = json.loads(path.read_text(encoding="utf-8"))
         if isinstance(found, list):
             return cls(tuple(found))
         return cls(tuple(found["pieces"]), tuple((left, right) for left, right in found["merges"]))
@@ -100,7 +100,9 @@ class PairVocabulary(WordList):
         if self.merges is None:
             super().save(path)
         else:
-            path.write_text(json.dumps({"pieces": self.words, "merges": self.merges}, ensure_ascii=False, indent=0))
+            path.write_text(
+                json.dumps({"pieces": self.words, "merges": self.merges}, ensure_ascii=False, indent=0), encoding="utf-8"
+            )
 
     @cached_property
     def digest(self) -> str:

@@ -6,7 +6,6 @@ same. Folders of runs have rules of their own (`engine/store/mirror.py`).
 
 from __future__ import annotations
 
-import fcntl
 import os
 import uuid
 from collections.abc import Iterator, Mapping
@@ -14,9 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from envs.core.errors import StorageError
-from envs.storage.files import ASIDE, StoredEntry, download, entries, put
-from envs.storage.places import is_uri, join_uri, local_copy, split_uri
+from envs.core.errors import ConfigError, StorageError
+from envs.storage.files import ASIDE, StoredEntry, download, entries, filesystems, put
+from envs.storage.locks import AT_ONCE, EXCLUSIVE, SHARED, lock
+from envs.storage.places import is_uri, join_uri, local_copy, served_address, split_uri
 
 CHECKPOINT = "checkpoint"
 """Folder of a run in which its model lies."""
@@ -40,13 +40,15 @@ def fetched_model(name: str | Path) -> Path:
 
     Raises:
         StorageError: the URI cannot be read.
-        ConfigError: a URI that `split_uri` refuses.
+        ConfigError: a URI that `split_uri` refuses, or a web address, which names no storage.
     """
     if (handed := _handed.get(str(name))) is not None:
         return handed
     folder = local_copy(name)
     if isinstance(name, Path) or not is_uri(name):
         return folder
+    if (served := served_address(name)) and name.partition("://")[0].lower() not in filesystems:
+        raise ConfigError("a web address is no place in storage", got=name, fix=f"for a chat model's server: {served}")
     with turn_of(folder):
         # A process on this machine that writes the run has the newest of it.
         if not is_held(folder) and not is_held(folder.parent):
@@ -148,7 +150,7 @@ def is_held(folder: Path) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        lock(descriptor, SHARED | AT_ONCE)
     except BlockingIOError:
         return True
     finally:
@@ -190,7 +192,7 @@ def turn_of(folder: Path) -> Iterator[None]:
         fix = "name a cache folder that can be written with PARLEY_CACHE"
         raise StorageError("the cache cannot be written", where=folder, got=error.strerror, fix=fix) from error
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        lock(descriptor, EXCLUSIVE)
         yield
     finally:
         os.close(descriptor)

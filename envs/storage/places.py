@@ -30,6 +30,12 @@ def is_uri(name: str) -> bool:
     return "://" in name
 
 
+def served_address(name: str) -> str:
+    """Return how a web address is named as a chat model's server; empty for any other name."""
+    is_web = name.lower().startswith(("http://", "https://"))
+    return f"{CHAT_MODELS[2]}{name}{'' if '#' in name else '#MODEL'}" if is_web else ""
+
+
 def split_uri(uri: str) -> tuple[str, str]:
     """A URI's root, such as "s3://bucket?region=eu-north-1", and the path below it without slashes at its ends.
 
@@ -37,6 +43,8 @@ def split_uri(uri: str) -> tuple[str, str]:
         ConfigError: it is no URI, holds a password, or climbs with "..".
     """
     found = _URI.fullmatch(uri)
+    if found is None and (served := served_address(uri)):
+        raise ConfigError("a web address is no place in storage", got=uri, fix=f"for a chat model's server: {served}")
     if found is None:
         raise ConfigError("this is not the URI of a place", got=uri, fix="such as s3://BUCKET/runs/NAME or file:///FOLDER")
     authority = found["authority"]

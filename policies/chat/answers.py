@@ -9,7 +9,6 @@ answer of every kind is kept: one that moderation stopped, say, is not asked for
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import hashlib
 import json
 import os
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from envs.core.errors import RunError
+from envs.storage.locks import EXCLUSIVE, lock
 from policies.chat.model import Access, Answer, Chat, ChatDecoding, ChatModel, ReplyScore
 from policies.chat.thinking import part_thinking
 from policies.chat.usage import ChatUsage, RunUsage
@@ -87,9 +87,9 @@ class ChatAnswers:
         line = json.dumps(document).encode() + b"\n"
         with self._lock:
             try:
-                descriptor = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+                descriptor = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
                 try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX)
+                    lock(descriptor, EXCLUSIVE)
                     size = os.fstat(descriptor).st_size
                     # A kill may have left half a line, which must not swallow this one.
                     whole = size == 0 or os.pread(descriptor, 1, size - 1) == b"\n"
@@ -151,25 +151,43 @@ class RememberedChatModel:
 
     def answer(self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()) -> list[Answer]:
         """Answers, see `ChatModel`; those that were known say so."""
+        answers = dict(self.arriving(chats, decoding=decoding, seeds=seeds))
+        return [answers[index] for index in range(len(chats))]
+
+    def arriving(
+        self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()
+    ) -> Iterator[tuple[int, Answer]]:
+        """Yield answers as they come, see `ArrivingChatModel`; those that were known come first."""
         drawn: Sequence[int | None] = seeds or [None] * len(chats)
-        keys = [self._key(chat, decoding, seed) for chat, seed in zip(chats, drawn, strict=True)]
-        is_drawn = decoding.temperature >= LEAST_TEMPERATURE and bool(seeds)
-        known = dict(zip(keys, self._answers.find(keys), strict=True))
         # One that is asked twice at once is asked once.
-        places = list({key: place for place, key in reversed(list(enumerate(keys))) if known[key] is None}.values())[::-1]
-        fresh: dict[str, Answer] = {}
-        asked = {"decoding": decoding, "seeds": [seeds[place] for place in places] if seeds else ()}
-        if places:
-            for number, answer in self._arriving([chats[place] for place in places], asked):
-                place = places[number]
-                fresh[keys[place]] = answer
-                self._answers.keep(keys[place], answer, self.name, self._key(chats[place], decoding, None) if is_drawn else "")
-        answers: list[Answer] = []
-        for place, key in enumerate(keys):
-            found = known[key] or fresh[key]
-            answers.append(found if place in places else replace(found, known=True))
-        self.usage.count(answer for answer in answers if answer.known)
-        return answers
+        indices: dict[str, list[int]] = {}
+        for index, (chat, seed) in enumerate(zip(chats, drawn, strict=True)):
+            indices.setdefault(self._key(chat, decoding, seed), []).append(index)
+        unknown = []
+        is_drawn = decoding.temperature >= LEAST_TEMPERATURE and bool(seeds)
+        for key, answer in zip(indices, self._answers.find(list(indices)), strict=True):
+            if answer is None:
+                unknown.append(key)
+                continue
+            yield from self._known(indices[key], answer)
+        if not unknown:
+            return
+        firsts = [indices[key][0] for key in unknown]
+        asked = [chats[index] for index in firsts]
+        arriving = answers_arriving(
+            self.inner, asked, decoding=decoding, seeds=[seeds[index] for index in firsts] if seeds else ()
+        )
+        for number, answer in arriving:
+            key = unknown[number]
+            self._answers.keep(key, answer, self.name, self._key(asked[number], decoding, None) if is_drawn else "")
+            yield firsts[number], answer
+            yield from self._known(indices[key][1:], answer)
+
+    def _known(self, indices: Sequence[int], answer: Answer) -> Iterator[tuple[int, Answer]]:
+        for index in indices:
+            known = replace(answer, known=True)
+            self.usage.count([known])
+            yield index, known
 
     def score(self, chats: Sequence[Chat], replies: Sequence[str]) -> list[ReplyScore]:
         """How likely each reply is, see `ScoringChatModel`; asked anew, for it costs nothing but time."""
@@ -180,10 +198,14 @@ class RememberedChatModel:
     def _key(self, chat: Chat, decoding: ChatDecoding, seed: int | None) -> str:
         return answer_key(self.name, chat, decoding, seed, self._depends_on)
 
-    def _arriving(self, chats: Sequence[Chat], asked: dict[str, Any]) -> Iterator[tuple[int, Answer]]:
-        if isinstance(self.inner, ArrivingChatModel):
-            return self.inner.arriving(chats, **asked)
-        return iter(enumerate(self.inner.answer(chats, **asked)))
+
+def answers_arriving(
+    model: ChatModel, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()
+) -> Iterator[tuple[int, Answer]]:
+    """Return an iterator of the answers of any model as they come, each with the index of its chat."""
+    if isinstance(model, ArrivingChatModel):
+        return model.arriving(chats, decoding=decoding, seeds=seeds)
+    return iter(enumerate(model.answer(chats, decoding=decoding, seeds=seeds)))
 
 
 def _stored_answer(fields: dict[str, Any]) -> Answer:

@@ -88,7 +88,7 @@ def question(domain: Domain, counts: Numbers) -> Chat:
 
 def repair(asked: Chat, answer: str, view: SideView, row: int) -> Chat:
     """The messages that ask once more, after an answer that was no choice."""
-    more = Message("assistant", answer or SILENCE), Message("user", f"That cannot be read. {_form(view, row)}")
+    more = Message("assistant", answer), Message("user", f"That cannot be read. {_form(view, row)}")
     return *asked, *more
 
 

@@ -2,9 +2,11 @@
 
 The system message holds the rules and the table of its side. What the partner says and selects are messages of the user, its
 own words those of the assistant. An answer `SELECT` with the number of a friend selects; any other line is said, unless it
-begins as a selection and names no friend, or holds no words. Then a model that gives scores selects the friend that the chat
-makes likeliest, where it had begun to select; any other is asked once more, and what it says in vain is said as it stands. All
-are counted (`Slips`).
+begins as a selection and names no friend. Then a model that gives scores selects the friend that the chat makes likeliest; any
+other is asked once more, and what it says in vain is said as it stands. All are counted (`Slips`).
+
+An answer that is no reply (cut in thinking, filtered, ...) is no move: where a model draws it is asked for once more, and then
+the chat is lost, with the kind of the answer as its reason.
 
 The seed of an answer follows from the chat's seed, the side and the events so far, so that chats do not depend on what is
 played side by side.
@@ -22,7 +24,7 @@ from envs.friends.schema import chat_words
 from policies.chat.addresses import short_address
 from policies.chat.bargaining import SILENCE
 from policies.chat.choosing import drawn, nats_by_chat
-from policies.chat.model import SEEDS, Access, Chat, ChatModel, Message, ScoringChatModel, SeatedChatModel
+from policies.chat.model import SEEDS, Access, Answer, AnswerKind, Chat, ChatModel, Message, ScoringChatModel, SeatedChatModel
 from policies.chat.roles import merged
 
 SELECT = "SELECT"
@@ -72,15 +74,16 @@ class ChatFriendSession:
         """What the model says or selects in each of the rows, in one call.
 
         Raises:
-            AgentError: the model failed, or messages do not fit.
+            NoReplyError: the model gave no reply in some chats.
+            AgentError: it failed, or messages do not fit.
         """
         chats = [self._chat(row) for row in rows]
         seeds = [int(self._view.generator(row).integers(SEEDS)) for row in rows]
         said = self._answers(rows, chats, seeds)
         acts = [self._read(row, text) for row, text in zip(rows, said, strict=True)]
         if self._model.access >= Access.SCORES:
-            for place, (text, act) in enumerate(zip(said, acts, strict=True)):
-                if act is None and _SEEMS.match(text):
+            for place, act in enumerate(acts):
+                if act is None:
                     acts[place] = self._scored(rows[place], chats[place])
         again = [place for place, act in enumerate(acts) if act is None]
         if again:
@@ -89,7 +92,7 @@ class ChatFriendSession:
             for place, text in zip(again, mended, strict=True):
                 row, act = rows[place], self._read(rows[place], text)
                 self._slip(row, repairs=1, unread=int(act is None))
-                acts[place] = chat_words(text) or (SILENCE,) if act is None else act
+                acts[place] = chat_words(text) if act is None else act
         return [act for act in acts if act is not None]
 
     def slips(self, row: int) -> Slips:
@@ -110,11 +113,10 @@ class ChatFriendSession:
         self._slips[row] = slips._replace(**{name: getattr(slips, name) + num for name, num in more.items()})
 
     def _answers(self, rows: Sequence[int], chats: Sequence[Chat], seeds: Sequence[int]) -> list[str]:
-        with self._agent.asked():
-            answers = self._model.answer(chats, decoding=self._agent.decoding, seeds=seeds)
-        for row, answer in zip(rows, answers, strict=True):
-            self._slip(row, cut=int(not answer.ended))
-        return [answer.text.strip() for answer in answers]
+        return [answer.text.strip() for answer in self._agent.replies(rows, chats, seeds, self._note)]
+
+    def _note(self, row: int, answer: Answer) -> None:
+        self._slip(row, **counts_of(answer))
 
     def _chat(self, row: int) -> Chat:
         return talk(self._view, row, self._said[row])
@@ -123,13 +125,18 @@ class ChatFriendSession:
         """What an answer comes to; None where it is no move."""
         selected = _SELECTION.fullmatch(text)
         if selected is None:
-            return None if _SEEMS.match(text) else chat_words(text) or None
+            return None if _SEEMS.match(text) else chat_words(text)
         number = int(selected[1][:9])
         return number - 1 if 1 <= number <= len(self._view.table(row)) else None
 
     def _repair(self, asked: Chat, answer: str, row: int) -> Chat:
         more = f"That cannot be read. {_form(self._view, row)}"
-        return *asked, Message("assistant", answer or SILENCE), Message("user", more)
+        return *asked, Message("assistant", answer), Message("user", more)
+
+
+def counts_of(answer: Answer) -> dict[str, int]:
+    """Return what an answer adds to `Slips` or `Lying`."""
+    return {"answers": 1, "cut": int(answer.kind is AnswerKind.CUT)} | ({} if answer.is_reply else {answer.kind.column: 1})
 
 
 def instructions(view: FriendsView, row: int) -> str:

@@ -3,7 +3,8 @@
 The rules are those of any liar (`envs/friends/lies.py`): so many lies a chat, and the claims that a policy would choose among.
 It is told these, its side's table, the chat as its partner heard it and what its side means to say, and answers by one line:
 `true`, or the number of a claim. A model that gives scores chooses by how much likelier that makes each line than the question
-alone does; any other is asked, and asked once more where its answer is no such line. What cannot be read then is no lie. All is
+alone does; any other is asked, and asked once more where its answer is no such line. What cannot be read then is no lie. Nor
+is an answer that is no reply (cut in thinking, filtered, ...), for which one that draws is asked with another seed. All is
 counted (`Lying`).
 
 The seed of an answer follows from the chat's seed and the events so far, so that chats do not depend on what is played side by
@@ -25,8 +26,8 @@ from envs.friends.lies import LieRules, LiesHeard, Occasion, lies_of
 from envs.friends.linker import EntityLinker
 from policies.chat.bargaining import SILENCE
 from policies.chat.choosing import drawn, nats_by_chat
-from policies.chat.friend import friends_listed
-from policies.chat.model import SEEDS, Access, Chat, ChatModel, Message, ScoringChatModel, SeatedChatModel
+from policies.chat.friend import counts_of, friends_listed
+from policies.chat.model import SEEDS, Access, Answer, Chat, ChatModel, Message, ScoringChatModel, SeatedChatModel
 
 TRUE = "true"
 """The answer that lets a side say what it means."""
@@ -97,23 +98,27 @@ class ChatLies(LiesHeard):
         for one in asked:
             game.note_lying(one.row, one.meant.side, Lying(asked=1))
         said = self._answers(game, asked, chats, seeds)
-        read = [read_choice(text, len(each.claims)) for text, each in zip(said, asked, strict=True)]
-        again = [place for place, action in enumerate(read) if action is None]
+        read = [read_choice(answer.text, len(each.claims)) for answer, each in zip(said, asked, strict=True)]
+        again = [place for place, action in enumerate(read) if action is None and said[place].is_reply]
         if again:
-            mending = [_repair(chats[place], said[place], len(asked[place].claims)) for place in again]
+            mending = [_repair(chats[place], said[place].text, len(asked[place].claims)) for place in again]
             few = [asked[place] for place in again]
             mended = self._answers(game, few, mending, [seeds[place] for place in again])
-            for place, one, text in zip(again, few, mended, strict=True):
-                read[place] = read_choice(text, len(one.claims))
-                game.note_lying(one.row, one.meant.side, Lying(repairs=1, unread=int(read[place] is None)))
+            for place, one, answer in zip(again, few, mended, strict=True):
+                read[place] = read_choice(answer.text, len(one.claims))
+                unread = int(read[place] is None and answer.is_reply)
+                game.note_lying(one.row, one.meant.side, Lying(repairs=1, unread=unread))
         return [action or 0 for action in read]
 
-    def _answers(self, game: FriendsGame, asked: Sequence[Occasion], chats: Sequence[Chat], seeds: Sequence[int]) -> list[str]:
-        with self._seat.asked():
-            answers = self._seat.model.answer(chats, decoding=self._seat.decoding, seeds=seeds)
-        for one, answer in zip(asked, answers, strict=True):
-            game.note_lying(one.row, one.meant.side, Lying(cut=int(not answer.ended)))
-        return [answer.text for answer in answers]
+    def _answers(
+        self, game: FriendsGame, asked: Sequence[Occasion], chats: Sequence[Chat], seeds: Sequence[int]
+    ) -> list[Answer]:
+        sides = {one.row: one.meant.side for one in asked}
+
+        def note(row: int, answer: Answer) -> None:
+            game.note_lying(row, sides[row], Lying(**counts_of(answer)))
+
+        return self._seat.answers([one.row for one in asked], chats, seeds, note)
 
     @property
     def _model(self) -> ScoringChatModel:
@@ -160,7 +165,7 @@ def read_choice(text: str, num_claims: int) -> int | None:
 
 def _repair(asked: Chat, answer: str, num_claims: int) -> Chat:
     more = f"That cannot be read. {_form(num_claims)}"
-    return *asked, Message("assistant", answer.strip() or SILENCE), Message("user", more)
+    return *asked, Message("assistant", answer.strip()), Message("user", more)
 
 
 def _form(num_claims: int) -> str:

@@ -55,7 +55,7 @@ def _found(name: str, settings: ChatModelSettings) -> ChatModel:
 
         return load_local(name, settings)
     if ".py:" in name or name in chat_models:
-        return load_own(name, settings.timeout_s)
+        return load_own(name, settings)
     if is_uri(name) or Path(name).expanduser().is_dir():
         return _of_run(name, settings)
     fix = f"one of {', '.join(CHAT_MODEL_KINDS)}"

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from envs.core.errors import ConfigError
 from envs.core.own_code import own_code
-from envs.core.play import agent_errors
+from envs.core.play import AgentError, agent_errors
 from envs.core.ranges import Configuration, NonNegativeFloat, PositiveInt
 from envs.core.visible import well_formed
 
@@ -91,7 +91,39 @@ class AnswerKind(StrEnum):
     EMPTY = "empty"
     """Nothing at all, and the model says that it came to its end."""
 
+    @property
+    def column(self) -> str:
+        """The name of a column that counts answers of the kind."""
+        return self.value.replace(" ", "_")
 
+    @property
+    def is_reply(self) -> bool:
+        """Whether answers of this kind are replies, whole or cut."""
+        return self in (AnswerKind.REPLY, AnswerKind.CUT)
+
+    @property
+    def fix(self) -> str:
+        """What to do about answers of a kind that is no reply."""
+        return _FIXES[self]
+
+
+_THINKS = (
+    "leave room behind the reasoning (tokens of an answer: chat.max_tokens of players, chat.judge_tokens of judges), "
+    """or ask without it: --set chat.extra='{"chat_template_kwargs": {"enable_thinking": false}}'"""
+)
+_FIXES = {
+    AnswerKind.CUT_IN_THINKING: _THINKS,
+    AnswerKind.ONLY_THINKING: _THINKS,
+    AnswerKind.REFUSED: "the model refuses such questions: ask another one, or ask for something else",
+    AnswerKind.FILTERED: "the server's moderation stops them: ask a server without it, or for something else",
+    AnswerKind.TOOL_CALL: """let it call no tools: --set chat.extra='{"tool_choice": "none"}'""",
+    AnswerKind.EMPTY: "the model ends before it says a word: look at its chat template and its ends",
+}
+
+NO_REPLIES = tuple(kind for kind in AnswerKind if not kind.is_reply)
+"""The kinds that are no reply."""
+MODERATED = (AnswerKind.REFUSED, AnswerKind.FILTERED)
+"""Those that say what a model, or its server, does not let through: outcomes of an attack."""
 FINISH_REASONS = ("stop", "length", "content_filter", "tool_calls", "refusal")
 """The end of an answer: its own, at its most tokens, by moderation, with a tool call, or a refusal in a field of its own."""
 
@@ -109,7 +141,7 @@ class Answer:
         failed_attempts: attempts without an answer before it.
         reasoning: what the model thought before its reply, as far as it is shown.
         withheld: text that is no reply: half of a filtered answer, a refusal in a field of its own, the call of a tool as JSON,
-            or what a server says of a question that its moderation stopped.
+            or what a server says of a question that its moderation stopped. Text given with such a finish reason is moved here.
         notes: what was done differently from what was asked, such as `drawn at the server's own temperature`; counted in a run.
 
     Raises:
@@ -132,6 +164,9 @@ class Answer:
         # Rows and events hold no half of a surrogate pair, as one that is cut may end in.
         for field in ("text", "reasoning", "withheld"):
             object.__setattr__(self, field, well_formed(getattr(self, field)))
+        if self.text and not self.kind.is_reply:
+            object.__setattr__(self, "withheld", "\n".join(filter(str.strip, (self.withheld, self.text))))
+            object.__setattr__(self, "text", "")
 
     @property
     def kind(self) -> AnswerKind:
@@ -152,7 +187,7 @@ class Answer:
     @property
     def is_reply(self) -> bool:
         """Whether it is a reply, whole or cut."""
-        return self.kind in (AnswerKind.REPLY, AnswerKind.CUT)
+        return self.kind.is_reply
 
     @property
     def ended(self) -> bool:
@@ -171,6 +206,23 @@ class ReplyScore:
 
     nats: float
     num_tokens: int
+
+
+class NoReplyError(AgentError):
+    """A chat model's answer is no reply, so that a dialogue cannot go on."""
+
+    @classmethod
+    def of(cls, model: str, kind: AnswerKind, rows: Sequence[int] = ()) -> NoReplyError:
+        """Return the error of a kind of answers.
+
+        Args:
+            model: its address.
+            kind: of the answers.
+            rows: dialogues of the game in which the model gave such an answer.
+        """
+        error = cls(f"no answer ({kind.value})", where=model, fix=kind.fix)
+        error.rows = tuple(rows)
+        return error
 
 
 class ChatModel(Protocol):
@@ -208,6 +260,10 @@ class ScoringChatModel(ChatModel, Protocol):
         """
 
 
+Note = Callable[[int, Answer], None]
+"""Takes a dialogue and an answer that was given in it."""
+
+
 class SeatedChatModel:
     """A chat model that takes part in a game.
 
@@ -231,6 +287,53 @@ class SeatedChatModel:
         """
         with agent_errors(), own_code(self.address) if ".py:" in self.address else nullcontext():
             yield
+
+    def answers(self, rows: Sequence[int], chats: Sequence[Chat], seeds: Sequence[int], note: Note) -> list[Answer]:
+        """Return an answer to each chat; where the model draws, one that is no reply is asked for once more.
+
+        At temperature 0 the same question has the same answer, and what moderation stopped stays stopped.
+
+        Args:
+            rows: dialogues of the game.
+            chats: one of each.
+            seeds: one of each.
+            note: is given every answer and its row, whatever the answer's kind.
+
+        Raises:
+            AgentError: the model fails.
+        """
+        found = self._noted(rows, chats, seeds, note)
+        again = [place for place, answer in enumerate(found) if not answer.is_reply and answer.kind is not AnswerKind.FILTERED]
+        if again and self.decoding.temperature > 0:
+            more = [(seeds[place] + 1) % SEEDS for place in again]
+            mended = self._noted([rows[place] for place in again], [chats[place] for place in again], more, note)
+            for place, answer in zip(again, mended, strict=True):
+                found[place] = answer
+        return found
+
+    def replies(self, rows: Sequence[int], chats: Sequence[Chat], seeds: Sequence[int], note: Note) -> list[Answer]:
+        """Return a reply to each chat, see `answers`.
+
+        Raises:
+            NoReplyError: answers are still no reply; it names the rows of the kind that comes first.
+            AgentError: the model fails.
+        """
+        found = self.answers(rows, chats, seeds, note)
+        lost = [(row, answer.kind) for row, answer in zip(rows, found, strict=True) if not answer.is_reply]
+        if lost:
+            kind = lost[0][1]
+            raise NoReplyError.of(self.address, kind, [row for row, other in lost if other is kind])
+        return found
+
+    def _noted(self, rows: Sequence[int], chats: Sequence[Chat], seeds: Sequence[int], note: Note) -> list[Answer]:
+        with self.asked():
+            answers = list(self.model.answer(chats, decoding=self.decoding, seeds=seeds))
+        if len(answers) != len(chats):
+            what, got = "a chat model gives one answer to each chat", f"{len(answers)} answers to {len(chats)} chats"
+            raise AgentError(what, where=self.address, got=got)
+        for row, answer in zip(rows, answers, strict=True):
+            note(row, answer)
+        return answers
 
     @cached_property
     def model(self) -> ChatModel:

@@ -4,6 +4,9 @@ A model that gives scores chooses by them: by how much the dialogue makes each l
 (temperature 0) or drawn. Any other is asked, and asked once more where its answer is none of the legal ones; then its choice is
 illegal, which is no agreement. Whatever it does against the form is counted (`ChatMoves`), and nothing is guessed for it.
 
+An answer that is no reply (cut in thinking, filtered, ...) is no utterance and no choice: where a model draws it is asked for
+once more, and then the dialogue is lost, with the kind of the answer as its reason.
+
 The seed of an answer follows from the dialogue's seed, the side and the words so far, so that rows do not depend on what is
 played side by side.
 """
@@ -18,7 +21,7 @@ from typing import cast
 
 import numpy as np
 
-from envs.core.play import AgentError, Utterances
+from envs.core.play import Utterances
 from envs.negotiation.domain import Domain, Numbers
 from envs.negotiation.game import SideView
 from envs.negotiation.vocabulary import SELECTION, SELECTION_ID, Vocabulary
@@ -44,7 +47,7 @@ class ChatMoves:
     """Tokens that it read for its answers, as far as it says."""
     tokens_out: int = 0
     """Tokens that it wrote, as far as it says."""
-    empty: int = 0
+    wordless: int = 0
     """Utterances without a word."""
     cut: int = 0
     """Utterances that were cut at the most tokens of an answer, or words of an utterance."""
@@ -52,6 +55,13 @@ class ChatMoves:
     """Utterances with `<selection>` among other words, which ends nothing and is left out."""
     repairs: int = 0
     """Choices that were asked for once more."""
+    cut_in_thinking: int = 0
+    """Answers that are no reply, by their kind (`AnswerKind`)."""
+    only_thinking: int = 0
+    refused: int = 0
+    filtered: int = 0
+    tool_call: int = 0
+    empty: int = 0
 
 
 class ChatNegotiator(SeatedChatModel):
@@ -133,7 +143,8 @@ class ChatSession:
         """What the model says next in each of the dialogues `rows` (n,), in one call.
 
         Raises:
-            AgentError: the model failed; so does `choose`.
+            NoReplyError: the model gave no reply in some dialogues; so does `choose`.
+            AgentError: it failed; so does `choose`.
         """
         chats = [bargaining.talk(self._view, row, self._agent.tactic) for row in rows.tolist()]
         answers = self._answers(rows, chats, [self._view.generator(row) for row in rows.tolist()])
@@ -160,17 +171,15 @@ class ChatSession:
 
     def _answers(self, rows: np.ndarray, chats: Sequence[Chat], draws: Sequence[np.random.Generator]) -> list[Answer]:
         seeds = [int(generator.integers(SEEDS)) for generator in draws]
-        with self._agent.asked():
-            answers = self._model.answer(chats, decoding=self._agent.decoding, seeds=seeds)
-        if len(answers) != len(chats):
-            what, got = "a chat model gives one answer to each chat", f"{len(answers)} answers to {len(chats)} chats"
-            raise AgentError(what, where=self._agent.name, got=got)
-        for row, answer in zip(rows.tolist(), answers, strict=True):
-            moves = self.moves[row]
-            moves.answers += 1
-            moves.tokens_in += answer.num_prompt_tokens or 0
-            moves.tokens_out += answer.num_tokens or 0
-        return answers
+        return self._agent.replies(rows.tolist(), chats, seeds, self._note)
+
+    def _note(self, row: int, answer: Answer) -> None:
+        moves = self.moves[row]
+        moves.answers += 1
+        moves.tokens_in += answer.num_prompt_tokens or 0
+        moves.tokens_out += answer.num_tokens or 0
+        if not answer.is_reply:
+            setattr(moves, answer.kind.column, getattr(moves, answer.kind.column) + 1)
 
     def _utterance(self, row: int, answer: Answer) -> list[int]:
         text, moves = answer.text.strip(_QUOTES), self.moves[row]
@@ -179,7 +188,7 @@ class ChatSession:
         said, marks = _MARKER.subn(" ", text)
         ids = self._view.encode(said)
         moves.mixed_ends += marks > 0
-        moves.empty += len(ids) == 1
+        moves.wordless += len(ids) == 1
         moves.cut += not answer.ended or len(ids) > self._view.rules.max_words
         return ids
 

@@ -16,7 +16,8 @@ from envs.core.errors import ConfigError, ModelError
 from envs.core.own_code import TimedCalls, own_start
 from policies.chat.addresses import chat_models
 from policies.chat.model import Access, Answer, Chat, ChatDecoding, ReplyScore
-from policies.chat.settings import DEFAULT
+from policies.chat.settings import DEFAULT, ChatModelSettings
+from policies.chat.thinking import part_thinking
 from policies.chat.usage import ChatUsage
 
 
@@ -27,12 +28,15 @@ class OwnChatModel:
         name: what it was named by.
         part: an object with `answer` or `reply`, or a function of messages.
         timeout_s: seconds that an answer or a score may take; a call that is asked for several may take as many times more.
+        parts_thinking: whether reasoning between marks is parted from texts; an `Answer` says itself what is which.
 
     Raises:
         ConfigError: it is none of them.
     """
 
-    def __init__(self, name: str, part: Any, timeout_s: float = DEFAULT.timeout_s) -> None:
+    def __init__(self, name: str, part: Any, timeout_s: float = DEFAULT.timeout_s, *, parts_thinking: bool = True) -> None:
+        self._parts_thinking = parts_thinking
+        self.answers_depend_on = "" if parts_thinking else "thinking is kept"
         self.name, self._part, self.usage = name, part, ChatUsage()
         self.access = Access.SCORES if callable(getattr(part, "score", None)) else Access.TEXT
         self._reply = getattr(part, "reply", part)
@@ -56,7 +60,7 @@ class OwnChatModel:
         """Answers as they come, in order, see `ArrivingChatModel`: one by one where one text is given at a time."""
         said = self._answered(chats, decoding, seeds) if hasattr(self._part, "answer") else map(self._replied, chats)
         for place, text in enumerate(said):
-            answer = Answer(text) if isinstance(text, str) else text
+            answer = self._answer(text) if isinstance(text, str) else text
             if not isinstance(answer, Answer):
                 fix = "return texts, or policies.chat.model.Answer"
                 raise ModelError("the model's answer is no text", where=self.name, got=repr(answer)[:80], fix=fix)
@@ -80,18 +84,25 @@ class OwnChatModel:
             raise ModelError("the model does not answer every chat", where=self.name, got=got, fix=fix)
         return said
 
+    def _answer(self, text: str) -> Answer:
+        if not self._parts_thinking:
+            return Answer(text)
+        reply, reasoning, closed = part_thinking(text)
+        return Answer(reply, "stop" if closed else "length", reasoning=reasoning)
+
     def _replied(self, chat: Chat) -> Any:
         with self._calls.call("reply"):
             return self._reply([{"role": part.role, "content": part.content} for part in chat])
 
 
-def load_own(name: str, timeout_s: float = DEFAULT.timeout_s) -> OwnChatModel:
-    """The chat model that a file of a user's own, or an installed package, makes; it has that long for an answer.
+def load_own(name: str, settings: ChatModelSettings = DEFAULT) -> OwnChatModel:
+    """The chat model that a file of a user's own, or an installed package, makes.
 
     Raises:
         ConfigError: no such file or name, it is not trusted, or it makes none.
     """
-    return OwnChatModel(name, made_chat_model(name, chat_models.get(name)), timeout_s)
+    made = made_chat_model(name, chat_models.get(name))
+    return OwnChatModel(name, made, settings.timeout_s, parts_thinking=settings.thinking == "part")
 
 
 def answers_chats(part: Any) -> bool:

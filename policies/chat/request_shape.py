@@ -101,6 +101,14 @@ class RequestShape:
             return replace(self, refused=refused, limit_field=next((other for other in LIMITS if other not in refused), ""))
         return None
 
+    def told(self, reading: Reading) -> str:
+        """Return what this shape does where another one met a refusal."""
+        if reading.kind is RefusalKind.FIELD and reading.field in LIMITS and self.limit_field:
+            return f"{self.limit_field} is sent instead"
+        if reading.kind is RefusalKind.FIELD:
+            return f"{reading.field} is left out of all requests"
+        return "the system's text is sent in front of the user's" if self.folds_system else "such messages are sent as one"
+
     def _fitted(self, chat: Chat) -> Chat:
         if self.folds_system:
             return fold_system(chat)

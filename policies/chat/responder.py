@@ -13,36 +13,46 @@ from envs.pairs.tokens import tokenise
 from envs.pairs.turns import Turn, Turns
 from envs.pairs.written import detokenise
 from policies.chat.model import Chat, ChatDecoding, ChatModel, Message
+from policies.chat.settings import MAX_REPLY_TOKENS
 from policies.decoders import GREEDY, DecoderSettings
-from policies.responder import require_known
+from policies.responder import Reply, require_known
 
-MAX_REPLY = 60
-"""Tokens of a reply at most."""
 _ROLES = ("user", "assistant")
 
 
 class ChatResponder:
-    """A chat model that answers contexts."""
+    """A chat model that answers contexts.
+
+    Args:
+        chat_model: who answers.
+        max_tokens: of a reply at most.
+    """
 
     turns = 2
     """Turns of context that are read, as the paper's models do; more on request."""
     decoders: tuple[str, ...] = ("greedy", "sample")
     """Rules that it knows."""
 
-    def __init__(self, chat_model: ChatModel) -> None:
-        self.chat_model = chat_model
+    def __init__(self, chat_model: ChatModel, max_tokens: int = MAX_REPLY_TOKENS) -> None:
+        self.chat_model, self._max_tokens = chat_model, max_tokens
 
     def respond(self, contexts: Sequence[Turns], *, decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()) -> list[Turn]:
-        """Replies, see `policies.responder.Responder`.
+        """Return replies, see `policies.responder.Responder`; a turn without a word where there is none."""
+        return [reply.turn for reply in self.replies(contexts, decoder=decoder, seeds=seeds)]
+
+    def replies(
+        self, contexts: Sequence[Turns], *, decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()
+    ) -> list[Reply]:
+        """Return replies with the model's answers; the arguments are those of `respond`.
 
         Raises:
             ModelError: the model does not answer.
         """
         require_known(self, decoder, self.chat_model.name)
-        decoding = ChatDecoding(temperature=decoder.temperature if decoder.draws else 0.0, max_tokens=MAX_REPLY)
+        decoding = ChatDecoding(temperature=decoder.temperature if decoder.draws else 0.0, max_tokens=self._max_tokens)
         chats = [chat_of_turns([" ".join(map(detokenise, turn)) for turn in turns]) for turns in contexts]
-        answers = self.chat_model.answer(chats, decoding=decoding, seeds=seeds if decoder.draws else ())
-        return [turn_of_text(answer.text) for answer in answers]
+        answers = self.chat_model.answer(chats, decoding=decoding, seeds=seeds if decoder.draws else ()) if chats else []
+        return [Reply(turn_of_text(answer.text), answer) for answer in answers]
 
 
 def chat_of_turns(said: Sequence[str]) -> Chat:

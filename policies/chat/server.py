@@ -171,7 +171,11 @@ class ServedChatModel:
                     raise unsuited.error from None
             except AgainError as again:
                 failed += 1
-                self._warn(again.error)
+                never_reached = again.unreached and not self._was_reached
+                most = min(self._settings.max_attempts, MAX_UNREACHED) if never_reached else self._settings.max_attempts
+                self._warn(again.error, most - 1)
+                if failed >= most or stop.is_set():
+                    raise _after(again.error, failed, RefusedModelError if never_reached else ModelError) from None
                 self._wait(again, failed, stop)
             else:
                 shortened = (SHORTENED,) if wanted is not decoding else ()
@@ -179,12 +183,8 @@ class ServedChatModel:
                 return replace(answer, failed_attempts=failed, notes=notes)
 
     def _wait(self, again: AgainError, failed: int, stop: threading.Event) -> None:
-        """Wait before another attempt; raise the error of the last one where there is none."""
+        """Wait before another attempt; raise the error of the last one where that takes too long, or `stop` is set."""
         settings = self._settings
-        never_reached = again.unreached and not self._was_reached
-        most = min(settings.max_attempts, MAX_UNREACHED) if never_reached else settings.max_attempts
-        if failed >= most or stop.is_set():
-            raise _after(again.error, failed, RefusedModelError if never_reached else ModelError) from None
         wait_s = min(settings.first_wait_s * 2 ** (failed - 1), settings.longest_wait_s) * _JITTER.uniform(0.5, 1)
         if again.wait_s is not None and again.wait_s > settings.longest_wait_s:
             got = f"{again.error.got}; it asks for {again.wait_s:.0f} s of patience"
@@ -196,12 +196,12 @@ class ServedChatModel:
         if stop.wait(wait_s):
             raise _after(again.error, failed, ModelError) from None
 
-    def _warn(self, error: ModelError) -> None:
+    def _warn(self, error: ModelError, more: int) -> None:
         """Count an attempt that failed, and say of the first why the answers are slow to come."""
         with self._lock:
             self.usage.failed_attempts += 1
             warned, self._warned = self._warned, True
-        if not warned and (more := self._settings.max_attempts - 1):
+        if not warned and more:
             what = "%s: %s (%s); it is asked up to %d times more; further failures are told where they last"
             logger.warning(what, self.name, error.what, error.got, more)
 
@@ -212,7 +212,7 @@ class ServedChatModel:
             if suited is None or suited == shape or self._shape != shape:
                 return self._shape != shape
             self._shape = suited
-        logger.warning("%s: %s (%s); it is left out of all requests", self.name, unsuited.error.what, unsuited.error.got)
+        logger.warning("%s: %s (%s); %s", self.name, unsuited.error.what, unsuited.error.got, suited.told(unsuited.reading))
         return True
 
     def _attempt(self, body: dict[str, Any], max_tokens: int | None) -> Answer:

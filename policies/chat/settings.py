@@ -11,7 +11,7 @@ from datetime import date
 from typing import Any, Literal
 
 from envs.core.config import JsonObject, check, shared
-from envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Share
 from policies.chat.addresses import is_local
 
 Precision = Literal["float32", "bfloat16", "float16", "auto"]
@@ -80,6 +80,10 @@ class ChatAsking(WeightSettings):
     """What is done with reasoning between marks such as <think> in a text: parted from the reply, or kept in it."""
     concurrency: PositiveInt = 8
     """Questions that a server is asked at the same time, by each process."""
+    judge_tokens: PositiveInt = 16
+    """Tokens of a verdict, or of a rating, at most. Who is cut in thinking is asked once more, with 64 times as many."""
+    max_no_reply: Share = 0.05
+    """Share of a model's answers that may be no reply before the run warns of it; above one half it has failed."""
     price_per_1k_in: NonNegativeFloat = 0.0
     """What 1,000 tokens that a server reads cost, in any currency."""
     price_per_1k_out: NonNegativeFloat = 0.0
@@ -138,6 +142,18 @@ class ChatAsking(WeightSettings):
     def on(self, device: str) -> ChatModelSettings:
         """The same with a torch device."""
         return ChatModelSettings(device=device, **shared(self, ChatAsking))
+
+
+MAX_REPLY_TOKENS = 60
+"""Tokens of a reply to a context at most, where no setting says it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChatReplying(ChatAsking):
+    """How a chat model is loaded or asked that replies to contexts."""
+
+    max_tokens: PositiveInt = MAX_REPLY_TOKENS
+    """Tokens of a reply at most, those of its reasoning included; what is longer is cut."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from policies.chat.addresses import short_address
-from policies.chat.model import Answer
+from policies.chat.model import NO_REPLIES, Answer, AnswerKind
 from policies.chat.settings import ChatAsking
 
 LEAST_WORDS, LEAST_REDRAWN = 8, 3
 """Words of an equal reply, and replies, from which on a server is said to ignore temperature or seed."""
+MOST_LOST = 0.5
+"""A run of which a larger share of a model's answers is no reply has failed."""
 
 
 @dataclass
@@ -66,9 +68,23 @@ class ChatUsage:
         """Whether all replies to other seeds are equal to the first, of enough to tell."""
         return LEAST_REDRAWN <= self.redrawn == self.equal_redrawn
 
+    @property
+    def no_replies(self) -> Counter[str]:
+        """Answers that are no reply, by their kind."""
+        return Counter({kind.value: self.kinds[kind.value] for kind in NO_REPLIES if self.kinds[kind.value]})
+
+    def no_reply_share(self, allowed: Collection[AnswerKind] = ()) -> float:
+        """The share of answers that are no reply.
+
+        Args:
+            allowed: kinds that count as replies here.
+        """
+        lost = self.no_replies.total() - sum(self.no_replies[kind.value] for kind in allowed)
+        return lost / self.asked if self.asked else 0.0
+
     def as_json(self) -> dict[str, Any]:
-        """The counters."""
-        return {**vars(self), "kinds": dict(self.kinds), "notes": dict(self.notes)}
+        """The counters, and the share of answers that are no reply."""
+        return {**vars(self), "kinds": dict(self.kinds), "notes": dict(self.notes), "no_reply_share": self.no_reply_share()}
 
     def add(self, other: ChatUsage) -> None:
         """Adds what others took."""
@@ -115,12 +131,6 @@ class RunUsage:
         if notes := self.total.notes:
             counts = (f"{num:,} {note}" for note, num in sorted(notes.items()))
             parts.append(f"Of these: {'; '.join(counts)}.")
-        for address, usage in self.models.items():
-            if usage.draws_nothing:
-                equal = (
-                    f"All {usage.redrawn:,} replies that {short_address(address)} gave to other seeds are equal to the first"
-                )
-                parts.append(f"{equal}: it may ignore temperature or seed, so that nothing varies.")
         if strange := [name for name in settings.prices_by_model if name not in known]:
             parts.append(f"Prices of models that gave none: {', '.join(strange)}.")
         return " ".join(parts)
@@ -130,9 +140,43 @@ class RunUsage:
         models = {address: {**each.as_json(), "cost": each.cost(settings, address)} for address, each in self.models.items()}
         return {**self.total.as_json(), "cost": self.cost(settings), "models": models}
 
+    def warnings(self, settings: ChatAsking) -> list[str]:
+        """Return a sentence for each model of whose answers too many are no reply (`max_no_reply`), or none varies."""
+        most = settings.max_no_reply
+        lost = [_warning(address, usage) for address, usage in self.models.items() if usage.no_reply_share() > most]
+        return lost + [
+            f"all {usage.redrawn:,} replies of {short_address(address)} to other seeds are equal to the first; "
+            "it may ignore temperature or seed, so that nothing varies"
+            for address, usage in self.models.items()
+            if usage.draws_nothing
+        ]
+
+    def failure(self, allowed: Collection[AnswerKind] = ()) -> str:
+        """Return why the answers are too few replies to say anything; empty where they are not.
+
+        Args:
+            allowed: kinds that are outcomes of what is measured, such as `FILTERED` of an attack.
+        """
+        lost = [pair for pair in self.models.items() if pair[1].no_reply_share(allowed) > MOST_LOST]
+        return " ".join(_warning(address, usage) for address, usage in lost)
+
+
+def _warning(address: str, usage: ChatUsage) -> str:
+    lost = usage.no_replies
+    kind = AnswerKind(lost.most_common(1)[0][0])
+    share = f"{lost.total():,} of {usage.asked:,} answers of {short_address(address) or 'a model'} are no reply"
+    return f"{share} ({usage.no_reply_share():.0%}: {by_kind(lost)}); {kind.fix}"
+
+
+def by_kind(counts: Mapping[str, int]) -> str:
+    """Return counts by kind in words, such as "3 cut in thinking, 1 filtered"."""
+    return ", ".join(f"{num:,} {kind}" for kind, num in sorted(counts.items(), key=lambda pair: -pair[1]) if num)
+
 
 def _counted(usage: ChatUsage, cost: float) -> str:
     tokens = f"{usage.tokens_in:,} tokens read, {usage.tokens_out:,} written"
     uncounted = f", tokens of {usage.uncounted:,} answers unknown" if usage.uncounted else ""
     failed = f", {usage.failed_attempts:,} attempts failed" if usage.failed_attempts else ""
-    return f"{usage.asked:,} answers: {tokens}{uncounted}{failed}{f', cost {cost:,.4g}' if cost else ''}"
+    cut = f", {num:,} cut at the most tokens" if (num := usage.kinds[AnswerKind.CUT.value]) else ""
+    lost = f", {usage.no_replies.total():,} no reply ({by_kind(usage.no_replies)})" if usage.no_replies else ""
+    return f"{usage.asked:,} answers: {tokens}{uncounted}{cut}{lost}{failed}{f', cost {cost:,.4g}' if cost else ''}"

@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from envs.core.errors import ConfigError, DataError
-from envs.data.root import read_file
+from envs.core.errors import ConfigError
+from envs.data.lines import utf8_text
 from policies.chat.model import Chat, ChatModel, Message
 from policies.chat.rating import REPAIR as NUMBER
 from policies.chat.rating import rating_of
@@ -131,11 +131,7 @@ def read_question(path: Path) -> str:
         ConfigError: it has no place for a reply.
         DataError: it cannot be read.
     """
-    try:
-        text = read_file(path).decode()
-    except UnicodeDecodeError as error:
-        fix = "save it as UTF-8"
-        raise DataError("the judge's question is not UTF-8 text", where=path, got=error.reason, fix=fix) from None
+    text = utf8_text(path)
     if "{reply}" not in text:
         fix = "write {reply} there, and {prompt} or {target} where they belong"
         raise ConfigError("the judge's question has no place for the reply", where=str(path), fix=fix)

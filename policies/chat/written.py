@@ -14,7 +14,7 @@ from typing import NamedTuple
 from policies.chat.model import Answer, Chat, ChatDecoding, ChatModel, ChatTooLongError, Message
 
 logger = logging.getLogger(__name__)
-EMPTY, REFUSAL = "it holds no words", "it refuses"
+EMPTY, REFUSAL, NO_REPLY = "it holds no words", "it refuses", "it is no reply"
 _AROUND = " \t\r\n\"'`*_#-"
 _CANNOT = r"i(?: (?:can ?not|can['\u2019]t|won['\u2019]t|will not|am unable to)|['\u2019]m unable to)"
 _ACTS = r"(?:assist|help|write|provide|comply|create|fulfil|generate|do that|do this|engage|take part|participate|support)"
@@ -50,6 +50,8 @@ def read_line(answer: Answer, name: str, max_words: int) -> tuple[str, str]:
     Returns:
         The line, and why it is none; that is empty for one that can be used.
     """
+    if not answer.is_reply:
+        return "", f"{NO_REPLY}: {answer.kind}"
     *_, rest = re.split(rf"\**\b{name}\b\**\s*:\**", answer.text, flags=re.IGNORECASE)
     lines = [line for line in (" ".join(line.split()).strip(_AROUND) for line in rest.splitlines()) if line]
     if not lines:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, groupby, pairwise
 from typing import Any, NamedTuple
@@ -27,11 +27,12 @@ from envs.pairs.turns import Utterance
 from envs.pairs.written import detokenise, written
 from policies.hugging_face_tokens import longest_input, reply_room
 from policies.ranker import LimitedRanker, Pair, Unread, first_read
+from policies.ranking.pair_text import PairTemplate, Read, require_separator, without_first_tokens
+from policies.ranking.sentence_modules import LAYERS, TOKENS, VECTOR, Pooling, SentenceModule
 
-Read = dict[str, list[int]]
-"""A text as a tokenizer gives it: token ids and what goes with them."""
 _SIDE_BY_SIDE = 64
 """Texts on a device that is no CPU."""
+_NO_LIMIT = 10**9
 _NUM_KEPT = 4096
 """Vectors of contexts that a bi-encoder keeps: those that are attacked are asked about again and again."""
 
@@ -56,13 +57,28 @@ class CrossEncoder(LimitedRanker):
     Args:
         model: with a head for sequence classification: one logit, or two, of which the second stands for a right reply.
         tokenizer: of the model.
+        activation: of the logits; None for none.
+        longest: tokens read at most, special ones included; by default what model and tokenizer can take.
+        prompt: what is put before a context, or what the system says where a template is read.
+        by_template: whether pairs are read as the tokenizer's chat template writes a query and a document.
 
     Raises:
-        CheckpointError: it has more logits.
+        CheckpointError: it has more logits, the template writes no pairs, or nothing parts a context from a reply.
     """
 
-    def __init__(self, model: Any, tokenizer: Any) -> None:
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        *,
+        activation: torch.nn.Module | None = None,
+        longest: int | None = None,
+        prompt: str = "",
+        by_template: bool = False,
+    ) -> None:
         self._model, self._tokenizer = model.eval().requires_grad_(False), tokenizer
+        self._activation, self._prompt = activation or torch.nn.Identity(), prompt
+        self._template = PairTemplate(tokenizer, prompt) if by_template else None
         if model.config.num_labels not in (1, 2):
             raise CheckpointError(
                 "a ranker has one logit, or two, for wrong and right",
@@ -72,17 +88,21 @@ class CrossEncoder(LimitedRanker):
             )
         # What is cut off is the beginning.
         tokenizer.truncation_side = "left"
-        self._longest = longest_input(tokenizer, model)
-        self._room = self._longest - tokenizer.num_special_tokens_to_add(pair=True)
+        self._longest = _most_tokens(tokenizer, model, longest)
+        if self._template is None:
+            require_separator(tokenizer)
+            self._room = self._longest - tokenizer.num_special_tokens_to_add(pair=True) - self._count(prompt)
+        else:
+            self._room = self._longest - len(self._template.tokens("", "")["input_ids"])
         self._newest = lru_cache(maxsize=_NUM_KEPT)(self._first_read)
 
     @torch.inference_mode()
     def score_all(self, pairs: Sequence[Pair]) -> list[np.ndarray]:
-        """The logit of a right reply; of two, how far it is above the other."""
+        """The logit of a right reply behind the activation; of two, how far it is above the other."""
         rows = [self._read(context, reply) for context, candidates in pairs for reply in candidates]
         found = np.empty(len(rows))
         for block, read in _alike(rows, self._model.device):
-            logits_BK = self._model(**read).logits.double()
+            logits_BK = self._activation(self._model(**read).logits.double())
             found[block] = (logits_BK[:, -1] - logits_BK[:, 0] if logits_BK.shape[1] == 2 else logits_BK[:, 0]).cpu()
         edges = np.cumsum([0, *(len(candidates) for _, candidates in pairs)])
         return [found[start:end] for start, end in pairwise(edges)]
@@ -96,8 +116,23 @@ class CrossEncoder(LimitedRanker):
     def _read(self, context: Context, reply: Utterance) -> Read:
         """The tokens of a pair."""
         cut = self._cut(context, reply)
-        limit = {"truncation": "only_first", "max_length": int(self._longest)} if cut.num_unread else {}
-        return dict(self._tokenizer(context_text(cut.context), detokenise(cut.reply), **limit))
+        text, answer = context_text(cut.context), detokenise(cut.reply)
+        if self._template is not None:
+            return self._template.read(text, answer, self._longest)
+        if not self._prompt or not cut.num_unread:
+            limit = {"truncation": "only_first", "max_length": int(self._longest)} if cut.num_unread else {}
+            return self._pair(text, answer, **limit)
+        # What is cut off is the beginning of the context, not the prompt.
+        read = self._pair(text, answer)
+        while (excess := len(read["input_ids"]) - self._longest) > 0 and text:
+            text = without_first_tokens(self._tokenizer, text, int(excess))
+            read = self._pair(text, answer)
+        return read
+
+    def _pair(self, text: str, answer: str, **limit: Any) -> Read:
+        # As a batch of one: alone, transformers 5.23 takes an empty second text for none, and leaves its marks out.
+        read = self._tokenizer([(self._prompt + text, answer)], verbose=False, **limit)
+        return {name: rows[0] for name, rows in read.items()}
 
     def _cut(self, context: Context, reply: Utterance) -> _Cut:
         """What is read of a pair; either side may take half, and what the other leaves."""
@@ -137,25 +172,30 @@ class BiEncoder(LimitedRanker):
     Args:
         model: without a head.
         tokenizer: of the model.
-        pooling: what becomes the vector, from a text's token states; of several, one behind the other.
+        modules: make a vector of a text's token states.
         cosine: whether vectors are brought to length 1.
         longest: tokens read at most, special ones included; by default what model and tokenizer can take.
         prompts: what is put before a context, and before a reply.
+        default_prompt: what is put before texts that are neither.
+        truncate: entries of a vector that are kept, its first ones; by default all.
     """
 
     def __init__(
         self,
         model: Any,
         tokenizer: Any,
-        pooling: Sequence[str] = ("mean",),
+        modules: Sequence[SentenceModule] = (Pooling(),),
         cosine: bool = True,
         longest: int | None = None,
         prompts: tuple[str, str] = ("", ""),
+        *,
+        default_prompt: str = "",
+        truncate: int | None = None,
     ) -> None:
         self._model, self._tokenizer = model.eval().requires_grad_(False), tokenizer
-        self._pooling, self._cosine, self._prompts = tuple(pooling), cosine, prompts
-        limit = longest_input(tokenizer, model)
-        self._longest = limit if longest is None else min(limit, longest)
+        self._modules, self._cosine, self._prompts = tuple(modules), cosine, prompts
+        self._default_prompt, self._truncate = default_prompt, truncate
+        self._longest = _most_tokens(tokenizer, model, longest)
         self._num_marks = tokenizer.num_special_tokens_to_add()
         self._said = lru_cache(maxsize=_NUM_KEPT)(self._newest)
         self._kept: dict[str, Tensor] = {}
@@ -167,7 +207,7 @@ class BiEncoder(LimitedRanker):
         said = [self._said(context).text for context, _ in pairs]
         self._keep(said)
         replied = [[self._prompts[1] + detokenise(reply) for reply in candidates] for _, candidates in pairs]
-        of_replies = self._vectors(list(dict.fromkeys(chain.from_iterable(replied))), "right")
+        of_replies = self._vectors(list(dict.fromkeys(chain.from_iterable(replied))), "right", self._prompts[1])
         return [
             np.array([float(self._kept[text] @ of_replies[reply]) for reply in replies])
             for text, replies in zip(said, replied, strict=True)
@@ -180,8 +220,9 @@ class BiEncoder(LimitedRanker):
 
     def cosines(self, text: str, others: Sequence[str]) -> list[float]:
         """How alike a text and each of some others are, whatever the model compares by."""
-        vectors = self._vectors(list(dict.fromkeys([text, *others])), "right")
-        return [float(F.cosine_similarity(vectors[text], vectors[other], dim=0)) for other in others]
+        first, *rest = (self._default_prompt + each for each in (text, *others))
+        vectors = self._vectors(list(dict.fromkeys([first, *rest])), "right", self._default_prompt)
+        return [float(F.cosine_similarity(vectors[first], vectors[other], dim=0)) for other in rest]
 
     def slopes(self, context: Context, reply: Utterance, words: Sequence[str]) -> np.ndarray:
         """How much the score rises, to first order, if words of a reply become others (T, W); 0 where a reply is cut.
@@ -198,11 +239,11 @@ class BiEncoder(LimitedRanker):
             return embedded["vectors_1LD"]
 
         text = self._prompts[1] + "".join(piece for pair in pieces for piece in pair)
-        row = self._read(text, "right", return_offsets_mapping=True)
+        row = self._read(text, "right", self._prompts[1], return_offsets_mapping=True)
         spans_L: Any = row.pop("offset_mapping")
         read = {name: torch.tensor([ids], device=self._model.device) for name, ids in row.items()}
         with torch.enable_grad(), layer.register_forward_hook(follow):
-            score = (self._pooled(read)[0] * self._kept[said].clone()).sum()
+            score = (self._pooled(read, self._prompt_tokens(self._prompts[1]))[0] * self._kept[said].clone()).sum()
             (gradient_1LD,) = torch.autograd.grad(score, embedded["vectors_1LD"])
         with torch.no_grad():
             entering_WD = self._embedded(words)
@@ -266,36 +307,52 @@ class BiEncoder(LimitedRanker):
         new = [text for text in dict.fromkeys(said) if text not in self._kept]
         if len(self._kept) + len(new) > _NUM_KEPT:
             self._kept = {text: self._kept[text] for text in {*said} - {*new}}
-        self._kept |= self._vectors(new, "left")
+        self._kept |= self._vectors(new, "left", self._prompts[0])
 
-    def _read(self, text: str, cut: str, **also: bool) -> Read:
-        """A text's tokens; what is too long is cut on a side."""
+    def _read(self, text: str, cut: str, prompt: str, **also: bool) -> Read:
+        """A text's tokens; what is too long is cut on a side, but not its prompt."""
         self._tokenizer.truncation_side = cut
         limit = {"truncation": True, "max_length": int(self._longest)} if self._longest < math.inf else {}
-        return dict(self._tokenizer(text, **limit, **also))
+        if cut == "right" or not prompt or self._size(text) <= self._longest:
+            return dict(self._tokenizer(text, **limit, **also))
+        row = dict(self._tokenizer(text, verbose=False, **also))
+        start = self._prompt_tokens(prompt)
+        end = start + len(row["input_ids"]) - int(self._longest)
+        return {name: [*ids[:start], *ids[end:]] for name, ids in row.items()}
 
-    def _pooled(self, read: dict[str, Tensor]) -> Tensor:
-        """The vectors (B, E) float64 of texts, on the CPU."""
-        states_BTE = self._model(**read).last_hidden_state.double()
-        vectors_BE = torch.cat([POOLING[name](states_BTE) for name in self._pooling], dim=1).cpu()
+    def _prompt_tokens(self, prompt: str) -> int:
+        """Tokens of a prompt and of the mark before it, without the mark behind a text."""
+        if not prompt:
+            return 0
+        ids = self._tokenizer(prompt)["input_ids"]
+        return len(ids) - (ids[-1] in self._tokenizer.all_special_ids)
+
+    def _pooled(self, read: dict[str, Tensor], num_prompt: int) -> Tensor:
+        """The vectors (B, E) float64 of texts of equally long prompts, on the CPU."""
+        out = self._model(**read)
+        features: dict[str, Any] = {TOKENS: out.last_hidden_state.double()}
+        if getattr(self._model.config, "output_hidden_states", False):
+            features[LAYERS] = out.hidden_states
+        for module in self._modules:
+            module(features, num_prompt)
+        vectors_BE: Tensor = features[VECTOR][:, : self._truncate].cpu()
         return F.normalize(vectors_BE, dim=1) if self._cosine else vectors_BE
 
     @torch.inference_mode()
-    def _vectors(self, texts: Sequence[str], cut: str) -> dict[str, Tensor]:
+    def _vectors(self, texts: Sequence[str], cut: str, prompt: str) -> dict[str, Tensor]:
         """The vector (E,) float64 of each text; what is too long is cut on a side."""
-        rows = [self._read(text, cut) for text in texts]
+        rows, num_prompt = [self._read(text, cut, prompt) for text in texts], self._prompt_tokens(prompt)
         found: dict[str, Tensor] = {}
         for block, read in _alike(rows, self._model.device):
-            found |= {texts[row]: vector_E for row, vector_E in zip(block, self._pooled(read), strict=True)}
+            found |= {texts[row]: vector_E for row, vector_E in zip(block, self._pooled(read, num_prompt), strict=True)}
         return found
 
 
-POOLING: dict[str, Callable[[Tensor], Tensor]] = {
-    "cls": lambda states_BTE: states_BTE[:, 0],
-    "max": lambda states_BTE: states_BTE.amax(1),
-    "mean": lambda states_BTE: states_BTE.mean(1),
-}
-"""From token states (B, T, E), of which none is padding, to vectors (B, E)."""
+def _most_tokens(tokenizer: Any, model: Any, longest: int | None) -> int | float:
+    """Return the tokens that are read at most; infinity where neither model, tokenizer nor folder says."""
+    limit = longest_input(tokenizer, model)
+    # A tokenizer that was saved without a limit has one of 10^30.
+    return min(limit if limit < _NO_LIMIT else math.inf, math.inf if longest is None else longest)
 
 
 def context_text(context: Context) -> str:
@@ -311,4 +368,5 @@ def _alike(rows: Sequence[Read], device: torch.device) -> Iterator[tuple[list[in
         alike = list(same)
         for start in range(0, len(alike), together):
             block = alike[start : start + together]
-            yield block, {name: torch.tensor([rows[i][name] for i in block], device=device) for name in rows[block[0]]}
+            read = {name: [rows[i][name] for i in block] for name in rows[block[0]]}
+            yield block, {name: torch.tensor(ids, dtype=torch.long, device=device) for name, ids in read.items()}

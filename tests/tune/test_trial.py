@@ -50,7 +50,7 @@ def test_a_trial_that_is_the_best_only_later_is_measured_again_too(tmp_path: Pat
 
 def test_attacks_are_swept_by_what_they_gain_in_matches() -> None:
     assert {name: find_plan(name).metrics for name in ("rl-attack", "white-box")} == {
-        "rl-attack": ("exploitability",),
+        "rl-attack": ("mean_fresh",),
         "white-box": ("advantage",),
     }
     assert find_plan("rl-attack").job == "evaluate-exploitability", "training updates are no match"

@@ -28,7 +28,7 @@ from engine.jobs.device import require_device
 from engine.jobs.job import Reporter
 from engine.jobs.supervised import FitJob, Fitting, SupervisedConfig, estimates, require_splits
 from engine.metrics.collaboration.training import FRIENDS_TRAINING
-from engine.metrics.statistics import Estimate, mean, rate, ratio_of_sums
+from engine.metrics.statistics import Estimate, clustered_rate, mean, rate
 from engine.perturb.settings import PerturbSettings
 from envs.core.config import check
 from envs.core.errors import ConfigError
@@ -174,7 +174,8 @@ class TrainDynoNet(FitJob[TrainDynoNetConfig]):
         def finish(test: Fitness) -> dict[str, Estimate]:
             told = by_kind(model, splits["test"])
             found = estimates("test_entity", told.entities) | estimates("test_item", told.items)
-            found["test_linked"] = ratio_of_sums(*linked(tested, corpus.linker))
+            num_linked, num_meant = linked(tested, corpus.linker)
+            found["test_linked"] = clustered_rate(num_linked, trials=num_meant)
             return found | _selfplay(config, model, corpus, tested)
 
         role = "supervised" if not config.start else "control" if config.against == NONE else "adversarial"

@@ -26,7 +26,7 @@ from engine.metrics.collaboration.chats import (
     UNKNOWN,
     of,
 )
-from engine.metrics.statistics import Estimate, ratio_of_sums
+from engine.metrics.statistics import Estimate, clustered_rate, ratio_of_sums
 from envs.core.errors import ConfigError
 from envs.friends.compiled import FriendsCorpus, load_friends
 from policies.chat.addresses import is_chat_address
@@ -98,7 +98,8 @@ def recorded_metrics(config: CollaborationConfig) -> dict[str, Estimate]:
             }
             own = {name: ratio_of_sums(each.nll_sums, each.num_targets, of_chats, np.exp) for name, each in kinds.items()}
             num_unknown = told.tokens.num_targets - told.known.num_targets
-            own[UNKNOWN] = ratio_of_sums(num_unknown, told.tokens.num_targets, of_chats)
-            own[LINKED] = ratio_of_sums(*linked(chats, corpus.linker))
+            own[UNKNOWN] = clustered_rate(num_unknown, of_chats, told.tokens.num_targets)
+            num_linked, num_meant = linked(chats, corpus.linker)
+            own[LINKED] = clustered_rate(num_linked, trials=num_meant)
             found |= {of(name, pair, config.recorded): each for name, each in own.items()}
     return found

@@ -12,6 +12,7 @@ from engine.store.schemas import list_of, ok_row, with_base
 from envs.friends.events import ChatEvent, FriendsChat, Lying, Mention
 from envs.friends.schema import Entity
 from envs.friends.scripted.phrases import is_question
+from policies.chat.model import NO_REPLIES
 
 _MENTION = pa.struct(
     [
@@ -39,6 +40,7 @@ _EVENT = pa.struct(
     ]
 )
 _LYING = pa.struct([pa.field(name, pa.int64()) for name in Lying._fields])
+_NO_REPLY = pa.struct([pa.field(kind.column, pa.int64()) for kind in NO_REPLIES])
 _TABLE = list_of(list_of(pa.string()))
 CHATS = with_base(
     [
@@ -66,6 +68,10 @@ CHATS = with_base(
         # Answers that were cut at the most tokens, and selections that named no friend, where scores chose one then.
         pa.field("cut", list_of(pa.int64())),
         pa.field("by_scores", list_of(pa.int64())),
+        # Answers that a chat model gave, and those of them that are no reply, by kind. A chat that was lost has them too, its
+        # condition and `lying`, as far as it came.
+        pa.field("answers", list_of(pa.int64())),
+        pa.field("no_reply", list_of(_NO_REPLY)),
         # Of each side, null where nobody could lie for it: `Lying`.
         pa.field("lying", list_of(_LYING)),
         # Of each side: words of its utterances as they are heard; their summed negative log likelihood in nats, null when it
@@ -111,7 +117,7 @@ def chat_row(
             "unread": [slips and slips.unread for slips in chat.slips],
             "cut": [slips and slips.cut for slips in chat.slips],
             "by_scores": [slips and slips.by_scores for slips in chat.slips],
-            "lying": [lying and lying._asdict() for lying in chat.lying],
+            **_answers_of(chat),
             "num_words": [sum(len(event.words) for event in chat.heard if event.side == side) for side in (0, 1)],
             "nll": [None, None],
         }
@@ -127,6 +133,21 @@ def _event(chat: FriendsChat, place: int, said: list[list[Entity]]) -> dict[str,
     reaction = None if answer is None else (chat.events[answer], said[answer])
     found["mentions"] = [_mention(entity, other, chat, reaction) for entity, other in _passed_on(said[place], event, heard)]
     return found | {"said": " ".join(event.words), "heard": " ".join(heard.words)}
+
+
+def _answers_of(chat: FriendsChat) -> dict[str, Any]:
+    """Return the columns of what chat models answered for each side."""
+    return {
+        "answers": [slips and slips.answers for slips in chat.slips],
+        "no_reply": [slips and {kind.column: getattr(slips, kind.column) for kind in NO_REPLIES} for slips in chat.slips],
+        "lying": [lying and lying._asdict() for lying in chat.lying],
+    }
+
+
+def lost_chat(condition: tuple[str, str], chat: FriendsChat | None = None) -> dict[str, Any]:
+    """Return what the row of a chat that was lost has beside its error: its condition, and answers as far as it came."""
+    columns = dict(zip(("pair", "strategy"), condition, strict=True))
+    return columns if chat is None else columns | _answers_of(chat)
 
 
 def _mention(

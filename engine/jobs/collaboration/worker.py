@@ -17,16 +17,19 @@ from engine.jobs.collaboration.agents import make_friends_agent
 from engine.jobs.collaboration.channels import Channels, liars_of
 from engine.jobs.collaboration.config import CollaborationConfig, Condition
 from engine.jobs.collaboration.judge import load_heard_judge
-from engine.jobs.collaboration.rows import chat_row
+from engine.jobs.collaboration.rows import chat_row, lost_chat
 from engine.jobs.sharded import Sharded, spread
 from engine.runtime.record import Counts, Rows
 from engine.runtime.sharding import Shard
 from engine.store.schemas import OK
+from envs.core.play import AgentError
 from envs.core.seeds import derive_seed, stream
 from envs.friends.compiled import FriendsCorpus, load_friends
+from envs.friends.events import FriendsChat
 from envs.friends.game import FriendsRules
 from envs.friends.play import Channel, FriendsAgent, play_friends
 from envs.friends.scenario import FriendsScenario, random_friends
+from policies.chat.model import ChatTooLongError, NoReplyError
 
 _SIDE_BY_SIDE, _CHATS_SIDE_BY_SIDE = (64, 256), (8, 32)
 """Chats of a shard at least and at most; the same where a chat model takes part, whose chats take long."""
@@ -110,6 +113,7 @@ class ChatWorker:
 
     def __init__(self, config: CollaborationConfig, answers: Path | None = None) -> None:
         self.config = config
+        self._lost: dict[str, FriendsChat] = {}
         self.corpus: FriendsCorpus = load_friends(config.corpus, config.data_root)
         heard = config.perturb, config.data_root, config.lies, config.device
         channels = Channels(self.corpus, *heard, config.chat, config.decoding.temperature, answers)
@@ -125,17 +129,26 @@ class ChatWorker:
 
     def run(self, shard: Shard[AskedChat]) -> list[dict[str, Any]]:
         """One row per chat, by `engine.jobs.collaboration.rows.CHATS`."""
-        return rows_apart(self._played, shard, PlayedChats(self.config).seed)
+        rows = rows_apart(self._played, shard, PlayedChats(self.config).seed)
+        for row, asked in zip(rows, shard.items, strict=True):
+            if row["status"] != OK:
+                row |= lost_chat(asked.condition, self._lost.pop(row["item_key"], None))
+        return rows
 
     def check(self) -> None:
-        """Plays one chat under each condition.
+        """Play one chat under each condition; what costs no more than that chat is told by its row.
 
         Raises:
-            AgentError: a bot fails in it.
+            AgentError: a bot fails in it, and would in others.
             ScenarioError: a bot breaks a rule of the game.
         """
         for group in _by_condition(list(asked_chats(replace(self.config, scenarios=1)).items())):
-            self.play(group)
+            try:
+                self.play(group)
+            except AgentError as error:
+                if not isinstance(error, NoReplyError) and not isinstance(error.__cause__, ChatTooLongError):
+                    raise
+        self._lost.clear()
 
     def scenario(self, number: int) -> FriendsScenario:
         """One of the run's scenarios."""
@@ -143,8 +156,14 @@ class ChatWorker:
         return random_friends(self.corpus.schema, stream(self.config.seed, "scenario", key), self.config.tables, key)
 
     def _played(self, shard: Shard[AskedChat]) -> list[dict[str, Any]]:
-        groups = _by_condition(list(zip(shard.keys, shard.items, strict=True)))
-        return [row for group in groups for row in self.play(group)]
+        rows: list[dict[str, Any]] = []
+        for group in _by_condition(list(zip(shard.keys, shard.items, strict=True))):
+            try:
+                rows += self.play(group)
+            except AgentError as error:
+                error.rows = tuple(len(rows) + row for row in error.rows)
+                raise
+        return rows
 
     def play(self, items: Sequence[tuple[str, AskedChat]]) -> list[dict[str, Any]]:
         """The rows of chats of one condition, by key."""
@@ -152,6 +171,10 @@ class ChatWorker:
         config, channel = self.config, self.channels[condition.hearing]
         first, second = (self.agents[spec] for spec in config.pairs[condition.pair])
         seeds = [chat_seed(config, asked.number) for _, asked in items]
+
+        def note_lost(number: int, chat: FriendsChat) -> None:
+            self._lost[items[number][0]] = chat
+
         chats = play_friends(
             [(self.scenario(asked.number), seed) for (_, asked), seed in zip(items, seeds, strict=True)],
             (first, second),
@@ -159,6 +182,7 @@ class ChatWorker:
             rules=FriendsRules(max_events=config.max_events),
             channels=(channel, None if condition.one_sided else channel),
             remembers=config.remembers,
+            on_lost=note_lost,
         )
         rows = [
             chat_row(key, seed, condition, (first.name, second.name), chat, self.knowledge)

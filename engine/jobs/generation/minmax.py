@@ -22,7 +22,7 @@ from engine.jobs.composite import Composite, Stage, run_stages
 from engine.jobs.device import threads
 from engine.jobs.generation.contest import BACKWARD, Contest, contest_of, require_decoders, training_world
 from engine.jobs.generation.discriminator import TRAIN_DISCRIMINATOR, TrainDiscriminatorConfig
-from engine.jobs.generation.held_out import HeldOut
+from engine.jobs.generation.held_out import NUM_FOLDS, HeldOut
 from engine.jobs.generation.minmax_config import MinMaxRepliesConfig, helpdesk, li2017, released
 from engine.jobs.generation.watching import Alarm, CollapseError, Watcher
 from engine.jobs.generation.word_rewards import REWARDS_OF_WORDS, word_rewards
@@ -37,7 +37,7 @@ from engine.metrics.generation.minmax import AGAINST_DISCRIMINATOR, GAIN, NATS, 
 from engine.metrics.generation.scenarios import ADVERSUC, RANDOM
 from engine.metrics.generation.variety import COMMONEST, WORDS, variety
 from engine.metrics.replies import reply_metrics
-from engine.metrics.statistics import Estimate, count, paired_difference, ratio_of_sums
+from engine.metrics.statistics import Estimate, count, rate_difference, ratio_of_sums, refit_spread
 from engine.metrics.training import BEFORE
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
@@ -307,7 +307,7 @@ class _ReplyTraining:
             found |= {f"{name}{suffix}": figure for name, figure in reply_metrics(words[0], words[1], config.longest).items()}
         sources = sorted(judged[""].by_source)
         after, before = ([judged[suffix].by_source[source] for source in sources] for suffix in ("", BEFORE))
-        found[GAIN] = paired_difference(after, before)
+        found[GAIN] = rate_difference(after, before, spread=refit_spread(NUM_FOLDS))
         found |= {f"validation_{name}": each for name, each in self._checks[picked].items()}
         found[PICKED] = count(picked, len(self._checks))
         found |= step_figures([event for _, event in sorted(self._history.items())])

@@ -1,9 +1,10 @@
 """The rounds of adversarial training: who learns from whom, what is measured after it, what happens when a phase fails.
 
 A round trains an adversary against the target, then the target against the adversaries so far, then measures three things:
-what the round's adversary gains before and after, how the target plays with an ordinary partner, and its exploitability, the
-mean gain of fresh adversaries trained against the frozen target. In policy-space response oracles (PSRO, Lanctot et al. 2017)
-each side learns against the other's mixture over the payoff matrix of all agents before the round.
+what the round's adversary gains before and after, how the target plays with an ordinary partner, and its exploitability: what
+the best adversary known by then gains, fresh ones among them that are trained against the frozen target. In policy-space
+response oracles (PSRO, Lanctot et al. 2017) each side learns against the other's mixture over the payoff matrix of all agents
+before the round. At the end all targets meet all adversaries (`crossplay.py`).
 
   # Paper: an oracle starts afresh. Ours: adversaries do; a target goes on from the last one, so that it keeps its language.
 
@@ -15,11 +16,11 @@ half the rate.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 from engine.jobs.beside import Beside
 from engine.jobs.composite import Stage, run_side_by_side
@@ -27,18 +28,21 @@ from engine.jobs.job import Reporter, Result
 from engine.jobs.negotiation import exploitability, reinforce
 from engine.jobs.negotiation.agents import is_weightless
 from engine.jobs.negotiation.attack import ATTACK_RL, AttackConfig
-from engine.jobs.negotiation.exploitability import EVALUATE_EXPLOITABILITY, ExploitabilityConfig, MeasuringConfig
+from engine.jobs.negotiation.campaign_config import MinMaxConfig
+from engine.jobs.negotiation.exploitability import EVALUATE_EXPLOITABILITY, ExploitabilityConfig
 from engine.jobs.negotiation.judge import judge_of
 from engine.jobs.negotiation.language import validation_perplexity
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
 from engine.jobs.negotiation.oracles import Mixed, mixed
-from engine.jobs.repeated import RepeatedConfig, nth_name
+from engine.jobs.negotiation.payoffs import PopulationConfig
+from engine.jobs.negotiation.population import EVALUATE_POPULATION, played_in
+from engine.jobs.repeated import nth_name
 from engine.jobs.rounds import StopRule, make_rounds
 from engine.jobs.whole import share_of
+from engine.metrics.exploitability import EXPLOITABILITY, MEAN_FRESH
 from engine.metrics.negotiation.campaign import (
     AFTER,
     BEFORE,
-    EXPLOITABILITY,
     PERPLEXITY,
     PLAIN_AGREEMENT,
     PLAIN_SCORE,
@@ -46,6 +50,7 @@ from engine.metrics.negotiation.campaign import (
     exploitability_of,
     rounds_table,
 )
+from engine.metrics.negotiation.population import Played
 from engine.metrics.rounds import Round
 from engine.metrics.statistics import NOTHING, Estimate
 from engine.negotiation.opponents import OpponentConfig
@@ -54,8 +59,6 @@ from engine.store.head import whole
 from engine.store.layout import SUMMARY
 from engine.store.mirror import fetched_run
 from engine.store.run_folder import RunFolder
-from envs.core.config import check
-from envs.core.ranges import NonNegativeFloat, NonNegativeInt, NumItems, PositiveInt
 from envs.core.seeds import derive_seed
 from envs.storage.places import display_path
 
@@ -77,77 +80,7 @@ _ONCE = {
 }
 _TRAINED = _EACH_ROUND | _ONCE
 """What is trained in a phase, by its role."""
-_WIDTHS = (5, 20, 20, 20, 20, 15, 10, 10)
-
-
-@dataclass(frozen=True, kw_only=True)
-class MinMaxConfig(MeasuringConfig, RepeatedConfig):
-    """Who is hardened, how long, and how it is measured."""
-
-    target: str = "runs/rl"
-    """The target at the start: run or checkpoint folder."""
-    adversary: str = ""
-    """Adversary that the target meets from the first round on: trained against it already, or any agent's name."""
-    speaker: str = ""
-    """Where adversaries start, and what their KL guard compares with: the target's start when empty."""
-    partner: str = ""
-    """Ordinary partner of plain play, such as the supervised agent or scripted; the target's start when empty."""
-    judge: str = ""
-    """Checkpoint whose perplexity measures fluency; when empty, the target as it was before any reinforcement."""
-    rounds: NumItems = 6
-    """Rounds at most."""
-    adversaries: Literal["continued", "fresh", "mixture"] = "continued"
-    """The last one trained on (paper), best responses that measured the round before, or one to the targets' mixture (PSRO)."""
-    meta: Literal["uniform", "prioritised", "nash"] = "nash"
-    """For mixture: how targets and adversaries so far are mixed by their payoffs; replaces opponents.sampling."""
-    patience: PositiveInt = 3
-    """Rounds without gain after which the campaign stops."""
-    least_gain: NonNegativeFloat = 0.1
-    """Points by which exploitability must fall to count as gain."""
-    plain_loss: NonNegativeFloat = 0.5
-    """Points of plain score that the result may have lost against the start."""
-    num_adversaries: NumItems = 1
-    """Fresh adversaries, from seeds of their own, that measure the target of a round."""
-    num_final_adversaries: NumItems = 1
-    """Fresh adversaries that measure the start, and as many the result, at last; the interval of what was lost narrows."""
-    control: bool = False
-    """Also train the start as long in ordinary play alone, and measure it as the result: what training alone explains."""
-    budget: NumItems = 12_800
-    """Dialogues that each of them learns from; a round's own phases have attack.dialogues and defence.dialogues."""
-    dialogues: NumItems = 1000
-    """Dialogues of each measurement."""
-    perplexity_limit: float = 1.5
-    """Perplexity, as a multiple of that at the start of a phase, from which the phase counts as diverged; 0 for no limit."""
-    retries: NonNegativeInt = 3
-    """Times that a phase is done again, each time at half the rate, before the campaign gives up."""
-    trainers: NonNegativeInt = 0
-    """Ray actors that train: campaigns if there are several --seeds, else fresh adversaries, and beside the rounds the control;
-    0 trains in this process."""
-    opponents: OpponentConfig = field(default_factory=OpponentConfig)
-    """Whom the target meets."""
-    attack: ReinforceConfig = field(default_factory=lambda: replace(reinforce.cheng2019().reinforce, dialogues=12_800))
-    """The adversary's learning rule; its dialogues are the length of a phase."""
-    defence: ReinforceConfig = field(default_factory=lambda: reinforce.hardened().reinforce)
-    """The target's learning rule; its dialogues are the length of a phase."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check(self, "perplexity_limit", self.perplexity_limit == 0 or self.perplexity_limit > 1, "0, or above 1")
-
-
-@dataclass(frozen=True)
-class MeasuredTarget:
-    """How robust a target is and how it plays.
-
-    Args:
-        metrics: exploitability, plain play and perplexity, by name.
-        gains: of each fresh adversary in each dialogue, by the dialogue's key.
-        best: what the best of them gains, in dialogues that did not choose it.
-    """
-
-    metrics: Mapping[str, Estimate]
-    gains: dict[str, list[float]]
-    best: Estimate
+_WIDTHS = (5, 20, 20, 20, 25, 20, 15, 10, 10)
 
 
 class Campaign:
@@ -156,7 +89,7 @@ class Campaign:
     def __init__(self, config: MinMaxConfig, folder: RunFolder, reporter: Reporter) -> None:
         self._config, self._folder, self._reporter = config, folder, reporter
         self._path = folder.path
-        self._speaker = config.speaker or config.target
+        self.start = self._speaker = config.speaker or config.target
         self._partner = config.partner or config.target
         self._judge = judge_of(config.judge, (config.target,))
         self._seed, self._last_seed = (derive_seed(config.seed, name) for name in ("measured", FINAL))
@@ -179,6 +112,32 @@ class Campaign:
             return there + self._best_responses(number - 1)
         return there if there and config.adversaries == "continued" else [display_path(self._phase(number, "adversary"))]
 
+    def trained_against(self, last: int) -> dict[str, str]:
+        """Return the adversaries that are known after a round, oldest first, each with the target that it was trained against.
+
+        That is empty for one that was given, or that was trained against a mixture.
+        """
+        config, alone = self._config, self._config.adversaries != "mixture"
+        known = {config.adversary: ""} if config.adversary else {}
+        for number in range(last + 1):
+            for name in self.adversaries(number) if number else []:
+                known.setdefault(name, self.target(number - 1) if alone else "")
+            known |= dict.fromkeys(self._best_responses(number), self.target(number))
+        return known
+
+    def trained_last(self, result: str) -> dict[str, str]:
+        """Return the fresh adversaries of the result and of the control, each with its target."""
+        control = {f"{CONTROL}-": self.control_target()} if self._config.control else {}
+        targets = control | ({} if result == self._config.target else {f"{FINAL}-": result})
+        count = self._config.num_final_adversaries
+        return {
+            name: target for prefix, target in targets.items() for name in self._fresh(0, f"{prefix}{EXPLOITABILITY}", count)
+        }
+
+    def control_target(self) -> str:
+        """Return the name of the control."""
+        return display_path(self._phase(0, f"{CONTROL}-target"))
+
     def last(self) -> tuple[tuple[str, str], tuple[str, str]]:
         """The target of the last round and a fresh adversary that measured it, then the same of the control."""
         target, measured = (display_path(self._phase(0, f"{CONTROL}-{role}")) for role in ("target", EXPLOITABILITY))
@@ -187,16 +146,16 @@ class Campaign:
 
     def _best_responses(self, number: int) -> list[str]:
         """The fresh adversaries that measured the target after a round."""
-        measured = self._phase(number, EXPLOITABILITY)
         count = self._config.num_adversaries if number else self._config.num_final_adversaries
-        names = (nth_name(exploitability.ADVERSARY, k) for k in range(1, count + 1))
-        return [display_path(measured / name) for name in names]
+        return self._fresh(number, EXPLOITABILITY, count)
+
+    def _fresh(self, number: int, role: str, count: int) -> list[str]:
+        folder = self._phase(number, role)
+        return [display_path(folder / nth_name(exploitability.ADVERSARY, k)) for k in range(1, count + 1)]
 
     def _mixed(self, number: int) -> Mixed:
-        """What both sides learn against in a round, if that is the other's mixture."""
-        first = [self._config.adversary] if self._config.adversary else self._best_responses(0)
-        targets = [self.target(k) for k in range(number)]
-        adversaries = first + [name for k in range(1, number) for name in self.adversaries(k)]
+        """What both sides learn against in a round, if that is the other's mixture: of all that are known before it."""
+        targets, adversaries = [self.target(k) for k in range(number)], list(self.trained_against(number - 1))
         known = [self._stage(k, PAYOFFS) for k in range(1, number)]
         return mixed(targets, adversaries, self._config, self._seed, self._stage(number, PAYOFFS), known, self._reporter)
 
@@ -310,8 +269,12 @@ class Campaign:
 
     def _best_response_phase(self, target: str, seed: int, count: int, number: int, rule: ReinforceConfig) -> Stage:
         config = self._config
+        # Start, result and control are measured alike; cross-play has all adversaries meet them.
+        known = [*self.trained_against(number - 1), *self.adversaries(number)] if number else [config.adversary]
         settings = ExploitabilityConfig(
             target=target,
+            adversaries=",".join(filter(None, dict.fromkeys(known))),
+            choosing=config.choosing,
             speaker=self._speaker,
             judge=self._judge,
             seeds=count,
@@ -325,7 +288,7 @@ class Campaign:
     def _made(self, number: int) -> dict[str, Estimate]:
         """Trains the sides of a round, the start's apart, and measures the target."""
         if number == 0:
-            return dict(self._as_measured(0, "", self.target(0), self._last_seed, self._config.num_final_adversaries).metrics)
+            return self._as_measured(0, "", self.target(0), self._last_seed, self._config.num_final_adversaries)
         self._train(number)
         played = (("before", number - 1), ("after", number))
         matches = {self._stage(number, name): self._attacked(number, after) for name, after in played}
@@ -333,42 +296,67 @@ class Campaign:
         # The same seed for all rounds but the start, whose seed chooses no round: they differ by the target alone.
         measured = self._as_measured(number, "", self.target(number), self._seed, self._config.num_adversaries, beside)
         before, after = (RunFolder.load(path).metrics()["advantage"] for path in matches)
-        return {BEFORE: before, AFTER: after, **measured.metrics}
+        return {BEFORE: before, AFTER: after, **measured}
 
-    def measured_again(self, measured: Round) -> MeasuredTarget:
+    def measured_again(self, measured: Round) -> Mapping[str, Estimate]:
         """The target after a round, by fresh adversaries and in dialogues that chose no round; the start was measured so."""
-        count = self._config.num_final_adversaries
         if measured.number == 0:
-            attacked = self._phase(0, EXPLOITABILITY)
-            best = RunFolder.load(attacked).metrics()["advantage"]
-            return MeasuredTarget(measured.metrics, exploitability.gains(attacked, count), best)
+            return measured.metrics
+        count = self._config.num_final_adversaries
         return self._as_measured(0, f"{FINAL}-", self.target(measured.number), self._last_seed, count)
 
-    def control(self) -> MeasuredTarget:
+    def control(self) -> Mapping[str, Estimate]:
         """The start after as many dialogues of ordinary play alone, measured as the result is."""
-        role = f"{CONTROL}-target"
-        self._steadily(0, role, self._control_rule(), self._control_phase)
-        target = display_path(self._phase(0, role))
-        return self._as_measured(0, f"{CONTROL}-", target, self._last_seed, self._config.num_final_adversaries)
+        self._steadily(0, f"{CONTROL}-target", self._control_rule(), self._control_phase)
+        count = self._config.num_final_adversaries
+        return self._as_measured(0, f"{CONTROL}-", self.control_target(), self._last_seed, count)
+
+    def cross_play(self, name: str, targets: Sequence[str], adversaries: Sequence[str], known: Sequence[str]) -> Played:
+        """Play every target against every adversary, and return the dialogues.
+
+        Args:
+            name: of the stage.
+            targets: their names.
+            adversaries: their names.
+            known: earlier stages of the same kind, whose pairs are not played again.
+        """
+        settings = PopulationConfig(
+            targets=",".join(targets),
+            adversaries=",".join(adversaries),
+            known=",".join(display_path(self._path / stage) for stage in known),
+            dialogues=self._config.choosing,
+            seed=derive_seed(self._config.seed, exploitability.CHOOSING),
+            **self._config.playing(),
+        )
+        EVALUATE_POPULATION.run(settings, self._path / name, self._reporter)
+        return played_in(self._path / name)
+
+    def gains_of(self, stage: str, target: str, adversary: str) -> dict[str, float]:
+        """Play an adversary in the dialogues that choose nothing, and return what it gains by the dialogue's key."""
+        settings = AttackConfig(
+            speaker=adversary, target=target, **self._match(derive_seed(self._last_seed, exploitability.BEST))
+        )
+        ATTACK_RL.run(settings, self._path / stage, self._reporter)
+        return exploitability.gains_in(self._path / stage)
 
     def _as_measured(
         self, number: int, prefix: str, target: str, seed: int, count: int, beside: Mapping[str, Stage] = MappingProxyType({})
-    ) -> MeasuredTarget:
+    ) -> dict[str, Estimate]:
         """Measures a target in stages whose names begin so; its match and those `beside` it are played side by side."""
         path, settings = self._stage(number, f"{prefix}plain"), self._plain(target, seed)
         run_side_by_side({**beside, path.name: (SELFPLAY, settings)}, self._path, self._reporter, settings)
         plain = RunFolder.load(path).metrics()
         phase = partial(self._best_response_phase, target, seed, count)
         attacked = self._steadily(number, f"{prefix}{EXPLOITABILITY}", self._best_response_rule(), phase)
-        metrics = {
-            EXPLOITABILITY: attacked.metrics[EXPLOITABILITY],
+        by_adversaries = (EXPLOITABILITY, MEAN_FRESH, exploitability.MORE)
+        return {
+            **{name: attacked.metrics[name] for name in by_adversaries if name in attacked.metrics},
             PLAIN_SCORE: plain["score_target"],
             PLAIN_AGREEMENT: plain["agreement"],
             # A match of an earlier version did not measure it.
             REPETITION: plain.get("repetition_target", NOTHING),
             PERPLEXITY: self._perplexity(target),
         }
-        return MeasuredTarget(metrics, exploitability.gains(attacked.run, count), attacked.metrics["advantage"])
 
     def _best_response_rule(self) -> ReinforceConfig:
         return replace(self._config.attack, dialogues=self._config.budget)

@@ -2,7 +2,7 @@
 
 Reinforcement moves a model's words away from those of people, so an agent that was trained by it is no measure of how people
 speak; the model that it began with is. Checkpoints say what that was, under the name that it had then: a path is looked for
-from the folder that the command is typed in.
+where it lay beside the checkpoint's run, then from the folder that the command is typed in.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engine.jobs.negotiation.agents import vocabulary_of
-from engine.jobs.weights import checkpoint_folder
+from engine.jobs.weights import checkpoint_folder, name_beside
 from envs.core.errors import CheckpointError, StorageError
 from policies.negotiator.settings import KIND
 from policies.stored import read_header
@@ -61,7 +61,7 @@ def _start(model: str) -> str | None:
     if key is None:
         return None
     # A campaign's result began, rounds ago, with what the campaign was given.
-    return str(found.get("campaign_from") or found.get(key, ""))
+    return name_beside(checkpoint_folder(model), str(found.get("campaign_from") or found.get(key, "")))
 
 
 def _provenance(model: str) -> Mapping[str, Any] | None:

@@ -41,7 +41,7 @@ from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK, error_row
 from envs.core.errors import ConfigError
-from envs.core.play import Session, play_apart, play_sessions
+from envs.core.play import AgentError, Session, play_apart, play_sessions
 from envs.core.ranges import NonNegativeFloat, NonNegativeInt, NumItems, PositiveInt
 from envs.core.seeds import derive_seed
 from envs.negotiation.agents import BUILT_IN, HUMAN, is_chat_model
@@ -229,13 +229,15 @@ class MatchWorker:
         self.agents = roster.agents(self.config.device)
         judge, seat = self.config.judge, self.config.chat
         self.judge = load_judge(judge, self.config.device, seat) if judge else None
+        self._lost: dict[str, dict[str, Any]] = {}
 
     def run(self, shard: Shard[Scenario]) -> list[dict[str, Any]]:
         """One row per dialogue, by the schema of the roster."""
         played, lost = play_apart(self._play, list(zip(shard.keys, shard.items, strict=True)))
         rows = {row["item_key"]: row for part in played for row in part}
         for (key, _), error in lost:
-            rows[key] = error_row(key, dialogue_seed(self.config.seed, key), str(error))
+            chats = self._lost.pop(key, {})
+            rows[key] = error_row(key, dialogue_seed(self.config.seed, key), str(error)) | chats
         if lost:
             error = lost[0][1]
             more = "\n" + "".join(format_exception(error)) if logs.is_debug() else ""
@@ -246,7 +248,13 @@ class MatchWorker:
         keys, scenarios = zip(*dialogues, strict=True)
         game = self.deal(keys, scenarios)
         sessions = (self.agents[0].join(game.view(0)), self.agents[1].join(game.view(1)))
-        played = play_sessions(game, sessions)
+        try:
+            played = play_sessions(game, sessions)
+        except AgentError as error:
+            # The answers that were given in a dialogue count, also where it came to no end.
+            for row in error.rows or (range(1) if len(keys) == 1 else ()):
+                self._lost[keys[row]] = _chat_columns(sessions, len(keys))[row]
+            raise
         if seats := people(self.config):
             tell_outcome(played, seats)
         return self.rows(played, sessions, keys)
@@ -266,9 +274,7 @@ class MatchWorker:
     def rows(self, game: NegotiationGame, sessions: tuple[Session, Session], keys: Sequence[str]) -> list[dict[str, Any]]:
         """The finished dialogues as rows (`engine.jobs.negotiation.rows.DIALOGUES`)."""
         rows = [dialogue_row(game, row, key) for row, key in enumerate(keys)]
-        for session, name in zip(sessions, ("chat_adversary", "chat_target"), strict=True):
-            for row, moves in zip(rows, moves_of(session) or (), strict=False):
-                row[name] = asdict(moves)
+        rows = [row | chats for row, chats in zip(rows, _chat_columns(sessions, len(rows)), strict=True)]
         if self.config.defence.wanted:
             defence = self.config.defence
             rows = [{**row, **defended_row(sessions[1], number, defence)} for number, row in enumerate(rows)]
@@ -277,6 +283,15 @@ class MatchWorker:
                 for row, nats in zip(rows, self.judge.dialogues(game, side).tolist(), strict=True):
                     row[name] = nats
         return rows
+
+
+def _chat_columns(sessions: tuple[Session, Session], count: int) -> list[dict[str, Any]]:
+    """Return what chat models did in each of `count` dialogues, by column; nothing for a side of another kind."""
+    columns: list[dict[str, Any]] = [{} for _ in range(count)]
+    for session, name in zip(sessions, ("chat_adversary", "chat_target"), strict=True):
+        for row, moves in zip(columns, moves_of(session) or (), strict=False):
+            row[name] = asdict(moves)
+    return columns
 
 
 def people(config: MatchConfig) -> list[int]:

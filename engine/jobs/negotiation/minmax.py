@@ -1,8 +1,9 @@
 """Adversarial training: `parley minmax` (Cheng et al. 2019, section 6).
 
-A campaign (`campaign.py`) ends after its rounds, or when exploitability has stopped falling; the least exploitable target that
-still plays well with an ordinary partner is the result. It is measured once more, by adversaries and in dialogues that chose no
-round. A control, the start trained as long in ordinary play alone, says how much of the gain is owed to adversaries.
+A campaign (`campaign.py`) ends after its rounds, or when exploitability has stopped falling. Then all targets meet all known
+adversaries (`crossplay.py`): the target that loses least to the best of them, and still plays well with an ordinary partner, is
+the result. Start and result are measured by the best adversary of each, in dialogues that chose neither it nor a round. So is a
+control, the start trained as long in ordinary play alone, which says how much of the gain is owed to adversaries.
 
 The paper gives no schedule, rates or stopping rule: `cheng2019` keeps what it says (the latest adversary, trained on, and
 reward -(S_adv - S_ori)); `population` and `psro` add what the field found to help since.
@@ -12,13 +13,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
-import numpy as np
-
 from engine.jobs import sharded
-from engine.jobs.job import Reporter, Summary
+from engine.jobs.job import Reporter, Result, Summary
 from engine.jobs.negotiation import exploitability, reinforce, training
 from engine.jobs.negotiation.agents import (
     is_weightless,
@@ -28,40 +28,39 @@ from engine.jobs.negotiation.agents import (
     require_partner,
     shared_vocabulary,
 )
-from engine.jobs.negotiation.campaign import CONTROL, FINAL, Campaign, MinMaxConfig
-from engine.jobs.negotiation.exploitability import NUM_TRAINED
+from engine.jobs.negotiation.campaign import CONTROL, FINAL, Campaign
+from engine.jobs.negotiation.campaign_config import MinMaxConfig
+from engine.jobs.negotiation.crossplay import CrossPlayed, choose_round, measure_all
+from engine.jobs.negotiation.exploitability import KNOWN, MORE, NUM_IDLE, NUM_KNOWN, NUM_TRAINED, known_adversaries
+from engine.jobs.negotiation.exploitability import LEGEND as LEARNED
 from engine.jobs.negotiation.language import PUBLISHED, corpus_words, require_words
 from engine.jobs.repeated import RepeatedJob
-from engine.jobs.rounds import ROUNDS_MADE, rounds_of
+from engine.jobs.rounds import ROUNDS_MADE
 from engine.jobs.sharded import session
+from engine.metrics.exploitability import EXPLOITABILITY
 from engine.metrics.negotiation.campaign import (
     AFTER,
     BEFORE,
-    BEST_RESPONSE,
-    BY_THE_BEST,
     ROUND_METRICS,
-    exploitability_of,
     has_lost_language,
     still_playing,
 )
 from engine.metrics.negotiation.dialogues import NEITHER
-from engine.metrics.repeats import crossed_difference
-from engine.metrics.rounds import Round, best_round
-from engine.metrics.statistics import Estimate, Metric, count
+from engine.metrics.rounds import Round
+from engine.metrics.statistics import Estimate, Metric, count, mean, paired_difference
 from engine.negotiation.opponents import OpponentConfig
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
-from envs.core.config import from_dict
 from envs.core.errors import CheckpointError
 from envs.storage.copies import CHECKPOINT
 from envs.storage.places import display_path
 
 FINAL_STAGES = {
-    f"00-exploitability/{exploitability.ATTACK}": "fresh adversary, before",
+    f"00-{exploitability.BEST}": "best known adversary, before",
     "00-plain": "plain play, before",
-    f"{FINAL}-exploitability/{exploitability.ATTACK}": "fresh adversary, after",
+    f"{FINAL}-{exploitability.BEST}": "best known adversary, after",
     f"{FINAL}-plain": "plain play, after",
-    f"{CONTROL}-exploitability/{exploitability.ATTACK}": "fresh adversary, control",
+    f"{CONTROL}-{exploitability.BEST}": "best known adversary, control",
     f"{CONTROL}-plain": "plain play, control",
 }
 """What the matches are called that measure the start, the result and the control."""
@@ -78,13 +77,22 @@ _PAIRS = {
     for ending, told in TARGETS.items()
 }
 LEGEND = _PAIRS | {
-    **{BEST_RESPONSE + ending: BY_THE_BEST._replace(title=BY_THE_BEST.title + told) for ending, told in TARGETS.items()},
-    DROP: Metric("exploitability lost", "higher: target", "before less after in the same dialogues, mean", main=True),
+    **{MORE + ending: LEARNED[MORE]._replace(title=LEARNED[MORE].title + told) for ending, told in TARGETS.items()},
+    DROP: Metric(
+        "exploitability lost",
+        "higher: target",
+        "what the best known adversary gains before, less what the best gains after, in the same dialogues",
+        main=True,
+    ),
     DROP_BEYOND_CONTROL: Metric(
         "  more than by plain play alone", "higher: target", "the control's less the result's in the same dialogues, mean"
     ),
-    NUM_TRAINED: Metric("fresh adversaries", NEITHER, "trained before, and as many after, for exploitability", "count"),
+    NUM_KNOWN: Metric("known adversaries", NEITHER, "of all rounds, of start, result and control, and scripted ones", "count"),
+    NUM_IDLE: Metric("  that learned nothing", NEITHER, LEARNED[NUM_IDLE].definition, "count"),
+    NUM_TRAINED: Metric("fresh adversaries", NEITHER, "trained against the start, and as many against the result", "count"),
 }
+CHOSEN = "chosen"
+"""Entry of the summary: the round that is the result, and what the best known adversary gained when it was chosen."""
 
 
 def _cpus(config: MinMaxConfig) -> int:
@@ -94,39 +102,41 @@ def _cpus(config: MinMaxConfig) -> int:
 
 
 def _outcome(
-    campaign: Campaign, config: MinMaxConfig, start: Round, best: Round, wait: Callable[[], None]
-) -> dict[str, Estimate]:
-    """Start, result and control, each by as many fresh adversaries and in the same dialogues.
+    campaign: Campaign, config: MinMaxConfig, rounds: Sequence[Round], best: Round, wait: Callable[[], None], path: Path
+) -> tuple[dict[str, Estimate], CrossPlayed]:
+    """Measure start, result and control, each by the best of all known adversaries and in the same dialogues.
 
     Args:
         campaign: whose rounds are made.
         config: what was asked for.
-        start: round 0.
+        rounds: all of them.
         best: the round that is the result.
         wait: returns when what was begun of the control is done.
+        path: the campaign's folder.
     """
-    measured = {BEFORE_TRAINING: campaign.measured_again(start), "": campaign.measured_again(best)}
+    measured = {BEFORE_TRAINING: campaign.measured_again(rounds[0]), "": campaign.measured_again(best)}
+    names = {BEFORE_TRAINING: ("00-", config.target), "": (f"{FINAL}-" if best.number else "00-", campaign.target(best.number))}
     if config.control:
         wait()
         measured[AS_CONTROL] = campaign.control()
-    found = {name + ending: estimate for ending, one in measured.items() for name, estimate in one.metrics.items()}
-    found |= {BEST_RESPONSE + ending: one.best for ending, one in measured.items()}
-    found[DROP] = _lost(measured[BEFORE_TRAINING].gains, measured[""].gains)
+        names[AS_CONTROL] = (f"{CONTROL}-", campaign.control_target())
+    played = measure_all(campaign, path, len(rounds) - 1, names)
+    metrics = {name + ending: estimate for ending, found in measured.items() for name, estimate in found.items()}
+    metrics |= {EXPLOITABILITY + ending: mean(list(gains.values())) for ending, gains in played.gains.items()}
+    metrics[DROP] = _lost(played.gains[BEFORE_TRAINING], played.gains[""])
     if config.control:
-        found[DROP_BEYOND_CONTROL] = _lost(measured[AS_CONTROL].gains, measured[""].gains)
-    found[NUM_TRAINED] = count(config.num_final_adversaries, config.num_final_adversaries)
-    return {name: found[name] for name in LEGEND if name in found}
+        metrics[DROP_BEYOND_CONTROL] = _lost(played.gains[AS_CONTROL], played.gains[""])
+    known = played.known
+    metrics[NUM_KNOWN] = count(len(known.adversaries), len(known.adversaries))
+    metrics[NUM_IDLE] = count(len(known.idle), len(known.learned))
+    metrics[NUM_TRAINED] = count(config.num_final_adversaries, config.num_final_adversaries)
+    return {name: metrics[name] for name in LEGEND if name in metrics}, played
 
 
-def _lost(before: Mapping[str, Sequence[float]], after: Mapping[str, Sequence[float]]) -> Estimate:
-    """What adversaries gain less, from their gains by dialogue."""
+def _lost(before: Mapping[str, float], after: Mapping[str, float]) -> Estimate:
+    """Return what the best adversary gains less, from the gains by dialogue."""
     keys = sorted(before.keys() & after.keys())
-    return crossed_difference(*(np.array([one[key] for key in keys]).T for one in (before, after)))
-
-
-def _chosen(rounds: Sequence[Round], config: MinMaxConfig) -> Round:
-    """The least exploitable of those that still play well with an ordinary partner, and speak."""
-    return best_round(still_playing(rounds, config.plain_loss), exploitability_of)
+    return paired_difference([before[key] for key in keys], [after[key] for key in keys])
 
 
 def _store(campaign: Campaign, config: MinMaxConfig, path: Path, best: Round) -> None:
@@ -154,21 +164,23 @@ def psro() -> MinMaxConfig:
 
 
 def demo() -> MinMaxConfig:
-    """One round with the small agents that parley demo trains."""
+    """Two rounds with the small agents that parley demo trains."""
     rule = reinforce.demo().reinforce
     return MinMaxConfig(
         target="runs/demo/target",
         adversary="runs/demo/adversary",
-        rounds=1,
-        adversaries="fresh",
-        num_final_adversaries=4,
+        rounds=2,
+        # The equilibrium mixture: adversaries drawn alike hardly teach what the best of them does, which one in four finds.
+        adversaries="mixture",
+        num_adversaries=2,
+        num_final_adversaries=3,
         control=True,
         budget=rule.dialogues,
         dialogues=500,
+        choosing=150,
         corpus="embedded",
-        # Several adversaries, so that the target learns what they share; and four times as much plain play, for with less of it
-        # some trainings give in to whatever they did not meet (0.65), or refuse every deal (0.3).
-        opponents=OpponentConfig(sampling="uniform", partner_share=0.8),
+        # With less plain play some trainings refuse every deal (0.3), or half of them (0.4).
+        opponents=OpponentConfig(partner_share=0.6),
         attack=rule,
         # Half as fast again, or without the KL guard, trainings lose their language; if holding out costs more, they give in.
         perplexity_limit=2.0,
@@ -191,7 +203,8 @@ def plan(config: MinMaxConfig) -> str:
     control = f", {plain:,} of plain play for the control (--control) and as many for its adversaries" if config.control else ""
     return (
         f"plan: the start is measured, then {rounds} at most; dialogues of a round: {', '.join(phases)}; "
-        f"once: {measured} (--num-final-adversaries){control}"
+        f"once: {measured} (--num-final-adversaries){control}; {config.choosing:,} of each target with each known adversary "
+        "(--choosing)"
     )
 
 
@@ -232,25 +245,36 @@ class MinMax(RepeatedJob[MinMaxConfig, MinMaxConfig, Summary]):
         reporter.say(plan(prepared))
         with session(_cpus(prepared), prepared.address), campaign.beside() as beside:
             rounds = campaign.rounds()
-            best = _chosen(rounds, prepared)
+            chosen = choose_round(campaign, len(rounds) - 1, still_playing(rounds, prepared.plain_loss))
+            best = rounds[chosen.number]
             if best.number == 0:
                 reporter.say(
                     "no round made the target less exploitable and left its plain play and language: the result is the start"
                 )
-            metrics = _outcome(campaign, prepared, rounds[0], best, lambda: beside.wait(reporter, "the control"))
+            wait = partial(beside.wait, reporter, "the control")
+            metrics, played = _outcome(campaign, prepared, rounds, best, wait, run.path)
+            for line in played.known.sentences():
+                reporter.say(line)
             _store(campaign, prepared, run.path, best)
         lost = ", ".join(str(one.number) for one in rounds[1:] if has_lost_language(one.metrics))
         told = f" The target of round {lost} may not be it: it repeats itself and has lost its language." if lost else ""
         return Summary(
             f"{prepared.target} hardened",
-            f"Rounds of adversarial training: {len(rounds) - 1}. The target of round {best.number} is the result; fresh "
-            f"adversaries and {prepared.dialogues:,} dialogues that chose no round measure it, seed {prepared.seed}.{told}",
+            f"Rounds of adversarial training: {len(rounds) - 1}. The target of round {best.number} is the result; the best of "
+            f"{len(played.known.adversaries)} known adversaries, {played.known.best_of(played.result)}, "
+            f"measures it in {prepared.dialogues:,} dialogues that chose neither, seed {prepared.seed}.{told}",
             metrics,
+            {CHOSEN: asdict(chosen), KNOWN: played.known.to_json()},
         )
 
     def loss(self, run: RunFolder) -> float:
         """The exploitability by which the campaign chose its result, not that by which it is measured at last."""
-        return exploitability_of(_chosen(rounds_of(run), from_dict(MinMaxConfig, run.config)))
+        return float((run.summary() or {})[CHOSEN]["loss"])
+
+    def present(self, result: Result, run: RunFolder) -> Result:
+        """With what each known adversary gains; of several trainings with what each came to."""
+        known = known_adversaries(run)
+        return super().present(result if known is None else replace(result, more={"known adversaries": known.table()}), run)
 
     def keep(self, best: Path, run: RunFolder) -> None:
         training.keep_learner(best, run.path)

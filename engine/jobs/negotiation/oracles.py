@@ -18,7 +18,7 @@ from engine.store.run_folder import RunFolder
 from envs.storage.places import display_path
 
 if TYPE_CHECKING:
-    from engine.jobs.negotiation.campaign import MinMaxConfig
+    from engine.jobs.negotiation.campaign_config import MinMaxConfig
 
 
 @dataclass(frozen=True)

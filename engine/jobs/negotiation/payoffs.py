@@ -18,12 +18,14 @@ import pyarrow as pa
 from engine.jobs.negotiation import reinforce
 from engine.jobs.negotiation.agents import split_names, start_of, words_of
 from engine.jobs.negotiation.dealt import RANDOM, game_of, match_scenarios
+from engine.jobs.negotiation.defended import defend
+from engine.jobs.negotiation.judge import judge_of
 from engine.jobs.negotiation.language import PUBLISHED
 from engine.jobs.negotiation.match import MatchConfig, MatchWorker, Roster, dialogue_seed
 from engine.jobs.negotiation.rows import DIALOGUES
 from engine.jobs.repeated import TRAINING
 from engine.jobs.sharded import Sharded, ShardedConfig, spread
-from engine.negotiation.settings import ReinforceConfig
+from engine.negotiation.settings import DefenceConfig, ReinforceConfig
 from engine.runtime.record import Counts, Rows
 from engine.runtime.sharding import Shard
 from engine.store.layout import SUMMARY
@@ -75,6 +77,10 @@ class PopulationConfig(ShardedConfig):
     """Of the models' word distributions; 0 takes the likeliest word."""
     complementary: bool = True
     """The target alone chooses and the adversary is given the complement (the attacks' rule)."""
+    defence: DefenceConfig = field(default_factory=DefenceConfig)
+    """What stands around every target."""
+    judge: str = ""
+    """Who judges in its filter; when empty each target, before any reinforcement."""
     chat: ChatSeat = field(default_factory=ChatSeat)
     """How chat models take part."""
     learner_gpus: NonNegativeFloat = 0.0
@@ -130,7 +136,7 @@ class Population(Sharded[PairedDialogue]):
 
     def match(self, adversary: str = "", target: str = "") -> MatchConfig:
         """How a pair plays."""
-        names = ("dialogues", "scenarios", "seed", "temperature", "complementary", "data_root")
+        names = ("dialogues", "scenarios", "seed", "temperature", "complementary", "data_root", "defence")
         return MatchConfig(adversary=adversary, target=target, **{name: getattr(self.config, name) for name in names})
 
     def words(self) -> Vocabulary:
@@ -178,6 +184,7 @@ class PopulationWorker:
         self._population = population
         self._vocabulary = population.words()
         self._agents: dict[str, Agent] = {}
+        self._targets: dict[str, Agent] = {}
 
     def run(self, shard: Shard[PairedDialogue]) -> list[dict[str, Any]]:
         """One row per dialogue, by `PAYOFFS`; dialogues of a pair are played side by side, as those of its match."""
@@ -185,7 +192,7 @@ class PopulationWorker:
         for (target, adversary), found in groupby(zip(shard.keys, shard.items, strict=True), lambda one: one[1][:2]):
             keys, pairs = zip(*found, strict=True)
             match = self._population.match(adversary, target)
-            worker = MatchWorker(_PairRoster(match, (self._agent(adversary), self._agent(target))))
+            worker = MatchWorker(_PairRoster(match, (self._agent(adversary), self._target(target))))
             numbers = tuple(key.rpartition("-")[2] for key in keys)
             played = worker.run(Shard(shard.name, numbers, tuple(pair.scenario for pair in pairs)))
             for key, pair, row in zip(keys, pairs, played, strict=True):
@@ -198,6 +205,13 @@ class PopulationWorker:
             how = {"seat": config.chat, "answers": kept}
             self._agents[name] = make_agent(name, self._vocabulary, config.temperature, config.device, **how)
         return self._agents[name]
+
+    def _target(self, name: str) -> Agent:
+        if name not in self._targets:
+            config = self._population.config
+            judge = judge_of(config.judge, (name,))
+            self._targets[name] = defend(self._agent(name), config.defence, judge, config.device, config.chat)
+        return self._targets[name]
 
 
 def fresh_start(config: PopulationConfig, targets: Sequence[str]) -> tuple[str, str]:

@@ -21,9 +21,8 @@ from engine.jobs.negotiation.payoffs import PAYOFFS, Population, PopulationConfi
 from engine.jobs.sharded import RESUME_SAFE, work_off
 from engine.jobs.tables import TABLE_FILE
 from engine.jobs.weights import weights_digests
+from engine.metrics.exploitability import EXPLOITABILITY, MEAN_FRESH, best_index
 from engine.metrics.negotiation.population import (
-    BEST_FRESH,
-    FRESH,
     LEGEND,
     Played,
     elo,
@@ -35,19 +34,24 @@ from engine.metrics.repeats import crossed_mean
 from engine.metrics.statistics import Estimate, mean
 from engine.metrics.tables import TextTable
 from engine.negotiation.opponents import OpponentConfig
-from engine.store.head import changed_weights
+from engine.store.head import changed_weights, name_now
 from engine.store.layout import CONFIG, SUMMARY
 from engine.store.mirror import fetched_run
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK
+from envs.core.config import to_dict
 from envs.core.errors import ConfigError, RunError
 from envs.core.seeds import derive_seed
 from envs.negotiation.agents import HUMAN, make_agent
 from envs.storage.places import display_path
 from policies.chat.answers import ANSWERS_FOLDER
 
-PAYOFF, RATINGS, AGENTS, SHARES = "payoffs", "ratings", "agents", "shares"
-"""Entries of the summary: estimates of the matrix, targets first; by role Elo ratings, names, and mixtures by meta-strategy."""
+FRESH = "fresh"
+"""What the folders of fresh adversaries and of their dialogues begin with."""
+PAYOFF, RATINGS, AGENTS, SHARES, SEVERAL = "payoffs", "ratings", "agents", "shares", "nash_is_one_of_several"
+"""Entries of the summary: estimates of the matrix, targets first; by role Elo ratings, names, and mixtures by meta-strategy;
+whether there are more equilibria than that of the mixtures."""
+ONE_OF_SEVERAL = "The equilibrium (nash) is one of several; it is the one that spreads most evenly."
 ROLES = ("targets", "adversaries")
 
 
@@ -122,7 +126,7 @@ class EvaluatePopulation(Job[PopulationConfig, Population, FoundPopulation]):
         title = f"{len(prepared.targets)} targets against {len(prepared.adversaries)} adversaries"
         playing = replace(prepared, answers=run.path / ANSWERS_FOLDER)
         work_off(run, playing, playing.items(known), prepared.config, reporter, title)
-        rows = [*known, *run.read_rows().to_pylist()]
+        rows = [*known, *rows_now(run)]
         played = Played.of(rows, prepared.targets, prepared.adversaries)
         if not len(played.gains_GTA):
             ended = {(row["target"], row["adversary"]) for row in rows if row["status"] == OK}
@@ -160,17 +164,18 @@ class EvaluatePopulation(Job[PopulationConfig, Population, FoundPopulation]):
             folder = path / f"{FRESH}-{number}"
             reinforce.TRAIN_ADVERSARY.run(settings, folder, reporter)
             names.append(display_path(folder))
-        gained_AG = self._gained(path / f"{FRESH}-payoffs", population, names, shares_T, reporter)
-        best_G = gained_AG[0]
-        if len(names) > 1:
-            best = names[int(gained_AG.mean(axis=1).argmax())]
-            (best_G,) = self._gained(path / f"{FRESH}-best", population, [best], shares_T, reporter)
-        return {FRESH: crossed_mean(gained_AG), BEST_FRESH: mean(best_G)}
+        strongest = population.adversaries[best_index(played.from_mixture(shares_T))]
+        # The best of the matrix may gain more than who was trained against the mixture.
+        candidates = [*names, strongest]
+        choosing_GA = self._gained(path / f"{FRESH}-payoffs", population, candidates, shares_T, reporter)
+        best = candidates[best_index(choosing_GA)]
+        measuring_G1 = self._gained(path / f"{FRESH}-best", population, [best], shares_T, reporter)
+        return {EXPLOITABILITY: mean(measuring_G1[:, 0]), MEAN_FRESH: crossed_mean(choosing_GA[:, : len(names)].T)}
 
     def _gained(
         self, path: Path, population: Population, adversaries: Sequence[str], shares_T: np.ndarray, reporter: Reporter
     ) -> np.ndarray:
-        """What adversaries gain from a mixture of the targets, (A, G), in dialogues that chose nothing."""
+        """Return what adversaries gain from a mixture of the targets, (G, A), in dialogues that chose nothing."""
         config, targets = population.config, population.targets
         matrix = replace(
             config,
@@ -182,28 +187,33 @@ class EvaluatePopulation(Job[PopulationConfig, Population, FoundPopulation]):
             seed=derive_seed(config.seed, path.name),
         )
         result = self.run(matrix, path, reporter)
-        played = Played.of(RunFolder.load(result.run).read_rows().to_pylist(), targets, adversaries)
-        return np.einsum("gta,t->ag", played.gains_GTA, shares_T)
+        played = Played.of(rows_now(RunFolder.load(result.run)), targets, adversaries)
+        return played.from_mixture(shares_T)
 
     def measure(self, run: RunFolder, found: FoundPopulation) -> Summary:
         """Mixtures, ratings and payoffs stand beside the metrics."""
         played, config = found.played, found.population.config
         ratings = dict(zip(ROLES, elo(played.gains_GTA), strict=True))
-        shares = {
-            meta: {role: getattr(mixture, role).tolist() for role in ROLES} for meta, mixture in played.mixtures().items()
-        }
+        mixtures = played.mixtures()
+        shares = {meta: {role: getattr(mixture, role).tolist() for role in ROLES} for meta, mixture in mixtures.items()}
+        several = f" {ONE_OF_SEVERAL}" if mixtures["nash"].is_one_of_several else ""
         ruled = "the target alone chooses" if config.complementary else "both choose"
         return Summary(
             f"{len(played.targets)} targets against {len(played.adversaries)} adversaries",
-            f"{config.dialogues:,} dialogues a pair on the same {config.scenarios} scenarios, seed {config.seed}; {ruled}.",
+            f"{config.dialogues:,} dialogues a pair on the same {config.scenarios} scenarios, seed {config.seed}; "
+            f"{ruled}.{several}",
             {**played.metrics(), **found.trained},
             {
-                AGENTS: {role: labels(getattr(played, role), config.campaign) for role in ROLES},
+                AGENTS: {role: self._labels(getattr(played, role), config.campaign) for role in ROLES},
                 SHARES: shares,
+                SEVERAL: bool(several),
                 RATINGS: {role: [estimate.to_json() for estimate in ratings[role]] for role in ROLES},
                 PAYOFF: [[estimate.to_json() for estimate in line] for line in payoff_estimates(played)],
             },
         )
+
+    def _labels(self, names: Sequence[str], campaign: str) -> list[str]:
+        return labels(names, fetched_run(campaign)) if campaign else list(names)
 
     def models(self, config: PopulationConfig) -> dict[str, str]:
         return {name: name for side in members(config) for name in side}
@@ -221,9 +231,10 @@ class EvaluatePopulation(Job[PopulationConfig, Population, FoundPopulation]):
 def shown_tables(summary: Mapping[str, Any]) -> dict[str, TextTable]:
     """The tables of a finished run, by heading."""
     names, shares = summary[AGENTS], summary[SHARES]
+    note = f" {ONE_OF_SEVERAL}" * summary.get(SEVERAL, False)
     sides = {
         f"{role.capitalize()}, rated": ratings_table(
-            one, names[role], estimates_of(summary[RATINGS][role]), {meta: shares[meta][role] for meta in shares}
+            one, names[role], estimates_of(summary[RATINGS][role]), {meta: shares[meta][role] for meta in shares}, note
         )
         for role, one in zip(ROLES, ("target", "adversary"), strict=True)
     }
@@ -241,18 +252,41 @@ def by_weights(shares: Sequence[float], drawing: OpponentConfig) -> OpponentConf
     return replace(drawing, sampling="weighted", weights=tuple(round(share, 6) for share in shares))
 
 
-def labels(names: Sequence[str], campaign: str) -> list[str]:
-    """What agents are called in tables: those of a campaign by their stage."""
-    folder = f"{display_path(fetched_run(campaign))}/" if campaign else ""
-    return [name.removeprefix(folder) for name in names]
+def labels(names: Sequence[str], folder: Path) -> list[str]:
+    """Return what agents are called in tables: those of a campaign by their stage.
+
+    Args:
+        names: of the agents.
+        folder: of the campaign.
+    """
+    return [name.removeprefix(f"{display_path(folder)}/") for name in names]
+
+
+def played_in(path: Path) -> Played:
+    """Return the dialogues of a finished matrix, known ones too, agents in the order in which its settings name them."""
+    run = RunFolder.load(path)
+    targets, adversaries = (split_names(run.config[role]) for role in ROLES)
+    known = [RunFolder.load(fetched_run(name)) for name in split_names(run.config["known"])]
+    return Played.of([row for one in (run, *known) for row in rows_now(one)], targets, adversaries)
+
+
+def rows_now(run: RunFolder) -> list[dict[str, Any]]:
+    """Return the rows of a matrix; agents that were moved along with it by their names of now."""
+    rows = run.read_rows().to_pylist()
+    names = {name: name_now(run.path, name) for name in {row[role] for row in rows for role in ("target", "adversary")}}
+    return [row | {role: names[row[role]] for role in ("target", "adversary")} for row in rows]
 
 
 def _begun(path: Path) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
     """The targets and adversaries that a run began with; None where there is no run."""
     if not (path / CONFIG).is_file():
         return None
-    found = [event for event in RunFolder.load(path).events({AGENTS: dict.fromkeys(ROLES, list)}) if event["kind"] == AGENTS]
-    return (tuple(found[0]["targets"]), tuple(found[0]["adversaries"])) if found else None
+    run = RunFolder.load(path)
+    begun = [event for event in run.events({AGENTS: dict.fromkeys(ROLES, list)}) if event["kind"] == AGENTS]
+    if not begun:
+        return None
+    targets, adversaries = (tuple(name_now(path, name) for name in begun[0][role]) for role in ROLES)
+    return targets, adversaries
 
 
 def _known(population: Population) -> list[dict[str, Any]]:
@@ -265,11 +299,11 @@ def _known(population: Population) -> list[dict[str, Any]]:
     pairs = {(target, adversary) for target in population.targets for adversary in population.adversaries}
     for name in split_names(config.known):
         run = RunFolder.load(fetched_run(name))
-        alike = ("dialogues", "scenarios", "seed", "temperature", "complementary")
-        if run.job != EVALUATE_POPULATION.name or any(run.config[key] != getattr(config, key) for key in alike):
+        alike, settings = ("dialogues", "scenarios", "seed", "temperature", "complementary", "defence"), to_dict(config)
+        if run.job != EVALUATE_POPULATION.name or any(run.config.get(key) != settings[key] for key in alike):
             what = "--known needs a run of parley evaluate population with the same " + ", ".join(alike)
             raise RunError(what, where=name, got=f"a run of {run.job}", fix="name another, or leave it out")
-        played = [row for row in run.read_rows().to_pylist() if (row["target"], row["adversary"]) in pairs]
+        played = [row for row in rows_now(run) if (row["target"], row["adversary"]) in pairs]
         now = weights_digests({agent: agent for row in played for agent in (row["target"], row["adversary"])})
         if changed := changed_weights(run.weights, now):
             what = "--known holds dialogues of agents whose weights are others now"

@@ -23,7 +23,8 @@ from engine.jobs.composite import Composite, Stage, run_as_needed
 from engine.jobs.job import Reporter, Result, Silent, Summary
 from engine.jobs.negotiation import minmax, negotiator, reinforce, table, table_config
 from engine.jobs.negotiation.attack import TransferSettings
-from engine.jobs.negotiation.campaign import Campaign, MinMaxConfig
+from engine.jobs.negotiation.campaign import Campaign
+from engine.jobs.negotiation.campaign_config import MinMaxConfig
 from engine.jobs.negotiation.language import PUBLISHED
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
 from engine.jobs.repeated import nth_name, nth_seed

@@ -40,7 +40,8 @@ DIALOGUES = with_base(
         pa.field("num_words_target", pa.int64()),
         pa.field("nll_adversary", pa.float64()),
         pa.field("nll_target", pa.float64()),
-        # What a chat model's part took, and where it broke the form (`ChatMoves`); null for agents of another kind.
+        # What a chat model's part took, and where it broke the form (`ChatMoves`); null for agents of another kind. A
+        # dialogue that was lost has it too, as far as it came.
         pa.field("chat_adversary", _CHAT),
         pa.field("chat_target", _CHAT),
         # A defended target: the turns of the adversary that its filter stopped, its own in which it refused to end.

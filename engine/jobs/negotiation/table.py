@@ -49,6 +49,7 @@ from engine.jobs.negotiation.table_stages import (
     measured,
     needs_of,
     planned_stages,
+    strongest_attacks,
     table_judge,
 )
 from engine.jobs.repeated import nth_name, run_beside
@@ -72,7 +73,7 @@ from engine.metrics.negotiation.attack_table import (
 )
 from engine.metrics.negotiation.chat import CHAT_METRICS
 from engine.metrics.negotiation.defences import DEFENCE_METRICS
-from engine.metrics.negotiation.targets_table import targets_table
+from engine.metrics.negotiation.targets_table import STRONGEST, endings_of, targets_table
 from engine.metrics.repeats import TRAININGS, over_trainings, spread_of
 from engine.metrics.statistics import NOTHING, Estimate, Metric, count
 from engine.metrics.tables import TextTable
@@ -175,7 +176,8 @@ def _tables(run: RunFolder, brief: bool = False) -> dict[str, TextTable]:
 
 
 def _legend(trained: Sequence[str] = ()) -> dict[str, Metric]:
-    return {f"{row}.{name}": metric for row in titles_of(trained) for name, metric in _OF_A_ROW.items()}
+    strongest = {f"{STRONGEST}{end}.advantage": _OF_A_ROW["advantage"] for end, _ in endings_of(trained).values()}
+    return {f"{row}.{name}": metric for row in titles_of(trained) for name, metric in _OF_A_ROW.items()} | strongest
 
 
 def _asked(path: Path, row: str, config: TableConfig) -> dict[str, Estimate]:
@@ -353,6 +355,7 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
         for number in range(len(config.trained_names()) + 1):
             for end in (around_trained(number), around_trained(number, adaptive=True)) if number else ("",):
                 metrics |= _tactic_lines(run.path, end)
+        metrics |= strongest_attacks(run.path, config)
         judge = table_judge(config)
         limit = "" if found.limit is None else f"; {found.limit}"
         plain = " but in plain play" if f"{PLAIN}.advantage" in metrics else ""
@@ -384,7 +387,7 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
         rows = dict.fromkeys(run.path / name.partition(".")[0] for name in result.metrics)
         outcomes = sum((RunFolder.load(row).outcomes() for row in rows if (row / SUMMARY).is_file()), Outcomes())
         legend = _legend(trained_of(run.summary() or {}))
-        return replace(result, tables=_tables(run, brief=True), legend=legend, failure=failure_of(outcomes))
+        return replace(result, tables=_tables(run, brief=True), legend=legend, failure=failure_of(outcomes) or result.failure)
 
 
 ATTACK_TABLE = AttackTable()

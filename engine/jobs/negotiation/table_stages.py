@@ -14,15 +14,29 @@ from engine.jobs.negotiation import reinforce, whitebox
 from engine.jobs.negotiation.agents import is_weightless
 from engine.jobs.negotiation.attack import ATTACK_RL, TRANSFER_ROW, AttackConfig, TransferConfig, TransferSettings
 from engine.jobs.negotiation.defended import defences_around
+from engine.jobs.negotiation.exploitability import gains_in
 from engine.jobs.negotiation.judge import judge_of
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig, PlayedConfig
 from engine.jobs.negotiation.table_config import TableConfig, is_given
 from engine.jobs.negotiation.tactic import ATTACK_TACTIC, TacticConfig
 from engine.jobs.negotiation.trigger import ATTACK_TRIGGER
 from engine.jobs.repeated import nth_name, nth_seed
-from engine.metrics.negotiation.attack_table import KNOWN, PLAIN, ROWS, SEARCHES, TACTIC, TRIGGERS, TURNS, around_trained
+from engine.metrics.negotiation.attack_table import (
+    KNOWN,
+    PLAIN,
+    ROWS,
+    SEARCHES,
+    TACTIC,
+    TRIGGERS,
+    TURNS,
+    UNATTACKED,
+    around_trained,
+)
+from engine.metrics.negotiation.targets_table import STRONGEST, endings_of, strongest_attack
+from engine.metrics.statistics import Estimate
 from engine.negotiation.settings import DefenceConfig
 from engine.negotiation.transfer import PAPER_SENTENCE
+from engine.store.layout import SUMMARY
 from envs.core.config import shared
 from envs.storage.places import display_path
 
@@ -197,3 +211,19 @@ def chains_of(config: TableConfig, path: Path, around: Mapping[str, DefenceConfi
             chain[plugged] = (attack, replace(settings, **against, transfer=source))
         chains.append(chain)
     return chains
+
+
+def strongest_attacks(path: Path, config: TableConfig) -> dict[str, Estimate]:
+    """Return what the strongest attack gains by column, each adversary of several trainings an attack of its own.
+
+    Nothing for a target that stands alone: its attacks are one column, without a last line.
+    """
+    metrics: dict[str, Estimate] = {}
+    if not (config.trained or config.defences):
+        return metrics
+    for ends in endings_of(config.trained_names()).values():
+        attacks = (row + end for row in ROWS if row not in (*UNATTACKED, TACTIC) for end in dict.fromkeys(ends))
+        folders = (path / nth_name(attack, number) for attack in attacks for number in range(1, config.seeds + 1))
+        gains = [gained for folder in folders if (folder / SUMMARY).is_file() and (gained := gains_in(folder))]
+        metrics[f"{STRONGEST}{ends[0]}.advantage"] = strongest_attack(gains)
+    return {name: estimate for name, estimate in metrics.items() if estimate.n}

@@ -26,7 +26,7 @@ from engine.jobs.perturb.continued import Continued, ContinuedConfig, ContinuedJ
 from engine.jobs.perturb.lessons import NONE, RANDOM_SOURCE
 from engine.jobs.perturb.models import ADVERSARIAL, RERANKED, admitted, provenance, usual_words
 from engine.jobs.weights import checkpoint_folder
-from engine.metrics.statistics import Estimate, mean, ratio_of_sums
+from engine.metrics.statistics import Estimate, mean, rate, ratio_of_sums
 from engine.metrics.training import AGAINST
 from engine.perturb import catalogue
 from engine.perturb.settings import PerturbSettings
@@ -149,7 +149,7 @@ def _figures(
                 found[f"{split}_nll{kind}"] = ratio_of_sums(fitness.nll_sums, fitness.num_targets)
     gaps = objective.gaps(made["test"].should_change)
     if len(gaps):
-        found |= {"margin": mean(gaps), "margin_met": mean(gaps >= objective.margin)}
+        found |= {"margin": mean(gaps), "margin_met": rate(int((gaps >= objective.margin).sum()), len(gaps))}
     return found
 
 

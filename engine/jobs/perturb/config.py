@@ -12,7 +12,7 @@ from envs.core.config import check
 from envs.core.ranges import Configuration, NumItems, NumItemsOrAll, PositiveFloat, PositiveInt
 from envs.storage.places import HUGGING_FACE
 from policies.chat.addresses import is_chat_address
-from policies.chat.settings import ChatAsking
+from policies.chat.settings import ChatReplying
 from policies.decoders import GREEDY, DecoderSettings
 
 
@@ -89,7 +89,7 @@ class RobustnessConfig(PerturbedConfig):
     blind (one reply to everybody)."""
     published: Literal["niu2018", "niu2018-rl", "none"] = "none"
     """Figures to show beside the measured ones: Niu & Bansal 2018, of their VHRED or of their reranking RL model."""
-    chat: ChatAsking = field(default_factory=ChatAsking)
+    chat: ChatReplying = field(default_factory=ChatReplying)
     """How a chat model is loaded or asked."""
 
     def __post_init__(self) -> None:

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from engine.jobs.flat import FlatRows, Line, Row
 from engine.perturb.signals import SIGNALS
+from engine.store.answers import ANSWERED
 from engine.store.schemas import list_of, with_base
 
 _PERTURBATION = pa.struct(
@@ -26,11 +27,12 @@ _REPLY = pa.struct(
         pa.field("model", pa.string()),
         pa.field("strategy", pa.string()),
         pa.field("reply", pa.string()),
+        *ANSWERED,
         # F1 (0 to 1) against the truth; null where the truth does not count, or there are no tables of activities.
         pa.field("activity_f1", pa.float64()),
         pa.field("entity_f1", pa.float64()),
         # Against the clean context and the same model's reply to it, null for that reply itself: cosines of the model's mean
-        # embeddings, BLEU of the reply, whether it is the same, word by word.
+        # embeddings, BLEU of the reply, whether it is the same, word by word; null where either answer is no reply.
         pa.field("context_similarity", pa.float64()),
         pa.field("reply_similarity", pa.float64()),
         pa.field("bleu", pa.float64()),

@@ -18,20 +18,22 @@ from engine.jobs.perturb.examples import perturbed_contexts
 from engine.jobs.perturb.models import AskedModels
 from engine.jobs.perturb.scores import Activities, bleu, likeness
 from engine.jobs.sharded import Sharded, Tally, spread
+from engine.metrics.answers import NO_REPLY, is_no_reply
 from engine.metrics.perturb.robustness import BASE
 from engine.perturb.catalogue import build
 from engine.perturb.changes import num_changed, spans
 from engine.perturb.resources import Resources
 from engine.runtime.record import Counts, Rows
 from engine.runtime.sharding import Shard
+from engine.store.answers import answer_columns
 from engine.store.schemas import OK, ok_row
 from envs.core.seeds import derive_seed
-from envs.pairs.turns import Example, Turn, Turns, context_words, format_turns
-from policies.responder import answer
+from envs.pairs.turns import Example, Turns, context_words, format_turns
+from policies.responder import replies_of
 
 if TYPE_CHECKING:
     from engine.perturb.strategy import Strategy
-    from policies.responder import Responder, TrainableResponder
+    from policies.responder import Reply, Responder, TrainableResponder
 
 CLEAN = ""
 """What rows call the context as it was recorded."""
@@ -87,18 +89,20 @@ class Asking(Sharded[Example]):
         return spread(num_items, num_workers, self.config.engine.batch_size)
 
     def digest(self, rows: Rows) -> Counts:
-        """Examples, and by strategy how often the base was asked, and replied otherwise than to the clean context."""
+        """Count examples, answers without a reply, and by strategy how often the base was asked, and replied otherwise."""
         done = [row for row in rows if row["status"] == OK]
         perturbed = [reply for row in done for reply in row["replies"] if reply["model"] == BASE and reply["strategy"]]
         counts = Counter(f"{ASKED}{reply['strategy']}" for reply in perturbed)
-        counts.update(f"{OTHERWISE}{reply['strategy']}" for reply in perturbed if not reply["same"])
-        return counts + Counter({self.unit: len(done)})
+        counts.update(f"{OTHERWISE}{reply['strategy']}" for reply in perturbed if reply["same"] is False)
+        without = sum(is_no_reply(reply) for row in done for reply in row["replies"])
+        return counts + Counter({self.unit: len(done), NO_REPLY: without})
 
     def describe(self, tally: Tally) -> str:
         """Such as "other replies: random-swap 41 %, antonym 12 %"."""
         asked = {name.removeprefix(ASKED): times for name, times in tally.total.items() if name.startswith(ASKED)}
         shares = (f"{name} {100 * tally.total[OTHERWISE + name] / times:.0f} %" for name, times in asked.items())
-        return f"other replies: {', '.join(shares)}" if asked else ""
+        without = f"no reply: {tally.total[NO_REPLY]:,}" if tally.total[NO_REPLY] else ""
+        return ", ".join(filter(None, (f"other replies: {', '.join(shares)}" if asked else "", without)))
 
 
 class RobustnessWorker:
@@ -117,7 +121,10 @@ class RobustnessWorker:
         self.strategies: list[Strategy] = build(config.strategy_names, config.perturb, shared)
         self.activities = Activities.open(shared) if asking.scored else None
         chat, answers = config.chat.on(config.device), Path(asking.answers) if asking.answers else None
-        self.models = [(model, load_responder(model.name, chat, answers=answers)) for model in models.models]
+        self.models = [
+            (model, load_responder(model.name, chat, answers=answers, max_tokens=config.chat.max_tokens))
+            for model in models.models
+        ]
         if config.is_ours:
             # Others are loaded where they compute, or that is their author's choice.
             for _, responder in self.models:
@@ -149,15 +156,15 @@ class RobustnessWorker:
             for place, example in enumerate(shard.items)
         ]
 
-    def _answers(self, responder: Responder, asked: Iterable[Sequence[Turns]]) -> Mapping[Turns, Turn]:
+    def _answers(self, responder: Responder, asked: Iterable[Sequence[Turns]]) -> Mapping[Turns, Reply]:
         """The replies to all contexts that differ, those of a length side by side."""
         contexts = sorted({turns for each in asked for turns in each}, key=lambda turns: (len(context_words(turns)), turns))
-        said: dict[Turns, Turn] = {}
+        said: dict[Turns, Reply] = {}
         for start in range(0, len(contexts), self.config.engine.batch_size):
             batch = contexts[start : start + self.config.engine.batch_size]
             # A context is asked about once, whichever examples it belongs to, so its text names its seed.
             seeds = [derive_seed(self.config.seed, "reply", format_turns(turns)) for turns in batch if self.decoder.draws]
-            said |= zip(batch, answer(responder, batch, self.decoder, seeds), strict=True)
+            said |= zip(batch, replies_of(responder, batch, self.decoder, seeds), strict=True)
         return said
 
     def _replies(
@@ -166,26 +173,34 @@ class RobustnessWorker:
         strategy: str,
         items: Sequence[Example],
         contexts: Sequence[Turns],
-        said: Mapping[Turns, Turn],
+        said: Mapping[Turns, Reply],
     ) -> Iterator[dict[str, Any]]:
-        """The entries of the column `replies` for one model and one strategy, without their names."""
+        """Yield the entries of the column `replies` for one model and one strategy, without their names.
+
+        An answer that is no reply has no F1, and nothing is compared with it.
+        """
         now, before = [said[turns] for turns in contexts], [said[example.context] for example in items]
         if strategy == CLEAN:
             of_contexts: list[float | None] = [None] * len(items)
             of_replies = of_contexts
         else:
             of_contexts = likeness(responder, [example.context for example in items], contexts)
-            of_replies = likeness(responder, [(reply,) for reply in before], [(reply,) for reply in now])
+            of_replies = likeness(responder, [(reply.turn,) for reply in before], [(reply.turn,) for reply in now])
         for place, example in enumerate(items):
-            activity, entity = self.activities.f1(now[place], example.reply) if self.activities else (None, None)
+            reply, clean = now[place], before[place]
+            activity, entity = (
+                self.activities.f1(reply.turn, example.reply) if self.activities and reply.is_reply else (None, None)
+            )
+            is_pair = strategy != CLEAN and reply.is_reply and clean.is_reply
             yield {
-                "reply": format_turns((now[place],)),
+                "reply": format_turns((reply.turn,)),
+                **answer_columns(reply.answer),
                 "activity_f1": activity,
                 "entity_f1": entity,
                 "context_similarity": of_contexts[place],
-                "reply_similarity": of_replies[place],
-                "bleu": None if strategy == CLEAN else bleu(before[place], now[place]),
-                "same": None if strategy == CLEAN else now[place] == before[place],
+                "reply_similarity": of_replies[place] if is_pair else None,
+                "bleu": bleu(clean.turn, reply.turn) if is_pair else None,
+                "same": reply.turn == clean.turn if is_pair else None,
             }
 
 

@@ -2,7 +2,8 @@
 
 Files of lines `turn TAB ... TAB source TAB reply` come of it: `replies.tsv` holds the model's replies and `human.tsv` the
 recorded ones, to the same contexts in the same order, a line for each, and `next.tsv` in the place of a reply what followed the
-recorded one, where the corpus knows. A reply without a word is no line, and is counted.
+recorded one, where the corpus knows. A reply without a word is no line, and is counted; so is an answer of a chat model that
+is no reply (`policies.chat.model.AnswerKind`), whose kind and reasoning stand in its row. Who reads the files goes by contexts.
 Validation and test contexts that stand in the training split, too, are left out: a model may know their replies by heart.
 """
 
@@ -14,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -22,10 +24,21 @@ from engine.jobs.apart import rows_apart
 from engine.jobs.checkpoints import absolute_name, located
 from engine.jobs.job import Job, Reporter, Silent, Summary
 from engine.jobs.limit import drawn
-from engine.jobs.sharded import RESUME_SAFE, Sharded, ShardedConfig, spread, work_off
+from engine.jobs.sharded import RESUME_SAFE, Sharded, ShardedConfig, Tally, spread, work_off
+from engine.metrics.answers import (
+    NO_REPLY,
+    NO_REPLY_METRICS,
+    is_no_reply,
+    kinds_of_rows,
+    no_reply_metrics,
+    no_reply_note,
+)
 from engine.metrics.replies import REPLIES, has_word, reply_metrics
+from engine.metrics.rows import finished
+from engine.metrics.statistics import Metric
 from engine.runtime.record import Counts, Rows
 from engine.runtime.sharding import Shard
+from engine.store.answers import ANSWERED, answer_columns
 from engine.store.documents import write_whole
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
@@ -41,9 +54,9 @@ from envs.storage.copies import fetched_model
 from envs.storage.places import display_path
 from policies.chat.addresses import is_chat_address
 from policies.chat.answers import ANSWERS_FOLDER
-from policies.chat.settings import ChatAsking
+from policies.chat.settings import ChatReplying
 from policies.decoders import GREEDY, DecoderSettings
-from policies.responder import answer, require_decoder
+from policies.responder import Reply, replies_of, require_decoder
 from policies.stored import CONFIG, model_inside
 
 if TYPE_CHECKING:
@@ -60,6 +73,7 @@ REPLIED = with_base(
         pa.field("context", pa.string()),
         pa.field("truth", pa.string()),
         pa.field("reply", pa.string()),
+        *ANSWERED,
     ]
 )
 """One context per row, with the recorded reply and the model's."""
@@ -89,7 +103,7 @@ class ReplyConfig(ShardedConfig):
     """Most turns of a context; as many as the model reads when not given."""
     batch_size: PositiveInt = 64
     """Contexts that are replied to side by side."""
-    chat: ChatAsking = field(default_factory=ChatAsking)
+    chat: ChatReplying = field(default_factory=ChatReplying)
     """How a chat model is loaded or asked."""
 
     def __post_init__(self) -> None:
@@ -126,8 +140,13 @@ class Replying(Sharded[Example]):
         return spread(num_items, num_workers, 4 * self.config.batch_size)
 
     def digest(self, rows: Rows) -> Counts:
-        """Contexts that were replied to."""
-        return Counter({self.unit: sum(row["status"] == OK for row in rows)})
+        """Count contexts that were asked about, and those without a reply."""
+        done = finished(rows)
+        return Counter({self.unit: len(done), NO_REPLY: sum(map(is_no_reply, done))})
+
+    def describe(self, tally: Tally) -> str:
+        """Return such as "no reply: 12"; nothing where there are all."""
+        return f"no reply: {tally.total[NO_REPLY]:,}" if tally.total[NO_REPLY] else ""
 
 
 class ReplyWorker:
@@ -137,7 +156,8 @@ class ReplyWorker:
         from policies.responders import load_responder
 
         chat, answers = replying.config.chat.on(replying.config.device), Path(replying.answers) if replying.answers else None
-        self.replying, self.responder = replying, load_responder(replying.model, chat, answers=answers)
+        most = replying.config.chat.max_tokens
+        self.replying, self.responder = replying, load_responder(replying.model, chat, answers=answers, max_tokens=most)
         if _is_ours(replying.config):
             responder: TrainableResponder = self.responder  # type: ignore[assignment]  # as the kind of its checkpoint says
             responder.model.to(replying.config.device)
@@ -149,18 +169,19 @@ class ReplyWorker:
     def _replied(self, shard: Shard[Example]) -> list[dict[str, Any]]:
         replying, size = self.replying, self.replying.config.batch_size
         order = sorted(range(len(shard.items)), key=lambda place: len(context_words(shard.items[place].context)))
-        said: dict[int, str] = {}
+        said: dict[int, Reply] = {}
         for start in range(0, len(order), size):
             places = order[start : start + size]
             seeds = [replying.seed(shard.keys[place]) for place in places]
-            replies = answer(self.responder, [shard.items[place].context for place in places], replying.decoder, seeds)
-            said |= {place: format_turns((reply,)) for place, reply in zip(places, replies, strict=True)}
+            contexts = [shard.items[place].context for place in places]
+            said |= zip(places, replies_of(self.responder, contexts, replying.decoder, seeds), strict=True)
         return [
             ok_row(key, replying.seed(key))
             | {
                 "context": format_turns(example.context),
                 "truth": format_turns((example.reply,)),
-                "reply": said[place],
+                "reply": format_turns((said[place].turn,)),
+                **answer_columns(said[place].answer),
             }
             for place, (key, example) in enumerate(zip(shard.keys, shard.items, strict=True))
         ]
@@ -208,7 +229,7 @@ class ReplyJob(Job[ReplyConfig, AskedContexts, AskedContexts]):
     config = ReplyConfig
     presets = {"full": full, "li2017": li2017, "quick": quick}
     schema = REPLIED
-    legend = REPLIES
+    legend: Mapping[str, Metric] = MappingProxyType({**REPLIES, **NO_REPLY_METRICS})
     files = (MACHINE_FILE, HUMAN_FILE, NEXT_FILE, SUMMARY, "rows")
     num_rows_entry = NUM_CONTEXTS
     resume_safe = RESUME_SAFE
@@ -256,12 +277,20 @@ class ReplyJob(Job[ReplyConfig, AskedContexts, AskedContexts]):
         after = {each.key: format_turns((each.after,)) for each in found.examples if each.after}
         _write(run.path / NEXT_FILE, zip(contexts, (after.get(row["item_key"], "") for row in rows), strict=True))
         config = found.replying.config
-        said, recorded = ([row[side].split() for row in rows] for side in ("reply", "truth"))
+        replied = [row for row in rows if not is_no_reply(row)]
+        said, recorded = ([row[side].split() for row in replied] for side in ("reply", "truth"))
         what = f"{len(rows):,} {config.split} contexts, replies by {config.decoder}, seed {config.seed}."
+        metrics = dict(reply_metrics(said, recorded, found.longest))
+        if any(row["kind"] for row in rows):
+            metrics |= no_reply_metrics(kinds_of_rows(rows), [1] * len(rows))
+        without = ""
+        if num := len(rows) - len(replied):
+            told = no_reply_note(metrics, "chat.max_tokens")
+            without = f"{num:,} of {len(rows):,} contexts got no reply, and have no line in {MACHINE_FILE}.{told}"
         return Summary(
             f"replies of {config.model} on {found.corpus}",
-            " ".join(filter(None, [what, found.note])),
-            reply_metrics(said, recorded, found.longest),
+            " ".join(filter(None, [what, found.note, without])),
+            metrics,
             {NUM_CONTEXTS: len(found.examples)},
         )
 
@@ -290,7 +319,7 @@ def _is_ours(config: ReplyConfig) -> bool:
 
 
 def _fitted_to(name: str) -> str:
-    found = json.loads((model_inside(fetched_model(name)) / CONFIG).read_text())["provenance"].get("corpus")
+    found = json.loads((model_inside(fetched_model(name)) / CONFIG).read_text(encoding="utf-8"))["provenance"].get("corpus")
     return found if isinstance(found, str) else ""
 
 

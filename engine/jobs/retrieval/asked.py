@@ -79,7 +79,7 @@ def _asked(name: str, label: str, bases: Mapping[Path | None, str]) -> AskedRank
     if folder is None:
         return AskedRanker(label, _absolute(name))
     with reading(folder):
-        stored = json.loads((folder / CONFIG).read_text())
+        stored = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
         kind, about = str(stored["kind"]), stored["provenance"]
         role = about.get("role")
         against = tuple(map(str, about["against"])) if role == ADVERSARIAL else ()

@@ -113,25 +113,37 @@ class RankingCampaign(HardeningCampaign[HardenRankingConfig]):
         # The same seed for all rounds but the start's, which measures result and control too: it has chosen no round.
         seed = derive_seed(config.seed, "policy") if number else config.seed
         planned[self.editor(number)] = TRAIN_EDITOR, self._policy(self.model(number), seed)
-        editors = [self.editor(each) for each in range(max(number - 1, 0), number + 1)]
+        # A ranker is only as robust as the best of all policies that are known finds it.
+        editors = [self.editor(each) for each in range(number + 1)]
         return planned | {self.attack(number): self._attack(self.model(number), editors, "val")}
 
     def last(self, best: int) -> dict[str, Stage]:
-        config = self.config
-        planned = {f"{START}-attack": self._attack(self.model(0), [self.editor(0)], "test")}
+        config, planned = self.config, dict[str, Stage]()
+        rankers = {START: self.model(0)}
         if best:
-            planned |= self._measured(RESULT, self.model(best))
+            rankers[RESULT] = self.model(best)
+            planned[f"{RESULT}-editor"] = TRAIN_EDITOR, self._policy(self.model(best), config.seed)
         if config.control:
             epochs = max(best, 1) * config.hardening.max_epochs
             longer = replace(config.hardening, max_epochs=epochs, patience=epochs)
             goes_on = self._trained(self._kind, fit=longer, seed=derive_seed(config.seed, "round", 1))
             trained = f"{CONTROL}-ranker"
+            rankers[CONTROL] = self.place(trained)
             planned[trained] = TRAIN_MATCHER, replace(goes_on, start=self.model(0), against=NOTHING)
-            planned |= self._measured(CONTROL, self.place(trained))
-        return planned
+            planned[f"{CONTROL}-editor"] = TRAIN_EDITOR, self._policy(rankers[CONTROL], config.seed)
+        # All of them meet all policies: one that learned against another ranker may be the best.
+        known = self._known(best)
+        return planned | {f"{name}-attack": self._attack(ranker, known, "test") for name, ranker in rankers.items()}
+
+    def _known(self, best: int) -> list[str]:
+        """Return the stages of all policies: of the rounds that were made, of result and control."""
+        rounds = range(max(self.config.rounds, best) + 1)
+        made = [self.editor(each) for each in rounds if each <= best or (self.path / self.editor(each)).is_dir()]
+        return [*made, *([f"{RESULT}-editor"] if best else []), *([f"{CONTROL}-editor"] if self.config.control else [])]
 
     def measured(self, number: int) -> dict[str, Estimate]:
-        found = self._figures(self.path / self.attack(number), self.editor(number))
+        known = [self.editor(each) for each in range(number + 1)]
+        found = self._figures(self.path / self.attack(number), self.editor(number), known)
         if number:
             last, before, now = self.editor(number - 1), self.attack(number - 1), self.attack(number)
             told = {POLICY_BEFORE: self._success(self.path / before, last), POLICY_AFTER: self._success(self.path / now, last)}
@@ -144,12 +156,13 @@ class RankingCampaign(HardeningCampaign[HardenRankingConfig]):
         if not best:
             attacks[RESULT], editors[RESULT] = attacks[START], editors[START]
         endings = {START: BEFORE_HARDENING, RESULT: ""} | ({CONTROL: AS_CONTROL} if self.config.control else {})
-        measured = {name: self._figures(attacks[name], editors[name]) for name in endings}
+        known = self._known(best)
+        measured = {name: self._figures(attacks[name], editors[name], known) for name in endings}
         found = {f"{metric}{endings[name]}": each for name, of in measured.items() for metric, each in of.items()}
-        result = _under_attack(attacks[RESULT], editors[RESULT])
-        found[GAIN] = result.more_than(_under_attack(attacks[START], editors[START]))
+        result = _under_attack(attacks[RESULT], known)
+        found[GAIN] = result.more_than(_under_attack(attacks[START], known))
         if self.config.control:
-            found[GAIN_BEYOND_CONTROL] = result.more_than(_under_attack(attacks[CONTROL], editors[CONTROL]))
+            found[GAIN_BEYOND_CONTROL] = result.more_than(_under_attack(attacks[CONTROL], known))
         return found
 
     def extra(self) -> Mapping[str, Any]:
@@ -180,9 +193,9 @@ class RankingCampaign(HardeningCampaign[HardenRankingConfig]):
         model = self.config.model
         return stored_kind(require_checkpoint(model, "--model", "parley train matcher")) if model else "smn"
 
-    def _figures(self, attack: Path, editor: str) -> dict[str, Estimate]:
-        """What a ranker is measured by, from an attack on it by the search and its fresh policy."""
-        under = _under_attack(attack, editor)
+    def _figures(self, attack: Path, editor: str, known: Sequence[str]) -> dict[str, Estimate]:
+        """What a ranker is measured by, from an attack on it by the search, its fresh policy and all known ones."""
+        under = _under_attack(attack, known)
         policy, search = self._success(attack, editor), self._success(attack, SEARCH_METHOD)
         return {POLICY: policy, SEARCH: search, HELD: under.held(), FIRST: under.first()}
 
@@ -192,14 +205,6 @@ class RankingCampaign(HardeningCampaign[HardenRankingConfig]):
         metrics = RunFolder.load(attack).metrics()
         (found,) = [each for name, each in metrics.items() if name.startswith(begins) and name.endswith(ends)]
         return found
-
-    def _measured(self, name: str, ranker: str) -> dict[str, Stage]:
-        """A fresh policy on a ranker, and what it and the search do on the test split."""
-        editor = f"{name}-editor"
-        return {
-            editor: (TRAIN_EDITOR, self._policy(ranker, self.config.seed)),
-            f"{name}-attack": self._attack(ranker, [editor], "test"),
-        }
 
     def _trained(self, kind: Any, **settings: Any) -> TrainMatcherConfig:
         names = ("corpus", "lexicon", "data_root", "seed", "threads", "candidates", "adversary_share")
@@ -229,5 +234,5 @@ class RankingCampaign(HardeningCampaign[HardenRankingConfig]):
         return ATTACK_RANKING, settings
 
 
-def _under_attack(attack: Path, editor: str) -> UnderAttack:
-    return UnderAttack(RunFolder.load(attack).read_rows().to_pylist(), (SEARCH_METHOD, label_of(editor)))
+def _under_attack(attack: Path, editors: Sequence[str]) -> UnderAttack:
+    return UnderAttack(RunFolder.load(attack).read_rows().to_pylist(), (SEARCH_METHOD, *map(label_of, editors)))

@@ -2,11 +2,13 @@
 
 A round trains the ranker on what all policies so far find against the rankers that they learned to mislead, then a fresh
 editing policy against the ranker as it is. What is left to find is measured in two ways: by that policy, and by a greedy
-search, both with as many edits of the same kind and as many queries. The fresh policy is an adversary of the next round.
+search, both with as many edits of the same kind and as many queries. The fresh policy is an adversary of the next round. R@1
+under attack counts contexts that hold against the search and against every policy that is known by then.
 
 Rounds are measured on the validation split. They end when R@1 under attack has stopped rising there, and the ranker of the
-best round is the result (`checkpoint`). It is measured once more on the test split, as the start is, by a policy that chose no
-round. A control, the start trained as long on replies as they are, says how much of the gain is owed to adversaries.
+best round is the result (`checkpoint`). It is measured once more on the test split, as the start is, by the policies of all
+rounds and by fresh ones that chose no round. A control, the start trained as long on replies as they are, says how much of the
+gain is owed to adversaries.
 
 Not here: which runs a campaign is made of (`campaign.py`), and how it is made (`engine/jobs/hardening.py`).
 """

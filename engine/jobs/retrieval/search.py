@@ -117,7 +117,7 @@ class PoolSearch:
         """
         path = self._file(name)
         if path.exists():
-            rows = [FoundReply(**json.loads(line)) for line in path.read_text().splitlines()]
+            rows = [FoundReply(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
             return {row.key: row._replace(words=tuple(row.words)) for row in rows}
         started, found = time.monotonic(), list[FoundReply]()
         self._reporter.stage(f"search, {name}", len(groups), "contexts")

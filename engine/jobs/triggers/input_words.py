@@ -9,7 +9,7 @@ from engine.store.documents import write_document
 from engine.store.head import read_json, whole
 from engine.triggers.targets import TargetList, prototypes
 from envs.core.errors import ConfigError, RunError
-from envs.data.root import read_file
+from envs.data.lines import utf8_text
 from envs.storage.places import display_path
 
 WORDS = "words.json"
@@ -27,7 +27,7 @@ def input_words(path: Path, named: str, targets: TargetList) -> tuple[str, ...]:
 
     Raises:
         ConfigError: the file is empty.
-        DataError: it cannot be read.
+        DataError: it cannot be read, or is no UTF-8.
         RunError: the words of the run cannot be read.
     """
     if (path / WORDS).is_file():
@@ -35,7 +35,7 @@ def input_words(path: Path, named: str, targets: TargetList) -> tuple[str, ...]:
             return tuple(map(str, read_json(path / WORDS)[_ENTRY]))
     if not named:
         return _words_of(targets)
-    words = tuple(dict.fromkeys(read_file(Path(named)).decode("utf-8", "replace").split()))
+    words = tuple(dict.fromkeys(utf8_text(Path(named)).split()))
     if not words:
         raise ConfigError("the file of words is empty", where="--words", got=named, fix="write words there")
     return words

@@ -32,6 +32,7 @@ from engine.metrics.triggers.methods import (
     random_line,
     replies_told,
 )
+from engine.metrics.triggers.successes import successful_reply
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.triggers.catalogue import ATTACKER, EVOLUTION, TEXT_METHODS
@@ -44,7 +45,7 @@ from engine.triggers.writing import WritingSettings
 from envs.core.config import assign, shared
 from envs.core.errors import ConfigError
 from envs.core.ranges import NumItems
-from policies.chat.model import Access
+from policies.chat.model import MODERATED, Access
 
 READS = "reads"
 """Entry of the summary: what each line reads of the model."""
@@ -164,6 +165,7 @@ class SearchMethods(Composite[MethodsConfig, MethodsConfig, MethodsConfig]):
     presets = {"pairs": pairs, "quick": quick}
     files = (TABLE_FILE, SUMMARY)
     resume_safe = RESUME_SAFE
+    outcomes = MODERATED
 
     def stages(self, config: MethodsConfig, path: Path) -> dict[str, Stage]:
         return {line.folder: self._stage(config.of(line)) for line in config.lines}
@@ -229,7 +231,10 @@ class SearchMethods(Composite[MethodsConfig, MethodsConfig, MethodsConfig]):
 
     def tables(self, run: RunFolder) -> dict[str, TextTable]:
         metrics = run.metrics()
-        return {"": methods_table(metrics, (run.summary() or {})[READS])} if metrics else {}
+        if not metrics:
+            return {}
+        clause = successful_reply(run.config["success"], end=run.config["hugging_face"]["end"])
+        return {"": methods_table(metrics, (run.summary() or {})[READS], clause)}
 
     def present(self, result: Result, run: RunFolder) -> Result:
         legend = {name: describe_method(name) for name in result.metrics}

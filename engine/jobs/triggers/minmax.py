@@ -33,6 +33,7 @@ from engine.triggers.settings import SearchSettings
 from envs.core.config import shared
 from envs.core.ranges import PositiveInt
 from envs.storage.places import HUGGING_FACE, display_path
+from policies.chat.model import MODERATED
 
 _SEARCHED, _TRAINED = "search-", "hardened-"
 """What the folders of searches and of trainings begin with; the name of the model follows."""
@@ -92,6 +93,7 @@ class MinMaxTriggers(Composite[HardenTriggersConfig, HardenTriggersConfig, Harde
     presets = {"gcg": gcg, "quick": quick, "demo": demo}
     files = (TABLE_FILE, SUMMARY)
     resume_safe = sharded.RESUME_SAFE
+    outcomes = MODERATED
 
     def stages(self, config: HardenTriggersConfig, path: Path) -> dict[str, Stage]:
         how = shared(config, TriggerConfig)

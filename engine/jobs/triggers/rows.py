@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from engine.store.answers import ANSWERED, NO_REPLIES
 from engine.store.schemas import list_of, with_base
 
 _DRAWN = [
-    # Of how many drawn replies how many are successes.
+    # Of how many drawn answers how many are successes, and how many are no replies.
     pa.field("samples", pa.int64()),
     pa.field("sampled", pa.int64()),
+    pa.field("drawn_no_replies", NO_REPLIES),
     # Answers that a chat model which judges was asked for, and verdicts of it that were neither yes nor no.
     pa.field("judge_answers", pa.int64()),
     pa.field("judge_unparsable", pa.int64()),
@@ -56,6 +58,7 @@ TRIGGERS = with_base(
         pa.field("retokenised", pa.bool_()),
         # Of Hugging Face models: what is replied greedily to the typed input, and whether that is a success.
         pa.field("reply", pa.string()),
+        *ANSWERED,
         pa.field("verified", pa.bool_()),
         *_DRAWN,
         # Whether it is a hit, by type, and every restart that was needed.
@@ -78,6 +81,7 @@ _PAIR = pa.struct(
         # What is replied greedily to the typed input, whether that is a success.
         pa.field("retokenised", pa.bool_()),
         pa.field("reply", pa.string()),
+        *ANSWERED,
         pa.field("verified", pa.bool_()),
         *_DRAWN,
     ]
@@ -116,6 +120,7 @@ TRANSFERRED = with_base(
         pa.field("typed", list_of(pa.string())),
         # What was replied greedily, whether it ended, whether it is a success.
         pa.field("reply", pa.string()),
+        *ANSWERED,
         pa.field("ended", pa.bool_()),
         pa.field("verified", pa.bool_()),
         *_DRAWN,
@@ -129,12 +134,14 @@ TEXT_TRIGGERS = with_base(
         pa.field("target", pa.string()),
         pa.field("trigger", pa.string()),
         pa.field("typed", list_of(pa.string())),
-        # How close the reply is to the target (1 more for a success), then of the best input of each generation.
+        # How close the reply is to the target (1 more for a success), then of the best input of each generation; null where
+        # there was no reply.
         pa.field("fitness", pa.float64()),
         pa.field("fitness_by_generation", list_of(pa.float64())),
         # Replies that were asked for; the one to the input, whether it ended, and whether it is a success.
         pa.field("queries", pa.int64()),
         pa.field("reply", pa.string()),
+        *ANSWERED,
         pa.field("ended", pa.bool_()),
         pa.field("verified", pa.bool_()),
         # Whether the reply to no input is a success, and one to a random input; the best fitness and the number of these.
@@ -142,8 +149,11 @@ TEXT_TRIGGERS = with_base(
         pa.field("random_verified", pa.bool_()),
         pa.field("random_fitness", pa.float64()),
         pa.field("random_queries", pa.int64()),
-        # What an attacker that writes inputs was asked; 0 where words evolve.
+        # Answers of the model that are no replies, by what was asked: "found", "random", "empty" or "drawn".
+        pa.field("no_replies", NO_REPLIES),
+        # What an attacker that writes inputs was asked, 0 where words evolve; and its answers that are no replies.
         pa.field("attacker_answers", pa.int64()),
+        pa.field("attacker_no_replies", NO_REPLIES),
         *_DRAWN,
     ]
 )

@@ -17,6 +17,7 @@ from engine.jobs.triggers.models import Models, models_of, open_models
 from engine.jobs.triggers.rows import TRIGGERS
 from engine.jobs.triggers.targets import FILE, choose_targets, num_targets, open_targets, require_list, save_targets
 from engine.jobs.triggers.worker import Searching, composition, effort, read_types
+from engine.metrics.answers import NO_REPLY
 from engine.metrics.statistics import NOTHING, Estimate, count
 from engine.metrics.triggers.hits import (
     COST_METRICS,
@@ -37,6 +38,7 @@ from engine.triggers.settings import SearchSettings
 from engine.triggers.targets import TargetList
 from envs.core.errors import ConfigError
 from policies.chat.answers import ANSWERS_FOLDER
+from policies.chat.model import MODERATED
 
 
 @dataclass(frozen=True)
@@ -169,6 +171,7 @@ class Search(Job[TriggerConfig, Wanted, Wanted]):
     schema = TRIGGERS
     files = (SUMMARY, FILE, "rows")
     resume_safe = RESUME_SAFE
+    outcomes = MODERATED
 
     def prepare(self, config: TriggerConfig, path: Path, reporter: Reporter) -> Wanted:
         """Models and targets, those that the run was started with where it has begun."""
@@ -215,7 +218,11 @@ class Search(Job[TriggerConfig, Wanted, Wanted]):
 
         sampled = not config.is_hugging_face or config.objective.t_out is not None or bool(config.corpus)
         kinds = read_types(HitType.parse(config.hit), sampled=sampled, judged=bool(config.lm))
-        typed = [VERIFIED, REFUSED] if config.is_hugging_face and make_method(config.method, effort(config)).finds_words else []
+        typed = (
+            [VERIFIED, REFUSED, NO_REPLY]
+            if config.is_hugging_face and make_method(config.method, effort(config)).finds_words
+            else []
+        )
         typed += [SAMPLED] if typed and config.success.samples else []
         typed += [JUDGE_ANSWERS, JUDGE_UNPARSABLE] if typed and config.success.judge else []
         return [*(f"{HIT_RATE}{kind.name}" for kind in kinds), *typed, *COST_METRICS]

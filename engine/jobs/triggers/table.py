@@ -39,6 +39,7 @@ from envs.core.ranges import NumItemsOrAll
 from envs.core.registry import nearest
 from envs.storage.copies import CHECKPOINT
 from envs.storage.places import display_path, local_copy
+from policies.chat.model import MODERATED
 
 GREEDY, SAMPLED, SAMPLED_IO = "o-greedy", "o-sample-min-k1", "io-sample-min-k1"
 """What the lists are searched for; the paper reads the other types off the same inputs."""
@@ -158,6 +159,7 @@ class SearchTable(Composite[SearchTableConfig, SearchTableConfig, SearchTableCon
     presets = {"he2018": he2018, "quick": quick, "demo": demo}
     files = (TABLE_FILE, SUMMARY)
     resume_safe = (*sharded.RESUME_SAFE, "lists")
+    outcomes = MODERATED
 
     def stages(self, config: SearchTableConfig, path: Path) -> dict[str, Stage]:
         # Paper, table 1: whether greedy decoding of a continuous input says the target.

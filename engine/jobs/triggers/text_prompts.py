@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from engine.jobs.triggers.text_config import TextSearchConfig, WantedTexts
 from engine.triggers.composition import AttackComposition, settings_told, shown_access
+from engine.triggers.evolution import Words
 from engine.triggers.success import BEFORE_TARGET, enough_tokens
-from engine.triggers.target_pairs import has_prompts
 from envs.core.errors import ConfigError
 from policies.alphabets import ANY
 from policies.chat.model import Access
@@ -44,8 +45,12 @@ def text_composition(config: TextSearchConfig) -> AttackComposition:
     )
 
 
-def messages_of(config: TextSearchConfig) -> Chat:
+def messages_of(config: TextSearchConfig, *, has_prompts: bool) -> Chat:
     """The messages that inputs stand in.
+
+    Args:
+        config: the search.
+        has_prompts: whether its targets come with prompts.
 
     Raises:
         ConfigError: no template is called so, it is a prompt that is written out, or it does not fit the targets.
@@ -54,12 +59,20 @@ def messages_of(config: TextSearchConfig) -> Chat:
     from policies.chat.model import Message
     from policies.hugging_face_slots import PROMPT, SLOT, num_slots, template_of
 
-    with_prompts = has_prompts(config.targets)
-    found = template_of(config.template or None, has_prompts=with_prompts) or (Message("user", SLOT),)
+    found = template_of(config.template or None, has_prompts=has_prompts) or (Message("user", SLOT),)
     if isinstance(found, str) or not num_slots(found):
         fix = "user, prefix, suffix, system, or a JSON file of messages with {}"
         raise ConfigError("the model is asked by messages", where="--template", got=config.template, fix=fix)
-    if with_prompts != any(PROMPT in message.content for message in found):
+    if has_prompts != any(PROMPT in message.content for message in found):
         fix = "write {prompt} into the template where targets have prompts, and only there"
         raise ConfigError("the template does not fit the targets", where="--template", got=config.template, fix=fix)
     return found
+
+
+def slot_texts(template: Chat, words: Words) -> list[str]:
+    """Return what stands in each slot of messages, which share the words of an input in order."""
+    from policies.hugging_face_slots import num_slots
+
+    num = num_slots(template)
+    ends = [len(words) * slot // num for slot in range(num + 1)]
+    return [" ".join(words[start:end]) for start, end in pairwise(ends)]

@@ -7,7 +7,7 @@ same prompts without any input as a control. Models are asked one after the othe
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,10 +18,13 @@ from engine.jobs.sharded import RESUME_SAFE, Sharded, ShardedConfig, Tally, spre
 from engine.jobs.tables import TABLE_FILE
 from engine.jobs.triggers.rows import TRANSFERRED
 from engine.jobs.triggers.typed_triggers import TypedTrigger, Wanted, typed_triggers, with_controls
-from engine.jobs.triggers.verification import judges_of_replies, verdict_columns
+from engine.jobs.triggers.verification import JudgedAnswer, judged_columns, judges_of_replies
+from engine.metrics.answers import is_no_reply
 from engine.metrics.rows import finished
 from engine.metrics.tables import TextTable
 from engine.metrics.triggers.hits import VERIFIED, unread_failure
+from engine.metrics.triggers.shown import ShownInput, shown_inputs
+from engine.metrics.triggers.successes import successful_reply
 from engine.metrics.triggers.transfer import NO_INPUT, describe_transfer, transfer_metrics, transfer_table
 from engine.runtime.record import Counts, Rows
 from engine.runtime.sharding import Shard
@@ -35,7 +38,7 @@ from envs.core.ranges import NumItemsOrAll
 from envs.core.seeds import derive_seed, stream
 from policies.chat.addresses import absolute_address, short_address
 from policies.chat.answers import ANSWERS_FOLDER
-from policies.chat.model import Access
+from policies.chat.model import MODERATED, Access
 from policies.chat.settings import ChatAsking
 
 if TYPE_CHECKING:
@@ -187,8 +190,8 @@ class TriggerTransferWorker:
         rows = {}
         for place, (key, trigger) in enumerate(triggers.items()):
             judge = self._success[trigger.end]
-            verdicts = [
-                judge.verdict(answer.text, answer.ended, trigger.target, trigger.prompt)
+            judged = [
+                JudgedAnswer(answer, judge.verdict(answer, trigger.target, trigger.prompt))
                 for answer in (greedy[place], *(answers[place] for answers in drawn))
             ]
             rows[key] = ok_row(key, self.transferring.seed(key)) | {
@@ -199,9 +202,8 @@ class TriggerTransferWorker:
                 "prompt": trigger.prompt,
                 "target": trigger.target,
                 "typed": list(trigger.slots),
-                "reply": greedy[place].text,
                 "ended": greedy[place].ended,
-                **verdict_columns(verdicts[0], verdicts[1:]),
+                **judged_columns(judged[0], judged[1:]),
             }
         return rows
 
@@ -247,6 +249,7 @@ class SearchTransfer(Job[TriggerTransferConfig, WantedTransfer, WantedTransfer])
     files = (TABLE_FILE, SUMMARY, "rows")
     num_rows_entry = NUM_PROMPTS
     resume_safe = RESUME_SAFE
+    outcomes = MODERATED
 
     def prepare(self, config: TriggerTransferConfig, path: Path, reporter: Reporter) -> WantedTransfer:
         """The triggers, and who they are typed to; that each model is there."""
@@ -289,12 +292,26 @@ class SearchTransfer(Job[TriggerTransferConfig, WantedTransfer, WantedTransfer])
 
     def tables(self, run: RunFolder) -> dict[str, TextTable]:
         metrics = run.metrics()
-        return {"": transfer_table(metrics)} if metrics else {}
+        if not metrics:
+            return {}
+        table = transfer_table(metrics, successful_reply(run.config["success"], end=None))
+        return {"": table, **shown_inputs(_shown(run))}
 
     def present(self, result: Result, run: RunFolder) -> Result:
         """With the matrix in the place of the metrics."""
         legend = {name: describe_transfer(name) for name in result.metrics}
         return replace(result, legend=legend, tables=self.tables(run), failure=result.failure or unread_failure(result.metrics))
+
+
+def _shown(run: RunFolder) -> Iterator[ShownInput]:
+    """Yield what was typed to each model, the prompts without any input left out."""
+    for part in run.read_parts():
+        for row in finished(part.to_pylist()):
+            if row["source"] != NO_INPUT:
+                kind = row["kind"] if is_no_reply(row) else ""
+                yield ShownInput(
+                    bool(row[VERIFIED]), row["prompt"], row["typed"], row["target"], row["reply"], kind, model=row["model"]
+                )
 
 
 def _composition(config: TriggerTransferConfig) -> AttackComposition:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from engine.metrics.rows import Row, finished
@@ -110,7 +109,8 @@ def _triggers(label: str, name: str, wanted: Wanted) -> Iterator[TypedTrigger]:
         raise ConfigError("this run is no search for triggers", where=name, got=run.job, fix=fix)
     rows = [row for part in run.read_parts() for row in part.to_pylist()]
     settings = run.config if run.job == TEXT else run.config.get("hugging_face", {})
-    template, end = _template(run, settings, name), bool(settings["end"])
+    has_prompts = run.job == UNIVERSAL or any(row.get("prompt") is not None for row in rows)
+    template, end = _template(run, settings, name, has_prompts=has_prompts), bool(settings["end"])
 
     def typed(source: str, key: str, entry: Mapping[str, Any], slots: list[str]) -> TypedTrigger:
         return TypedTrigger(key, source, entry["prompt"], entry["target"], tuple(slots), template, end)
@@ -137,7 +137,7 @@ def _is_wanted(entry: Row, hit: bool, wanted: Wanted) -> bool:
     return {"verified": bool(entry["verified"]), "hits": hit, "all": True}[wanted]
 
 
-def _template(run: RunFolder, settings: Mapping[str, Any], name: str) -> Chat:
+def _template(run: RunFolder, settings: Mapping[str, Any], name: str, *, has_prompts: bool) -> Chat:
     """The messages that a search stood in, by settings that name them."""
     from policies.chat.model import Message
     from policies.hugging_face_slots import SLOT, template_of
@@ -145,8 +145,7 @@ def _template(run: RunFolder, settings: Mapping[str, Any], name: str) -> Chat:
     if run.job != TEXT and not (settings and is_local(str(run.config["model"]))):
         fix = "name a search of --model hf:FOLDER or gguf:FILE"
         raise ConfigError("the search's model takes no messages", where=name, got=str(run.config.get("model")), fix=fix)
-    with_prompts = Path(str(run.config["targets"])).suffix in (".csv", ".jsonl")
-    found = template_of(settings["template"] or None, has_prompts=with_prompts)
+    found = template_of(settings["template"] or None, has_prompts=has_prompts)
     if isinstance(found, str):
         fix = "search with one of the templates suffix, prefix, system and user, or a file of messages"
         raise ConfigError("a prompt that is written out cannot be typed to other models", where=name, got=found[:80], fix=fix)

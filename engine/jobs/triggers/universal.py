@@ -7,7 +7,7 @@ prompts, and stand in one table.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -24,8 +24,11 @@ from engine.jobs.triggers.table import model_labels
 from engine.jobs.triggers.targets import FILE, open_targets, save_targets
 from engine.jobs.triggers.universal_worker import SearchingUniversal, universal_inputs
 from engine.jobs.triggers.worker import composition
+from engine.metrics.answers import is_no_reply
 from engine.metrics.tables import TextTable
 from engine.metrics.triggers.hits import unread_failure
+from engine.metrics.triggers.shown import ShownInput, shown_inputs
+from engine.metrics.triggers.successes import successful_reply
 from engine.metrics.triggers.universal import best_found, describe_universal, universal_metrics, universal_table
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
@@ -38,6 +41,7 @@ from envs.core.errors import ConfigError, DataError
 from envs.core.ranges import NumItemsOrAll, ShareBelowOne
 from envs.core.seeds import stream
 from policies.chat.answers import ANSWERS_FOLDER
+from policies.chat.model import MODERATED
 
 if TYPE_CHECKING:
     from policies.hugging_face_victims import HuggingFaceCausal
@@ -135,6 +139,7 @@ class SearchUniversal(Job[UniversalConfig, WantedUniversal, WantedUniversal]):
     schema = UNIVERSAL
     files = (TABLE_FILE, SUMMARY, FILE, "rows")
     resume_safe = RESUME_SAFE
+    outcomes = MODERATED
 
     def prepare(self, config: UniversalConfig, path: Path, reporter: Reporter) -> WantedUniversal:
         """The model and the pairs, those that the run was started with where it has begun."""
@@ -165,7 +170,7 @@ class SearchUniversal(Job[UniversalConfig, WantedUniversal, WantedUniversal]):
             f"universal trigger for {found.targets.name} on {config.model}",
             f"{len(found.searched):,} searched pairs, {len(found.held_out):,} behind held-out prompts, {config.method}, "
             f"searches: {config.search.restarts}, seed {config.seed}.",
-            universal_metrics(rows, len(found.targets.skipped), config.seed),
+            universal_metrics(rows, len(found.targets.skipped)),
             {
                 ATTACK: _composition(found).parts,
                 BEST: kept and kept["typed"],
@@ -195,12 +200,25 @@ class SearchUniversal(Job[UniversalConfig, WantedUniversal, WantedUniversal]):
 
     def tables(self, run: RunFolder) -> dict[str, TextTable]:
         metrics = run.metrics()
-        return {"": universal_table(metrics)} if metrics else {}
+        if not metrics:
+            return {}
+        clause = successful_reply(run.config["success"], end=run.config["hugging_face"]["end"])
+        return {"": universal_table(metrics, clause), **shown_inputs(_shown(run))}
 
     def present(self, result: Result, run: RunFolder) -> Result:
         """With the table in the place of the metrics."""
         legend = {name: describe_universal(name) for name in result.metrics}
         return replace(result, legend=legend, tables=self.tables(run), failure=result.failure or unread_failure(result.metrics))
+
+
+def _shown(run: RunFolder) -> Iterator[ShownInput]:
+    """Yield what the kept input made each model reply behind each prompt."""
+    kept = best_found([row for part in run.read_parts() for row in part.to_pylist()])
+    if kept is None:
+        return
+    for pair in kept["pairs"]:
+        kind = pair["kind"] if is_no_reply(pair) else ""
+        yield ShownInput(bool(pair["verified"]), pair["prompt"], kept["typed"], pair["target"], pair["reply"], kind)
 
 
 def _composition(wanted: WantedUniversal) -> AttackComposition:
@@ -228,7 +246,7 @@ def _require_pairs(config: UniversalConfig) -> None:
     from engine.triggers.catalogue import make_method
 
     if not has_prompts(config.targets):
-        fix = "--targets FILE.csv or FILE.jsonl, with the columns prompt and target"
+        fix = "--targets FILE of CSV, TSV, JSON, JSON Lines or Parquet, with the columns prompt and target"
         raise ConfigError("one input for many prompts needs pairs", where="--targets", got=repr(config.targets), fix=fix)
     if not config.names or not all(map(is_hugging_face, config.names)):
         what, fix = "targets with prompts need a model that reads prompts", "--model hf:FOLDER or gguf:FILE"

@@ -18,7 +18,7 @@ from engine.jobs.triggers.config import TriggerConfig
 from engine.jobs.triggers.models import HuggingFaceFolder, Models
 from engine.jobs.triggers.turns import SearchTurns
 from engine.jobs.triggers.verification import verifier
-from engine.jobs.triggers.worker import AT_HAND, composer
+from engine.jobs.triggers.worker import AT_HAND, AT_MOST, composer
 from engine.metrics.rows import finished
 from engine.metrics.triggers.universal import EMPTY, FOUND, RANDOM, VERIFIED
 from engine.runtime.record import Counts, Rows
@@ -96,12 +96,13 @@ class SearchingUniversal(Sharded[UniversalInput]):
         found = [row for row in ended if row["kind"] == FOUND]
         said = sum(bool(pair[VERIFIED]) for row in found for pair in row["pairs"])
         tried = sum(row["candidates"] for row in found)
-        return Counter({self.unit: len(ended), "candidates": tried, "said": said})
+        return Counter({self.unit: len(ended), "searches": len(found), "candidates": tried, "successes": said})
 
     def describe(self, tally: Tally) -> str:
-        """Such as "31 candidates/s, pairs said: 12"."""
+        """Such as "31 candidates/s, pairs with a success: 12"."""
         pace = tally.session["candidates"] / tally.seconds if tally.seconds else 0.0
-        return f"{pace:,.2g} candidates/s, pairs said: {tally.total['said']}"
+        early = f", {AT_MOST}" if self.config.search.stop_on_hit and not tally.session["searches"] else ""
+        return f"{pace:,.2g} candidates/s, pairs with a success: {tally.total['successes']}{early}"
 
 
 @dataclass(frozen=True)

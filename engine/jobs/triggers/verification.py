@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.jobs.triggers.config import TriggerConfig
 from engine.jobs.triggers.models import chat_judge, classifier
+from engine.store.answers import answer_columns, count_no_replies
 from engine.triggers.success import Success, SuccessSettings
 from envs.core.seeds import derive_seed
+from policies.chat.model import Answer
 from policies.chat.settings import ChatModelSettings
+from policies.chat.thinking import part_thinking
 from policies.chat.verdicts import ReplyVerdict
 
 if TYPE_CHECKING:
@@ -18,7 +21,10 @@ if TYPE_CHECKING:
     from policies.hugging_face_victims import HuggingFaceVictim
 
 UNVERIFIED: dict[str, Any] = dict.fromkeys(
-    ("typed", "retokenised", "reply", "verified", "samples", "sampled", "judge_answers", "judge_unparsable")
+    (
+        *("typed", "retokenised", "reply", "kind", "reasoning", "withheld", "verified"),
+        *("samples", "sampled", "drawn_no_replies", "judge_answers", "judge_unparsable"),
+    )
 )
 """The columns of a row whose input nobody types."""
 
@@ -67,23 +73,34 @@ class Verifier:
         """
         num_tokens = self._success.num_tokens(len(victim.target(target)))
 
-        def said(temperature: float = 0.0, seed: int = 0) -> tuple[str, ReplyVerdict]:
+        def judged(temperature: float = 0.0, seed: int = 0) -> JudgedAnswer:
             ids, ended = victim.say(read, num_tokens, temperature=temperature, seed=seed)
-            reply = victim.reply_text(ids)
-            return reply, self._success.verdict(reply, ended, target, prompt)
+            parted = part_thinking(victim.reply_text(ids))
+            finish_reason = "stop" if ended else "length"
+            answer = Answer(parted.reply, finish_reason, len(read), len(ids), reasoning=parted.reasoning)
+            return JudgedAnswer(answer, self._success.verdict(answer, target, prompt))
 
-        reply, verdict = said()
-        draws = [said(self._temperature, derive_seed(seed, "sample", number))[1] for number in range(self._samples)]
-        return {"reply": reply, **verdict_columns(verdict, draws)}
+        draws = [judged(self._temperature, derive_seed(seed, "sample", number)) for number in range(self._samples)]
+        return judged_columns(judged(), draws)
 
 
-def verdict_columns(verdict: ReplyVerdict, draws: Sequence[ReplyVerdict]) -> dict[str, Any]:
-    """The columns of what was judged: the greedy reply, and those that were drawn."""
-    judged = [verdict, *draws]
+class JudgedAnswer(NamedTuple):
+    """An answer of a model and the verdict on it."""
+
+    answer: Answer
+    verdict: ReplyVerdict
+
+
+def judged_columns(greedy: JudgedAnswer, draws: Sequence[JudgedAnswer]) -> dict[str, Any]:
+    """Return the columns of an answer that was judged, and of those that were drawn beside it."""
+    judged = [greedy.verdict, *(each.verdict for each in draws)]
     return {
-        "verified": verdict.success,
+        "reply": greedy.answer.text,
+        **answer_columns(greedy.answer),
+        "verified": greedy.verdict.success,
         "samples": len(draws),
-        "sampled": sum(each.success for each in draws),
+        "sampled": sum(each.verdict.success for each in draws),
+        "drawn_no_replies": count_no_replies({"drawn": [each.answer for each in draws]}),
         "judge_answers": sum(each.answers for each in judged),
         "judge_unparsable": sum(not each.parsed for each in judged),
     }

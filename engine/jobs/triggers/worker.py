@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from engine.jobs.sharded import Sharded, Tally, spread
 from engine.jobs.triggers.config import MAL, TriggerConfig
-from engine.jobs.triggers.models import Models, input_model
+from engine.jobs.triggers.models import HuggingFaceFolder, Models, input_model
 from engine.jobs.triggers.turns import SearchTurns
 from engine.jobs.triggers.verification import UNVERIFIED, verifier
 from engine.metrics.rows import finished
@@ -25,7 +25,6 @@ from engine.store.schemas import ok_row
 from engine.triggers.catalogue import make_method
 from engine.triggers.composition import AttackComposition, settings_told, shown_access
 from engine.triggers.settings import L1_WEIGHT_MALICIOUS, SearchSettings
-from engine.triggers.target_pairs import has_prompts
 from engine.triggers.targets import Target, target_seed
 
 if TYPE_CHECKING:
@@ -42,6 +41,8 @@ MOST_PARTS = 10_000
 """Parts of a run, each with one target if there are no more targets."""
 AT_HAND = 4
 """Targets that a worker holds for places that are not free yet."""
+AT_MOST = "the time left is the longest: a success ends a search"
+"""What is told beside a time left while no search has ended."""
 HITS = "hits."
 """Beginning of what is counted by type of hit."""
 
@@ -184,7 +185,8 @@ class Searching(Sharded[Target]):
         pace = tally.session["candidates"] / tally.seconds if tally.seconds else 0.0
         found = {HITS + self.config.hit: 0} | tally.total
         hits = (f"{name.removeprefix(HITS)} {number}" for name, number in found.items() if name.startswith(HITS))
-        return f"{pace:,.0f} candidates/s, hits: {', '.join(hits)}"
+        early = f", {AT_MOST}" if self.config.search.stop_on_hit and not tally.session[self.unit] else ""
+        return f"{pace:,.0f} candidates/s, hits: {', '.join(hits)}{early}"
 
 
 class SearchWorker(SearchTurns[Target]):
@@ -198,6 +200,8 @@ class SearchWorker(SearchTurns[Target]):
         sampled, judged = models.thresholds.t_out is not None, bool(config.lm)
         self.types = read_types(wanted, sampled=sampled, judged=judged)
         self.victim = models.load(config.device, unknown=config.engine.unknown)
+        # Not by the file of targets, which need not lie on a worker's machine.
+        self._has_prompts = isinstance(models.victim, HuggingFaceFolder) and models.victim.has_prompts
         self._composed = composer(config, models, self.victim)
         self._verifier = verifier(config, self.victim, answers)
         self.drop()
@@ -215,7 +219,7 @@ class SearchWorker(SearchTurns[Target]):
     def searches(self) -> SideBySide:
         from engine.triggers.prompted import ByPrompt
 
-        if has_prompts(self.config.targets):
+        if self._has_prompts:
             return ByPrompt(self._searches_of, self.config.engine.batch_size)
         return self.search.method.side_by_side(self.search.finder)
 

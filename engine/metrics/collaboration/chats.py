@@ -35,8 +35,9 @@ from engine.metrics.statistics import (
     mean,
     paired_bootstrap,
     rate,
-    ratio_of_sums,
+    rate_difference,
 )
+from policies.chat.model import NO_REPLIES
 
 MODEL, TRAINED = "model", "trained-"
 """The pair that was asked for; before the number of a pair that was trained against strategies and is compared with it."""
@@ -48,6 +49,7 @@ COMPLETION, TURNS, CHANGE, P_VALUE = "completion", "turns", "completion_change",
 GAIN, GAIN_P = "completion_gain", "completion_gain_p"
 SELECTIONS, FIRST, MENTIONING, TOUCHED = "selections", "first_selection", "mentioning", "touched"
 REPAIRS, UNREAD, CUT, BY_SCORES = "repairs", "unread", "cut", "by_scores"
+NO_REPLY, LIES_NO_REPLY = "no_reply", "lies_no_reply"
 REPLACED, LEFT, BELIEVED, IF_REPLACED, IF_NORMAL = "replaced", "left", "believed", "completion_replaced", "completion_otherwise"
 PERPLEXITY = "fluency_ppl"
 LIES, LIE_RATE, LIES_ASKED, LIES_SCORED = "lies", "lie_rate", "lies_asked", "lies_scored"
@@ -84,6 +86,12 @@ _METRICS: dict[str, Metric] = {
         LOWER_FOR_BOTH,
         "that named no friend, so that the model's scores chose one, mean over all chats",
     ),
+    NO_REPLY: Metric(
+        "answers without a reply",
+        LOWER_FOR_BOTH,
+        "share of the answers in all chats, lost ones included: cut in thinking, filtered, ...; rows count each kind",
+        "share",
+    ),
     PERPLEXITY: Metric("perplexity", NEITHER, "exp of the judge's nll per word of what is heard", "perplexity"),
     LIES: Metric("lies", NEITHER, "told instead of what was meant, both sides, mean over all chats"),
     LIE_RATE: Metric("lies told", NEITHER, "share of the utterances in whose place one was allowed", "share"),
@@ -91,6 +99,12 @@ _METRICS: dict[str, Metric] = {
     LIES_SCORED: Metric("choices of lies by scores", NEITHER, "of a chat model, mean over all chats"),
     LIE_REPAIRS: Metric("lies asked for again", NEITHER, "choices that were asked for once more, mean over all chats"),
     LIES_UNREAD: Metric("lies unread", NEITHER, "choices that could not be read then either, mean over all chats"),
+    LIES_NO_REPLY: Metric(
+        "choices of lies without a reply",
+        NEITHER,
+        "share of the liar's answers, which tell no lie then: cut in thinking, ...",
+        "share",
+    ),
     LIES_CUT: Metric("cut choices of lies", NEITHER, "answers that were cut at the most tokens, mean over all chats"),
     REPLACED: Metric("entities replaced", NEITHER, "mentions that are heard as another entity, all chats", "count"),
     LEFT: Metric("entities left", NEITHER, "mentions that are heard as they are said, all chats", "count"),
@@ -158,10 +172,16 @@ Conditions = Mapping[tuple[str, str], Sequence[Row]]
 
 
 def by_condition(rows: Sequence[Row]) -> dict[tuple[str, str], list[Row]]:
-    """The finished chats by pair and strategy, each in the order of its scenarios; conditions as they first come."""
-    found: dict[tuple[str, str], list[Row]] = {}
+    """Return the finished chats by pair and strategy, each in the order of its scenarios; conditions as they first come.
+
+    A condition of which every chat was lost has none.
+    """
+    # Lost chats of older versions do not say their condition.
+    found: dict[tuple[str, str], list[Row]] = {
+        (row["pair"], row["strategy"]): [] for row in rows if row.get("pair") is not None
+    }
     for row in finished(rows):
-        found.setdefault((row["pair"], row["strategy"]), []).append(row)
+        found[row["pair"], row["strategy"]].append(row)
     return {condition: sorted(chats, key=_scenario) for condition, chats in found.items()}
 
 
@@ -197,8 +217,10 @@ def chat_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
             of_pair |= _compared(chats, conditions.get((pair, NORMAL), ()), CHANGE, P_VALUE)
         if pair.startswith(TRAINED):
             of_pair |= _compared(chats, conditions.get((MODEL, strategy), ()), GAIN, GAIN_P)
+        of_pair |= _no_replies([row for row in rows if (row.get("pair"), row.get("strategy")) == (pair, strategy)])
         found |= {of(kind, pair, strategy): estimate for kind, estimate in of_pair.items()}
-        for kind, by_attribute in _lies(chats, conditions.get((pair, NORMAL), ())).items():
+        told = _lies(chats, conditions.get((pair, NORMAL), ())) if chats else {}
+        for kind, by_attribute in told.items():
             found |= {of(kind, pair, strategy, attribute): estimate for attribute, estimate in by_attribute.items()}
     return found
 
@@ -223,6 +245,25 @@ def _of_condition(chats: Sequence[Row]) -> dict[str, Estimate]:
     }
 
 
+def _no_replies(rows: Sequence[Row]) -> dict[str, Estimate]:
+    """Return the shares of answers that are no reply, of players and of liars; nothing where no chat model answers.
+
+    Args:
+        rows: of a condition, those of lost chats included.
+    """
+    counted: dict[str, list[tuple[int, int]]] = {NO_REPLY: [], LIES_NO_REPLY: []}
+    for row in rows:
+        players = zip(row.get("answers") or (), row.get("no_reply") or (), strict=True)
+        counted[NO_REPLY] += [(answers, sum(lost.values())) for answers, lost in players if lost is not None]
+        liars = [each for each in row.get("lying") or () if each is not None]
+        counted[LIES_NO_REPLY] += [(each["answers"], sum(each[kind.column] for kind in NO_REPLIES)) for each in liars]
+    return {
+        name: clustered_rate([lost for _, lost in pairs], trials=[answers for answers, _ in pairs])
+        for name, pairs in counted.items()
+        if any(answers for answers, _ in pairs)
+    }
+
+
 def _perplexity(chats: Sequence[Row]) -> dict[str, Estimate]:
     """How perplexing what is heard of both sides is; nothing where nobody judged."""
     judged = [row for row in chats if any(nats is not None for nats in row.get("nll") or ())]
@@ -242,7 +283,7 @@ def _lying(chats: Sequence[Row]) -> dict[str, Estimate]:
         return [float(sum(each[name] for each in row["lying"] or () if each is not None)) for row in chats]
 
     chances = [(float(each["chances"]), float(each["told"]), _scenario(row)) for each, row in noted]
-    told = ratio_of_sums([each[1] for each in chances], [each[0] for each in chances], [each[2] for each in chances])
+    told = clustered_rate([each[1] for each in chances], [each[2] for each in chances], [each[0] for each in chances])
     found = {LIES: mean(a_chat("told")), LIE_RATE: told}
     if not any(each["asked"] or each["scored"] for each, _ in noted):
         return found
@@ -262,8 +303,9 @@ def _compared(chats: Sequence[Row], others: Sequence[Row], change: str, p_value:
     both = [row for row in chats if _scenario(row) in before]
     if not both:
         return {}
-    tested = paired_bootstrap([float(row["agreed"]) for row in both], [before[_scenario(row)] for row in both])
-    return {change: tested.difference, p_value: count(tested.p_value, len(both))}
+    now, then = [float(row["agreed"]) for row in both], [float(before[_scenario(row)]) for row in both]
+    tested = paired_bootstrap(now, then)
+    return {change: rate_difference(now, then), p_value: count(tested.p_value, len(both))}
 
 
 def _lies(chats: Sequence[Row], normal: Sequence[Row]) -> dict[str, dict[str, Estimate]]:

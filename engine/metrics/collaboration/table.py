@@ -27,11 +27,13 @@ from engine.metrics.collaboration.chats import (
     LIES,
     LIES_ASKED,
     LIES_CUT,
+    LIES_NO_REPLY,
     LIES_SCORED,
     LIES_UNREAD,
     LINKED,
     MENTIONING,
     MODEL,
+    NO_REPLY,
     NORMAL,
     P_VALUE,
     PERPLEXITY,
@@ -62,7 +64,7 @@ SIGNIFICANT = 0.05
 """A star stands where the p-value is below this."""
 _NOTE = (
     "Completion: share of chats in which both sides select the friend they share, Wilson's interval; turns: events, selections "
-    "included, bootstrap. Change: completion less that of the same scenarios on normal inputs; star: p < 0.05, paired "
+    "included. Change: completion less that of the same scenarios on normal inputs; star: p < 0.05, paired "
     "bootstrap over scenarios, two-sided, not corrected for their number. Selections: of both sides; first right: of the "
     "chats with a selection. With entity, changed: share of utterances that name an entity, and that are heard otherwise than "
     "said; confusing-entity leaves those without an entity as they are. Brackets: 95 % intervals."
@@ -93,13 +95,13 @@ _NOTE_SLIPS = (
     "Moves of a chat, both sides together: those that a chat model was asked for once more, because they began as a selection "
     "and named no friend or had no words; those of which the second answer could not be read either and was said as it stood; "
     "answers that were cut at the most tokens; selections without a friend of a model that gives scores, which chose one. "
-    "Means over chats; brackets: 95 % intervals."
+    "Means over chats; no reply: share of the answers, those of lost chats included. Brackets: 95 % intervals."
 )
 _NOTE_RECORDED = (
     "A model reads recorded chats and foretells what each side says and selects next. Perplexity: e to the mean loss of a "
     "token; known tokens: without <unk>, one token for all words that the model was not fitted to; unknown: its share. "
     "Mentions linked: share of the mentions, as scripts mark them or as found with both tables as context, that the listener "
-    "finds alike with its own table. Brackets: 95 % intervals, bootstrap over chats."
+    "finds alike with its own table. Brackets: 95 % intervals over chats."
 )
 _OF_RECORDED = {
     RECORDED_PERPLEXITY: "perplexity",
@@ -111,13 +113,14 @@ _OF_RECORDED = {
 }
 _NOTE_JUDGED = (
     " Perplexity: exp of the judge's nats per word of what is heard, each utterance as an answer in its speaker's seat, "
-    "bootstrap over chats."
+    "with an interval over chats."
 )
 _NOTE_LYING = (
     "Lies: told instead of what was meant, both sides together, means over chats; rate: share of the utterances in whose place "
     "one was allowed. Of chat models that lie: choices that were asked for, those by scores, those asked for once more because "
     "they were neither the word true nor the number of a claim, those that could not be read then either and are no lie, and "
-    "answers that were cut at the most tokens, means over chats. Brackets: 95 % intervals."
+    "answers that were cut at the most tokens, means over chats; no reply: share of the answers, which are no lie either. "
+    "Brackets: 95 % intervals."
 )
 _OF_LIES = {
     BELIEVED: "believed",
@@ -249,14 +252,13 @@ def slips_table(metrics: Metrics, conditions: Conditions, pairs: Mapping[str, st
     rows = [
         (
             _title(pair, strategy, pairs),
-            *(number(_of(metrics, kind, (pair, strategy))) for kind in (REPAIRS, UNREAD, CUT, BY_SCORES)),
+            *(number(_of(metrics, kind, (pair, strategy))) for kind in (REPAIRS, UNREAD, CUT, BY_SCORES, NO_REPLY)),
         )
         for pair, strategy in conditions
-        if of(REPAIRS, pair, strategy) in metrics
+        if of(REPAIRS, pair, strategy) in metrics or of(NO_REPLY, pair, strategy) in metrics
     ]
-    return (
-        TextTable(("condition", "asked again", "unread", "cut", "chosen by scores"), tuple(rows), _NOTE_SLIPS) if rows else None
-    )
+    columns = ("condition", "asked again", "unread", "cut", "chosen by scores", "no reply")
+    return TextTable(columns, tuple(rows), _NOTE_SLIPS) if rows else None
 
 
 def recorded_table(metrics: Metrics, corpus: str, pairs: Mapping[str, str]) -> TextTable:
@@ -286,7 +288,7 @@ def lying_table(metrics: Metrics, conditions: Conditions, pairs: Mapping[str, st
     told = [at for at in conditions if of(LIES, *at) in metrics]
     if any(of(LIES_ASKED, *at) in metrics for at in told):
         kinds |= {"asked": LIES_ASKED, "by scores": LIES_SCORED}
-        kinds |= {"asked again": LIE_REPAIRS, "unread": LIES_UNREAD, "cut": LIES_CUT}
+        kinds |= {"asked again": LIE_REPAIRS, "unread": LIES_UNREAD, "cut": LIES_CUT, "no reply": LIES_NO_REPLY}
 
     def cell(name: str) -> str:
         return number(metrics[name]) if name in metrics else ABSENT

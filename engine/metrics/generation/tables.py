@@ -45,7 +45,7 @@ SUCCESS, RELIABILITY, RANKING, AGREEMENT, FEATURES = (
 )
 _NOTE = (
     "AdverSuc: 1 less the accuracy of telling people's replies from the system's; .5 where the judge cannot, an undecided pair "
-    "is half an error. Chance: range that fair coins keep to in 95 % of cases. Machine-vs-random: accuracy of telling the "
+    "is half an error. Chance: range of judges with nothing to learn, 95 %. Machine-vs-random: accuracy of telling the "
     "system's replies from human ones to other sources. Matched, cut: AdverSuc where length tells nothing. Calibration: mean "
     "distance of 1 / (1 + exp(-score)) from the share of people's replies. Brackets: 95 % intervals, pairs of a source drawn "
     "together; n: sources."

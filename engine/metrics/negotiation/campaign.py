@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from engine.metrics.exploitability import EXPLOITABILITY, MEAN_FRESH
 from engine.metrics.repetition import LOST, has_lost
 from engine.metrics.rounds import Round
 from engine.metrics.statistics import NOTHING, Estimate, Metric
 from engine.metrics.tables import TextTable, figure, with_interval
 
-EXPLOITABILITY, PLAIN_SCORE, PLAIN_AGREEMENT, PERPLEXITY = "exploitability", "plain_score", "plain_agreement", "perplexity"
+PLAIN_SCORE, PLAIN_AGREEMENT, PERPLEXITY = "plain_score", "plain_agreement", "perplexity"
 REPETITION = "repetition"
 BEFORE, AFTER = "advantage_before", "advantage_after"
-BEST_RESPONSE = "best_response"
 BY_THE_BEST = Metric(
-    "exploitability by the best", "lower: target", "advantage of the best fresh adversary, in dialogues that did not choose it"
+    "exploitability", "lower: target", "advantage of the best of all known adversaries, in dialogues that did not choose it"
 )
-"""Of several fresh adversaries; of one alone it is what that one gains."""
+ON_AVERAGE = Metric(
+    "mean of fresh adversaries", "lower: target", "mean advantage of those trained against it, frozen: an average training"
+)
 ROUND_METRICS = {
     BEFORE: Metric("adversary before", "lower: target", "advantage of the round's adversary over the target it was trained on"),
     AFTER: Metric("adversary after", "lower: target", "advantage of the same adversary over the target trained against it"),
-    EXPLOITABILITY: Metric("exploitability", "lower: target", "mean advantage of fresh adversaries trained against it, frozen"),
+    EXPLOITABILITY: BY_THE_BEST,
+    MEAN_FRESH: ON_AVERAGE,
     PLAIN_SCORE: Metric("plain score", "higher: target", "target's points in ordinary play with its partner, both choose"),
     PLAIN_AGREEMENT: Metric("plain agreement", "higher: both", "share of those dialogues that end in a deal", "rate"),
     REPETITION: Metric(
@@ -31,8 +34,9 @@ ROUND_METRICS = {
 """What a round is measured by, in the order of the table's columns."""
 _NOTE = (
     "Round 0 is the target before any training. Adversary: advantage of the round's adversary, in points, against the target "
-    "before and after the target learned from it. Exploitability: mean advantage of fresh adversaries, trained against the "
-    "frozen target of that round on a fixed budget. Plain: ordinary play with the partner. Repetition: what share of the "
+    "before and after the target learned from it. Exploitability: advantage of the best adversary known by then, in dialogues "
+    "that did not choose it. Mean of fresh adversaries: of those trained against the frozen target of that round on a fixed "
+    "budget, what an average training finds. Plain: ordinary play with the partner. Repetition: what share of the "
     f"4-grams of the target's utterances there stand in the same utterance before; above {LOST:g} it has lost its language. "
     "Brackets: 95 % intervals."
 )

@@ -27,12 +27,11 @@ DEFENCE_METRICS: dict[str, Metric] = {
 _SELECTION = "<selection>"
 
 
-def defence_metrics(rows: Sequence[Row], seed: int = 0) -> dict[str, Estimate]:
+def defence_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
     """Those of `DEFENCE_METRICS` that the rows of one match tell of.
 
     Args:
         rows: rows of `engine.jobs.negotiation.rows.DIALOGUES`; those with status "error" are left out.
-        seed: names the bootstrap's resampling stream.
     """
     dialogues = finished(rows)
     found = {}
@@ -42,7 +41,7 @@ def defence_metrics(rows: Sequence[Row], seed: int = 0) -> dict[str, Estimate]:
     if ended := [row for row in dialogues if row.get("refused") is not None]:
         found["refused_share"] = rate(sum(bool(row["refused"]) for row in ended), len(ended))
     if searched := [row["kept_out"] for row in dialogues if row.get("kept_out") is not None]:
-        found["kept_out"] = mean(searched, seed=seed)
+        found["kept_out"] = mean(searched)
     return found
 
 

@@ -31,6 +31,7 @@ from engine.metrics.statistics import (
     NOTHING,
     Estimate,
     Metric,
+    clustered_rate,
     count,
     mean,
     rate,
@@ -112,12 +113,11 @@ METRICS: dict[str, Metric] = {
 _SELECTION = "<selection>"
 
 
-def negotiation_metrics(rows: Sequence[Row], seed: int = 0) -> dict[str, Estimate]:
+def negotiation_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
     """All of `METRICS` from the rows of one match.
 
     Args:
         rows: dialogue rows; those with status "error" are left out with a warning.
-        seed: names the bootstrap's resampling stream.
 
     Returns:
         One estimate per name in `METRICS`, in its order; the value is NaN where no dialogue qualifies (no agreement,
@@ -131,7 +131,7 @@ def negotiation_metrics(rows: Sequence[Row], seed: int = 0) -> dict[str, Estimat
         if found:
             what = "the %s chose out of range in %d of %d dialogues, which count as no agreement"
             logger.warning(what, side, len(found), len(dialogues))
-    repetition = {side: _repetition(dialogues, number, seed) for number, side in enumerate(("adversary", "target"))}
+    repetition = {side: _repetition(dialogues, number) for number, side in enumerate(("adversary", "target"))}
     for side, found_again in repetition.items():
         if has_lost(found_again.value):
             what = "the %s repeats itself, in %.0f %% of the 4-grams of its utterances: it may have lost its language"
@@ -139,13 +139,12 @@ def negotiation_metrics(rows: Sequence[Row], seed: int = 0) -> dict[str, Estimat
     agreed = [row for row in dialogues if row["agreed"]]
     distinct = [_distinct(dialogues, side) for side in (0, 1)]
     estimates = {
-        **outcome_metrics(dialogues, seed),
+        **outcome_metrics(dialogues),
         "pareto": _share(agreed, lambda row: row["pareto"]),
-        "turns": _averaged(dialogues, lambda row: row["num_turns"], seed),
+        "turns": _averaged(dialogues, lambda row: row["num_turns"]),
         "words_per_utterance": ratio_of_sums(
             [row["num_words_adversary"] + row["num_words_target"] for row in dialogues],
             [row["num_turns"] - row["forced"] for row in dialogues],
-            seed=seed,
         ),
         "ended_by_adversary": _share(dialogues, lambda row: row["ended_by"] == 0),
         "forced_end": _share(dialogues, lambda row: row["forced"]),
@@ -155,36 +154,35 @@ def negotiation_metrics(rows: Sequence[Row], seed: int = 0) -> dict[str, Estimat
         "distinct_share_adversary": _share_of_distinct(*distinct[0]),
         "distinct_share_target": _share_of_distinct(*distinct[1]),
         **{f"repetition_{side}": found_again for side, found_again in repetition.items()},
-        "fluency_ppl": _perplexity_of_side(dialogues, "adversary", seed),
-        "fluency_ppl_target": _perplexity_of_side(dialogues, "target", seed),
+        "fluency_ppl": _perplexity_of_side(dialogues, "adversary"),
+        "fluency_ppl_target": _perplexity_of_side(dialogues, "target"),
     }
     assert list(estimates) == list(METRICS), "the table and the computation name the same metrics"
     return estimates
 
 
-def outcome_metrics(dialogues: Sequence[Row], seed: int = 0) -> dict[str, Estimate]:
+def outcome_metrics(dialogues: Sequence[Row]) -> dict[str, Estimate]:
     """Those of `METRICS` that points and agreement alone decide, in its order.
 
     Args:
         dialogues: finished ones; only `points_adversary`, `points_target` and `agreed` are read.
-        seed: as in `negotiation_metrics`.
     """
     agreed = [row for row in dialogues if row["agreed"]]
     return {
-        "advantage": _averaged(dialogues, _advantage, seed),
-        "advantage_agreed": _averaged(agreed, _advantage, seed),
+        "advantage": _averaged(dialogues, _advantage),
+        "advantage_agreed": _averaged(agreed, _advantage),
         "par_strict": _share(dialogues, lambda row: _advantage(row) > 0),
         "par": _share(dialogues, lambda row: _advantage(row) >= 0),
         "agreement": rate(len(agreed), len(dialogues)),
-        "score_adversary": _averaged(dialogues, lambda row: row["points_adversary"], seed),
-        "score_target": _averaged(dialogues, lambda row: row["points_target"], seed),
-        "score_adversary_agreed": _averaged(agreed, lambda row: row["points_adversary"], seed),
-        "score_target_agreed": _averaged(agreed, lambda row: row["points_target"], seed),
+        "score_adversary": _averaged(dialogues, lambda row: row["points_adversary"]),
+        "score_target": _averaged(dialogues, lambda row: row["points_target"]),
+        "score_adversary_agreed": _averaged(agreed, lambda row: row["points_adversary"]),
+        "score_target_agreed": _averaged(agreed, lambda row: row["points_target"]),
     }
 
 
-def _averaged(chosen: Sequence[Row], number: Callable[[Row], float], seed: int) -> Estimate:
-    return mean(np.array([number(row) for row in chosen], dtype=np.float64), seed=seed)
+def _averaged(chosen: Sequence[Row], number: Callable[[Row], float]) -> Estimate:
+    return mean(np.array([number(row) for row in chosen], dtype=np.float64))
 
 
 def _share(chosen: Sequence[Row], holds: Callable[[Row], bool]) -> Estimate:
@@ -205,13 +203,13 @@ def _share_of_distinct(distinct: int, total: int) -> Estimate:
     return count(distinct / total, total) if total else NOTHING
 
 
-def _repetition(dialogues: Sequence[Row], side: int, seed: int) -> Estimate:
+def _repetition(dialogues: Sequence[Row], side: int) -> Estimate:
     """Repeated 4-grams of a side over all of them, pooled."""
     said = [[turn["words"].split() for turn in row["turns"] if turn["side"] == side] for row in dialogues]
     again, grams = np.array([np.sum([(0, 0), *map(repeated, each)], axis=0) for each in said]).reshape(-1, 2).T
-    return ratio_of_sums(again, grams, seed=seed)
+    return clustered_rate(again, trials=grams)
 
 
-def _perplexity_of_side(dialogues: Sequence[Row], side: str, seed: int) -> Estimate:
+def _perplexity_of_side(dialogues: Sequence[Row], side: str) -> Estimate:
     nats, words = ([row[f"{column}_{side}"] for row in dialogues] for column in ("nll", "num_words"))
-    return perplexity(f"the {side}", nats, words, seed=seed)
+    return perplexity(f"the {side}", nats, words)

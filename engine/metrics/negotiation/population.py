@@ -4,7 +4,8 @@ Sources: Lanctot et al. 2017 (PSRO, its mixtures, and exploitability as what a b
 those of Bradley & Terry 1952, fitted by maximum likelihood.
 
 All cells are played on the same scenarios, so a dialogue's number is a cluster: it is drawn whole, in all cells at once.
-Mixtures are taken as they were found, and the best adversary of a matrix is chosen on the dialogues that measure it.
+Mixtures are taken as they were found. The best adversary is chosen on some dialogues and measured on others
+(`engine/metrics/exploitability.py`).
 
 Shapes: G dialogues, T targets, A adversaries, K = T + A, R resamples.
 """
@@ -17,36 +18,43 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from engine.metrics.exploitability import EXPLOITABILITY, MEAN_FRESH, best_against_best_target, best_of
 from engine.metrics.rows import Row, finished
-from engine.metrics.statistics import NUM_RESAMPLES, Estimate, Metric, mean
+from engine.metrics.statistics import Estimate, Metric, mean
 from engine.metrics.tables import TextTable, with_interval
 from engine.negotiation.populations import META_STRATEGIES, Mixture
 from envs.core.seeds import stream
 
-VALUE, SINGLE, BEST_KNOWN, FRESH, BEST_FRESH = "value", "best_single", "known", "fresh", "best_fresh"
+VALUE, SINGLE, BEST_KNOWN = "value", "best_single", "known"
+_NUM_RESAMPLES = 2000
 LEGEND = {
     VALUE: Metric(
         "value of the game", "lower: target", "advantage when both sides play the equilibrium of the matrix", main=True
     ),
     SINGLE: Metric(
-        "best single target", "lower: target", "what the worst adversary for it gains from the best target alone", main=True
+        "best single target",
+        "lower: target",
+        "what the best adversary for it gains from the best target alone, both chosen on other dialogues",
+        main=True,
     ),
     **{
         f"{BEST_KNOWN}.{name}": Metric(
-            f"best known adversary, {name}", "lower: target", "what the best adversary of the matrix gains from that mixture"
+            f"best known adversary, {name}",
+            "lower: target",
+            "what the best adversary of the matrix gains from that mixture, chosen on other dialogues",
         )
         for name in META_STRATEGIES
     },
-    FRESH: Metric(
+    EXPLOITABILITY: Metric(
         "exploitability of the mixture",
         "lower: target",
-        "advantage of adversaries trained against the mixture, mean over them",
+        "advantage of the best adversary, of the matrix or trained against the mixture, in dialogues that did not choose it",
         main=True,
     ),
-    BEST_FRESH: Metric(
-        "exploitability of the mixture by the best",
+    MEAN_FRESH: Metric(
+        "mean of fresh adversaries",
         "lower: target",
-        "advantage of the best of them, in dialogues that did not choose it",
+        "advantage of those that were trained against the mixture, mean over them: what an average training finds",
     ),
 }
 """Metrics of a population; payoffs and ratings are told in tables."""
@@ -97,19 +105,20 @@ class Played:
         """The mixture of each meta-strategy."""
         return {name: meta(self.payoffs_TA, self.wins_TA) for name, meta in META_STRATEGIES.items()}
 
-    def against(self, shares_T: np.ndarray, gains_GTB: np.ndarray | None = None) -> Estimate:
-        """What the adversary gains that gains most from a mixture of the targets; `gains_GTB` are of others than its own."""
-        gained_GA = np.einsum("gta,t->ga", self.gains_GTA if gains_GTB is None else gains_GTB, shares_T)
-        return mean(gained_GA[:, gained_GA.mean(axis=0).argmax()])
+    def against(self, shares_T: np.ndarray) -> Estimate:
+        """Estimate what the best adversary gains from a mixture of the targets, chosen on other dialogues."""
+        return best_of(self.from_mixture(shares_T))
+
+    def from_mixture(self, shares_T: np.ndarray) -> np.ndarray:
+        """Return what each adversary gains from a mixture of the targets, (G, A)."""
+        return np.einsum("gta,t->ga", self.gains_GTA, shares_T)
 
     def metrics(self) -> dict[str, Estimate]:
         """Those of `LEGEND` that the matrix alone decides."""
         mixtures = self.mixtures()
         played_G = np.einsum("gta,t,a->g", self.gains_GTA, mixtures["nash"].targets, mixtures["nash"].adversaries)
-        worst = self.payoffs_TA.argmax(axis=1)
-        best = int(self.payoffs_TA.max(axis=1).argmin())
         known = {f"{BEST_KNOWN}.{name}": self.against(mixture.targets) for name, mixture in mixtures.items()}
-        return {VALUE: mean(played_G), SINGLE: mean(self.gains_GTA[:, best, worst[best]]), **known}
+        return {VALUE: mean(played_G), SINGLE: best_against_best_target(self.gains_GTA), **known}
 
 
 def payoff_estimates(played: Played) -> list[list[Estimate]]:
@@ -133,7 +142,7 @@ def elo(gains_GTA: np.ndarray, seed: int = 0) -> tuple[list[Estimate], list[Esti
     """
     scores_GTA = _scores(gains_GTA)
     size, num_targets, num_adversaries = scores_GTA.shape
-    times_RG = stream(seed, "bootstrap").multinomial(size, np.full(size, 1 / size), size=NUM_RESAMPLES)
+    times_RG = stream(seed, "bootstrap").multinomial(size, np.full(size, 1 / size), size=_NUM_RESAMPLES)
     times_RG = np.concatenate([np.ones((1, size), dtype=times_RG.dtype), times_RG])
     wins_RTA = (times_RG @ scores_GTA.reshape(size, -1)).reshape(-1, num_targets, num_adversaries)
     ratings_RK = _SCALE * _strengths(wins_RTA + 0.5, size + 1)
@@ -182,7 +191,7 @@ def matrix_table(targets: Sequence[str], adversaries: Sequence[str], cells_TA: S
 
 
 def ratings_table(
-    role: str, names: Sequence[str], ratings: Sequence[Estimate], shares: Mapping[str, Sequence[float]]
+    role: str, names: Sequence[str], ratings: Sequence[Estimate], shares: Mapping[str, Sequence[float]], remark: str = ""
 ) -> TextTable:
     """Elo ratings of one side, and how often each meta-strategy plays each agent.
 
@@ -191,6 +200,7 @@ def ratings_table(
         names: of its agents, oldest first.
         ratings: of each.
         shares: of each, by meta-strategy.
+        remark: what else is worth a note.
     """
     lines = tuple(
         (name, f"{rating.value:+.0f} [{rating.low:+.0f}, {rating.high:+.0f}]", *(f"{shares[meta][k]:.3f}" for meta in shares))
@@ -200,4 +210,4 @@ def ratings_table(
         "Elo: 400 more are odds of ten to one to earn more points; a tie is half a win; targets and adversaries are on one "
         "scale. Others: how often a meta-strategy plays the agent. Brackets: 95 % intervals."
     )
-    return TextTable((role, "Elo", *shares), lines, note)
+    return TextTable((role, "Elo", *shares), lines, note + remark)

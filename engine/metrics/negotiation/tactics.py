@@ -55,7 +55,7 @@ OWN_METRICS: dict[str, Metric] = {
         f"broken_{side}": Metric(
             f"{side}'s illegal moves",
             lower,
-            "empty, cut and mixed utterances, repairs and illegal selections, mean over all dialogues",
+            "wordless, cut and mixed utterances, repairs and illegal selections, mean over all dialogues",
         )
         for side, lower in zip(SIDES, (LOWER_FOR_ADVERSARY, LOWER_FOR_TARGET), strict=True)
     },
@@ -65,10 +65,10 @@ OWN_METRICS: dict[str, Metric] = {
 TACTIC_METRICS = METRICS | CHAT_METRICS | DEFENCE_METRICS | OWN_METRICS
 LEGEND = {f"{arm}.{name}": metric for arm in ARMS for name, metric in TACTIC_METRICS.items()}
 """Metrics of a run by "ARM.METRIC"."""
-_MOVES = ("empty", "cut", "mixed_ends", "repairs")
+_MOVES = ("wordless", "cut", "mixed_ends", "repairs")
 _NOTE = (
     "Advantage: the player's points less the target's. Held out: dialogues that chose no tactic; development: those that "
-    "chose it. More than no tactic: over the same held-out dialogues. Illegal moves a dialogue, player : target: empty, cut "
+    "chose it. More than no tactic: over the same held-out dialogues. Illegal moves a dialogue, player : target: wordless, cut "
     "and mixed utterances, repairs, illegal selections. Dialogues, calls and tokens: what it took to find the tactic, each "
     "attacker as if it were alone. Without: answers in which no tactic could be read. Brackets: 95 % intervals over "
     "dialogues; another run of an attacker writes other tactics."
@@ -118,18 +118,18 @@ class TacticsPlayed:
         """The held-out dialogues of the tactic that was chosen for an arm."""
         return [row for row in self.rows if row["held_out"] and row["tactic_number"] == self.chosen.get(arm)]
 
-    def metrics(self, arm: str, seed: int = 0) -> dict[str, Estimate]:
+    def metrics(self, arm: str) -> dict[str, Estimate]:
         """Metrics of an arm whose tactic was chosen, by their names in `TACTIC_METRICS`."""
         rows = self.held_out(arm)
         dialogues = finished(rows)
-        found = negotiation_metrics(rows, seed) | chat_metrics(rows, seed) | defence_metrics(rows, seed)
+        found = negotiation_metrics(rows) | chat_metrics(rows) | defence_metrics(rows)
         found["development"] = self.gain(self.chosen[arm])
         for other in self.chosen:
             if other != arm and arm != NONE:
-                found[f"over_{other}"] = self._difference(arm, other, seed)
+                found[f"over_{other}"] = self._difference(arm, other)
         for side in SIDES:
             broken = [_broken(row, side) for row in dialogues]
-            found[f"broken_{side}"] = mean(broken, seed=seed) if broken else NOTHING
+            found[f"broken_{side}"] = mean(broken) if broken else NOTHING
         return found | self._costs(arm)
 
     def curve(self, arm: str) -> Points:
@@ -140,10 +140,10 @@ class TacticsPlayed:
             points.append((sum(len(self.tried.get(number, ())) for number in self.numbers(arm, last)), self.gain(best)))
         return [point for point in points if math.isfinite(point[1].value)]
 
-    def _difference(self, arm: str, other: str, seed: int) -> Estimate:
+    def _difference(self, arm: str, other: str) -> Estimate:
         first, second = ({row["dialogue"]: _advantage(row) for row in finished(self.held_out(one))} for one in (arm, other))
         both = sorted(first.keys() & second.keys())
-        return paired_difference([first[one] for one in both], [second[one] for one in both], seed=seed) if both else NOTHING
+        return paired_difference([first[one] for one in both], [second[one] for one in both]) if both else NOTHING
 
     def _costs(self, arm: str) -> dict[str, Estimate]:
         own, numbers = [each for each in self.written if each.arm == arm], self.numbers(arm)

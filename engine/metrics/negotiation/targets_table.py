@@ -1,14 +1,17 @@
 """What stands up to which attack: a column for the target, for each defence around it and for each trained counterpart.
 
 Every figure is one of the table of attacks (`attack_table.py`); here they stand side by side, with what a defence costs in
-ordinary play above and the strongest attack below, for a defence is as good as the strongest attack on it.
+ordinary play above and the strongest attack below, for a defence is as good as the strongest attack on it. That one is chosen
+on one half of the dialogues and measured on the other (`engine/metrics/exploitability.py`).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 
+import numpy as np
+
+from engine.metrics.exploitability import best_of
 from engine.metrics.negotiation.attack_table import (
     DEFENCES,
     KNOWN,
@@ -17,7 +20,6 @@ from engine.metrics.negotiation.attack_table import (
     ROWS,
     TACTIC,
     TACTICS,
-    UNATTACKED,
     around_trained,
     by_row,
     share_cell,
@@ -40,12 +42,40 @@ _NOTE = (
     "attack: the target alone chooses, as in all attacks. An attack is made for the target alone (an adversary that learned "
     "from it, sentences that won from it, a search that reads it) and meets each defence unaware of it; adaptive: it is made "
     "for what the column names (learned from it, won from it, reads it; of a filter, a search that knows its limit). "
-    "Strongest: the largest figure of a column, which chance makes too high, the more so the more attacks there are."
+    "Strongest: the best attack and adversary of a column, on each half of the dialogues the one that the other half chooses; "
+    "tactics, which have other dialogues, are left out."
 )
 _NOTE_TACTICS = " Tactics: refined against the target, adaptive ones against what the column names; their scenarios are others."
 _NOTE_UNFOUND = (
     " No sentence: none of the adversary's dialogues was won by enough points, or the speaker knows no sentence that won."
 )
+
+
+STRONGEST = "strongest"
+"""Begins the name of the row of the strongest attack; the ending of a column follows."""
+
+
+def endings_of(trained: Sequence[str] = ()) -> dict[str, tuple[str, str]]:
+    """Return how rows of attacks end by column: made for the target, and made for what the column names.
+
+    Args:
+        trained: names of the target's trained counterparts.
+    """
+    endings = {TARGET: ("", "")}
+    endings |= {title: (f"+{name}", f"+{name}{KNOWN}") for name, title in DEFENCES.items() if not name.endswith(KNOWN)}
+    return endings | {
+        name: (around_trained(number), around_trained(number, adaptive=True)) for number, name in enumerate(trained, start=1)
+    }
+
+
+def strongest_attack(gains: Sequence[Mapping[str, float]]) -> Estimate:
+    """Estimate what the strongest of some attacks gains in the dialogues that all of them have.
+
+    Args:
+        gains: of each attack by the dialogue's key.
+    """
+    keys = sorted(set.intersection(*map(set, gains))) if gains else []
+    return best_of(np.array([[each[key] for each in gains] for key in keys])) if keys else NOTHING
 
 
 def targets_table(
@@ -59,12 +89,7 @@ def targets_table(
         unfound: rows that could not be played, or not those of all adversaries.
     """
     found = by_row(metrics)
-    # By column: how rows of attacks end that are made for the target, and for what the column names.
-    endings = {TARGET: ("", "")}
-    endings |= {title: (f"+{name}", f"+{name}{KNOWN}") for name, title in DEFENCES.items() if not name.endswith(KNOWN)}
-    endings |= {
-        name: (around_trained(number), around_trained(number, adaptive=True)) for number, name in enumerate(trained, start=1)
-    }
+    endings = endings_of(trained)
     columns = {name: each for name, each in endings.items() if any(row + end in found for row in ROWS for end in each)}
     if len(columns) < 2:
         return None
@@ -73,7 +98,6 @@ def targets_table(
         played = [found.get(PLAIN + end, {}) for end, _ in columns.values()]
         rows.append(("plain play: target's points", *(_cell(each.get("score_target", NOTHING)) for each in played)))
         rows.append(("plain play: agreement", *(share_cell(each.get("agreement", NOTHING)) for each in played)))
-    strongest = dict.fromkeys(columns, NOTHING)
     empty = False
     for row, title in _ATTACKS.items():
         for adaptive in (False, True):
@@ -87,17 +111,12 @@ def targets_table(
                 continue
             rows.append((title + MADE_FOR_IT * adaptive, *cells.values()))
             empty |= _UNFOUND in cells.values()
-            if row not in UNATTACKED:
-                strongest = {name: max(strongest[name], one, key=_ahead) for name, one in gains.items()}
-    if any(one.n for one in strongest.values()):
-        rows.append(("strongest", *map(_cell, strongest.values())))
+    strongest = [found.get(STRONGEST + end, {}).get("advantage", NOTHING) for end, _ in columns.values()]
+    if any(one.n for one in strongest):
+        rows.append((STRONGEST, *map(_cell, strongest)))
     notes = {_NOTE: True, _NOTE_TACTICS: TACTIC in found, _NOTE_UNFOUND: empty}
     return TextTable(("attack", *columns), tuple(rows), "".join(note for note, wanted in notes.items() if wanted))
 
 
 def _cell(estimate: Estimate) -> str:
     return number(estimate) if estimate.n else ABSENT
-
-
-def _ahead(estimate: Estimate) -> float:
-    return estimate.value if estimate.n and math.isfinite(estimate.value) else -math.inf

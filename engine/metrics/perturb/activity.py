@@ -34,7 +34,7 @@ from itertools import groupby, pairwise
 from types import MappingProxyType
 
 from engine.metrics.perturb.activity_tables import ActivityTables
-from engine.metrics.statistics import Estimate, mean
+from engine.metrics.statistics import Estimate, clustered_rate
 from envs.pairs.tokens import PATH, UNKNOWN, URL
 from envs.pairs.turns import Turn
 from envs.pairs.vocabulary import EOU
@@ -175,7 +175,7 @@ def reference_metrics(truths: Sequence[ActEnt]) -> dict[str, Estimate]:
     for name in (*CONSTANTS, CEILING):
         answers = [CONSTANTS.get(name, truth) for truth in counted]
         for kind, values in zip(("activity_f1", "entity_f1"), _columns(answers, counted), strict=True):
-            metrics[f"{kind}.{name}"] = mean(values)
+            metrics[f"{kind}.{name}"] = clustered_rate(values)
     return metrics
 
 

@@ -18,9 +18,21 @@ from typing import Any
 
 import numpy as np
 
+from engine.metrics.answers import NO_REPLY_METRICS, is_no_reply, kinds_of_rows, no_reply_metrics
 from engine.metrics.perturb.activity import CEILING, CONSTANTS
 from engine.metrics.rows import finished
-from engine.metrics.statistics import NUM_TEST_RESAMPLES, Estimate, Metric, PairedTest, count, mean, paired_bootstrap, rate
+from engine.metrics.statistics import (
+    NUM_TEST_RESAMPLES,
+    Estimate,
+    Metric,
+    PairedTest,
+    clustered_rate,
+    count,
+    mean,
+    paired_bootstrap,
+    rate,
+    rate_difference,
+)
 from envs.pairs.vocabulary import MARKS
 
 logger = logging.getLogger(__name__)
@@ -48,6 +60,7 @@ GAIN, P_VALUE = "_gain", "_p"
 LOSS, LOSS_P = "_loss", "_loss_p"
 """The same of a model's figure behind perturbed contexts less its own behind clean ones."""
 UNKNOWN_SHARE = "unknown_share"
+NO_REPLY_SHARE = "no_reply_share"
 
 _BETTER = "higher: better, but under should-change lower"
 _EITHER = "lower under should-not-change, higher under should-change: better"
@@ -79,6 +92,9 @@ _KINDS: dict[str, Metric] = {
     UNKNOWN_SHARE: Metric(
         "contexts with unknown words", "", "share where the base reads <unk>: in perturbed ones, for a new word", "share"
     ),
+    NO_REPLY_SHARE: Metric(
+        "answers without a reply", "", "share of contexts; with no reply nothing is compared, nor has it an F1", "share"
+    ),
     CHANGE_RATE + GAIN: Metric("changed replies, less base", _EITHER, "on the same contexts, mean over examples"),
     CHANGE_RATE + P_VALUE: Metric("p of the difference of changed replies", "", "paired bootstrap, two-sided"),
 }
@@ -90,6 +106,8 @@ _REFERENCES = {
 
 def describe(name: str) -> Metric:
     """What a metric of this module or of `activity.reference_metrics` is called and how to read it."""
+    if name in NO_REPLY_METRICS:
+        return NO_REPLY_METRICS[name]
     kind, _, rest = name.partition(".")
     metric = _KINDS[kind]
     if rest in _REFERENCES:
@@ -123,15 +141,22 @@ def robustness_metrics(rows: Sequence[Row], num_resamples: int = NUM_TEST_RESAMP
     for (model, strategy), said in replies.items():
         where = f"{model}.{strategy or CLEAN}"
         if strategy:
-            unlike = [not reply["same"] for reply in said]
-            metrics[f"{CHANGE_RATE}.{where}"] = rate(sum(unlike), len(unlike))
-            of_touched = [changed for changed, mark in zip(unlike, touched[strategy], strict=True) if mark]
+            # Nothing is compared where either answer is no reply.
+            unlike = [None if reply["same"] is None else not reply["same"] for reply in said]
+            compared = [changed for changed in unlike if changed is not None]
+            metrics[f"{CHANGE_RATE}.{where}"] = rate(sum(compared), len(compared))
+            of_touched = [
+                changed for changed, mark in zip(unlike, touched[strategy], strict=True) if mark and changed is not None
+            ]
             metrics[f"{TOUCHED_CHANGE_RATE}.{where}"] = rate(sum(of_touched), len(of_touched))
         else:
-            metrics[f"{DIFFERENT}.{where}"] = count(len({reply["reply"] for reply in said}), len(said))
+            replied = [reply["reply"] for reply in said if not is_no_reply(reply)]
+            metrics[f"{DIFFERENT}.{where}"] = count(len(set(replied)), len(replied))
+        if without := sum(map(is_no_reply, said)):
+            metrics[f"{NO_REPLY_SHARE}.{where}"] = rate(without, len(said))
         for kind in (ACTIVITY, ENTITY, CONTEXT_SIMILARITY, REPLY_SIMILARITY, BLEU):
             if numbers := [reply[kind] for reply in said if reply[kind] is not None]:
-                metrics[f"{kind}.{where}"] = mean(numbers)
+                metrics[f"{kind}.{where}"] = clustered_rate(numbers) if kind in (ACTIVITY, ENTITY) else mean(numbers)
         if model != BASE:
             for kind in (ACTIVITY, ENTITY, CHANGE_RATE):
                 if test := _gain(said, replies[BASE, strategy], kind, num_resamples):
@@ -142,6 +167,9 @@ def robustness_metrics(rows: Sequence[Row], num_resamples: int = NUM_TEST_RESAMP
                 if test := _gain(said, replies[model, ""], kind, num_resamples):
                     metrics[f"{kind}{LOSS}.{where}"] = test.difference
                     metrics[f"{kind}{LOSS_P}.{where}"] = count(test.p_value, test.difference.n)
+    if any(reply.get("kind") for said in replies.values() for reply in said):
+        kinds = [sum(kinds_of_rows(row["replies"]), Counter[str]()) for row in examples]
+        metrics |= no_reply_metrics(kinds, [len(row["replies"]) for row in examples])
     return metrics
 
 
@@ -165,7 +193,10 @@ def _gain(after: Sequence[Reply], before: Sequence[Reply], kind: str, num_resamp
     """The test of replies against others to the same examples; none where nothing was scored."""
     both = [(_number(now, kind), _number(then, kind)) for now, then in zip(after, before, strict=True)]
     scored = np.array([pair for pair in both if None not in pair])
-    return paired_bootstrap(scored[:, 0], scored[:, 1], num_resamples) if len(scored) else None
+    if not len(scored):
+        return None
+    tested = paired_bootstrap(scored[:, 0], scored[:, 1], num_resamples)
+    return PairedTest(rate_difference(scored[:, 0], scored[:, 1]), tested.p_value)
 
 
 def _number(reply: Reply, kind: str) -> float | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+from engine.metrics.answers import no_reply_note
 from engine.metrics.perturb.activity import CEILING, CONSTANTS
 from engine.metrics.perturb.published import PUBLISHED, Figures, Pair
 from engine.metrics.perturb.robustness import (
@@ -21,6 +22,7 @@ from engine.metrics.perturb.robustness import (
     CONTEXT_SIMILARITY,
     CONTROL,
     ENTITY,
+    NO_REPLY_SHARE,
     P_VALUE,
     PERTURBED_SHARE,
     REPLY_SIMILARITY,
@@ -100,6 +102,9 @@ def table_4(metrics: Metrics, published: str | None = None) -> TextTable:
     """
     known = PUBLISHED[published] if published else None
     rows: list[tuple[str, ...]] = []
+    columns = dict(_LIKENESS)
+    if not any(name.startswith(f"{NO_REPLY_SHARE}.") for name in metrics):
+        del columns[_NO_REPLY]
     for model in (BASE, BESIDE, *trained_models(metrics)):
         for name in strategies(metrics):
             if f"{CHANGE_RATE}.{model}.{name}" not in metrics:
@@ -107,12 +112,12 @@ def table_4(metrics: Metrics, published: str | None = None) -> TextTable:
             title = f"{model} trained, {name}" if model != name else f"{name} trained"
             if model in (BASE, BESIDE):
                 title = name if model == BASE else f"{model}, {name}"
-            rows.append((title, *(show(metrics, model, name) for show in _LIKENESS.values())))
+            rows.append((title, *(show(metrics, model, name) for show in columns.values())))
             if model == BASE and known and name in known.similarity:
                 pair = [f"{value:.2f}" for value in known.similarity[name]]
-                rows.append((_PUBLISHED, *pair, *_nothing(len(_LIKENESS) - 3), ""))
+                rows.append((_PUBLISHED, *pair, *_nothing(len(columns) - 3), ""))
     note = _NOTE_4 + (_NOTE_4_PUBLISHED.format(title=known.title) if known else "") + _of_control(metrics)
-    return _table(("strategy", *_LIKENESS), rows, note)
+    return _table(("strategy", *columns), rows, note + no_reply_note(metrics, "chat.max_tokens", rates=_LEFT_OUT))
 
 
 def _of_control(metrics: Metrics) -> str:
@@ -213,6 +218,8 @@ def _nothing(num_cells: int) -> tuple[str, ...]:
     return (ABSENT,) * num_cells
 
 
+_NO_REPLY = "no reply"
+_LEFT_OUT = "pairs with one are left out of all other columns"
 _LIKENESS: dict[str, Callable[[Metrics, str, str], str]] = {
     "contexts": _of_reply(CONTEXT_SIMILARITY, number),
     "replies": _of_reply(REPLY_SIMILARITY, number),
@@ -220,6 +227,7 @@ _LIKENESS: dict[str, Callable[[Metrics, str, str], str]] = {
     "changed replies": lambda metrics, model, name: _starred(metrics, CHANGE_RATE, model, name, share),
     "changed, touched": _of_reply(TOUCHED_CHANGE_RATE, share),
     "touched": lambda metrics, _, name: share(metrics.get(f"{PERTURBED_SHARE}.{name}", NOTHING)),
+    _NO_REPLY: _of_reply(NO_REPLY_SHARE, share),
     "n": lambda metrics, model, name: _num(metrics, f"{CHANGE_RATE}.{model}.{name}"),
 }
 """The columns of table 4 by their headings."""

@@ -6,7 +6,7 @@ makes a wrong reply of a right one by A_n@k, AAP, ARR and A@1: the same metrics,
   * # Paper: silent on examples that a rule cannot change. Ours: they are counted; by default they are left out, because a
     ranker did not survive what nobody did to it. As an option they stay, as attacks that failed: with a rule that keeps labels
     the ranker's figure is then that of the clean group, else it is 0.
-  * # Paper: no intervals. Ours: the bootstrap, clustered by context, and the paired bootstrap test.
+  * # Paper: no intervals. Ours: Wilson's for shares by dialogue (`clustered_rate`), and the paired bootstrap test.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from engine.metrics.retrieval.ranks import KS, MAP, MRR, PAIRWISE, PRECISION, GroupMetrics, Ties, Unranked, group_metrics
-from engine.metrics.statistics import Estimate, PairedTest, mean, paired_bootstrap
+from engine.metrics.statistics import Estimate, PairedTest, clustered_rate, paired_bootstrap, rate_difference
 
 Untouched = Literal["left-out", "kept"]
 """What becomes of groups in which a rule changed nothing."""
@@ -113,34 +113,30 @@ class TiedFigure(NamedTuple):
     ties_right: float | None
 
 
-def figures(
-    measure: Callable[[Ties], GroupMetrics], clusters: Mapping[Any, Any] | None = None, seed: int = 0
-) -> dict[str, TiedFigure]:
+def figures(measure: Callable[[Ties], GroupMetrics], clusters: Mapping[Any, Any] | None = None) -> dict[str, TiedFigure]:
     """Each metric with its interval, and beside it what ties may add or take wherever there are some.
 
     Args:
         measure: the metrics by what stands for the order of ties, such as `lambda ties: group_metrics(..., ties=ties)`.
         clusters: as in `estimates`.
-        seed: names the resampling stream.
     """
     found = measure("expected")
-    told = estimates(found, clusters, seed)
+    told = estimates(found, clusters)
     if not found.num_tied or not len(found.keys):
         return {name: TiedFigure(estimate, None, None) for name, estimate in told.items()}
     wrong, right = measure("wrong").values, measure("right").values
     return {name: TiedFigure(each, float(wrong[name].mean()), float(right[name].mean())) for name, each in told.items()}
 
 
-def estimates(metrics: GroupMetrics, clusters: Mapping[Any, Any] | None = None, seed: int = 0) -> dict[str, Estimate]:
+def estimates(metrics: GroupMetrics, clusters: Mapping[Any, Any] | None = None) -> dict[str, Estimate]:
     """The mean of each metric over groups, with its interval.
 
     Args:
         metrics: of groups.
         clusters: by a group's key what it is drawn with, such as its dialogue; each group is its own when not given.
-        seed: names the resampling stream.
     """
     drawn_with = None if clusters is None else [clusters[key] for key in metrics.keys.tolist()]
-    return {name: mean(values, drawn_with, seed) for name, values in metrics.values.items()}
+    return {name: clustered_rate(values, drawn_with) for name, values in metrics.values.items()}
 
 
 def compared(
@@ -173,5 +169,10 @@ def compared(
         found: np.ndarray = np.bincount(drawn_with, differences) * weight + differences.sum() / num * (1 - sizes)
         return found
 
-    tested = {name: of_clusters(after.values[name][places] - before.values[name][others]) for name in shared}
-    return {name: paired_bootstrap(values, np.zeros_like(values), seed=seed) for name, values in tested.items()}
+    tests = {}
+    for name in shared:
+        here, there = after.values[name][places], before.values[name][others]
+        differences = of_clusters(here - there)
+        tested = paired_bootstrap(differences, np.zeros_like(differences), seed=seed)
+        tests[name] = PairedTest(rate_difference(here, there, drawn_with), tested.p_value)
+    return tests

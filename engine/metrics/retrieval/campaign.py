@@ -10,7 +10,7 @@ from engine.metrics.retrieval.ranks import group_metrics, recall_at
 from engine.metrics.retrieval.searched import REACHED_REASON
 from engine.metrics.rounds import HardeningMetrics, Round
 from engine.metrics.rows import Row, finished
-from engine.metrics.statistics import Estimate, Metric, clustered_rate, mean, rate_difference
+from engine.metrics.statistics import Estimate, Metric, clustered_rate, rate_difference
 
 RANKER, HIGHER = "lower: ranker", "higher: ranker"
 POLICY_BEFORE, POLICY_AFTER, POLICY, SEARCH, HELD, FIRST = (
@@ -26,7 +26,12 @@ ROUND_METRICS = {
     POLICY_AFTER: Metric("policy after", RANKER, "success of the same policy on the ranker that learned from it", "rate"),
     POLICY: Metric("fresh policy", RANKER, "success of a policy that learned to mislead this ranker", "rate"),
     SEARCH: Metric("search", RANKER, "success of a greedy search by as many edits of the same kind", "rate"),
-    HELD: Metric("R@1 under attack", HIGHER, "share of contexts whose right reply is first, and stays so under both", "rate"),
+    HELD: Metric(
+        "R@1 under attack",
+        HIGHER,
+        "share of contexts whose right reply is first under the search and every policy known",
+        "rate",
+    ),
     FIRST: Metric("R@1", HIGHER, "share of the contexts whose right reply is first among candidates as they are", "rate"),
 }
 """What a ranker is measured by after a round, in the order of the table's columns."""
@@ -63,10 +68,11 @@ RANKERS = HardeningMetrics(
     stalled="R@1 under attack has not risen",
     note_rounds="Round 0 is the ranker before any hardening. Policies edit the wrong reply that the ranker likes best; "
     "success: share of the contexts in which they bring it to the top, of those in which no wrong reply is there already. "
-    "Under attack: by a fresh policy and by the search. All on the validation split, which chooses the result's round. "
+    "Under attack: by the search and by all policies known by then. All on the validation split, which chooses the result's "
+    "round. Brackets: 95 % intervals.",
+    note_outcome="Control: the start, trained as long on replies as they are. All on the test split. Fresh policies are of one "
+    "seed, which chose no round. Under attack: by the search and by the policies of all rounds, of result and control. "
     "Brackets: 95 % intervals.",
-    note_outcome="Control: the start, trained as long on replies as they are. All on the test split, by fresh policies of one "
-    "seed, which chose no round. Brackets: 95 % intervals.",
 )
 
 
@@ -100,7 +106,7 @@ class UnderAttack:
         scores = np.concatenate([row["before"][0]["scores"] for row in scored])
         labels = np.concatenate([row["labels"] for row in scored])
         found = group_metrics(keys, scores, labels)
-        return mean(found.values[recall_at(1)], [self._dialogues[key] for key in found.keys.tolist()])
+        return clustered_rate(found.values[recall_at(1)], [self._dialogues[key] for key in found.keys.tolist()])
 
     def more_than(self, other: UnderAttack) -> Estimate:
         """`held` less that of another ranker, in the contexts that count for both."""

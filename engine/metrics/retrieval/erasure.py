@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from engine.metrics.retrieval.ranks import group_metrics
-from engine.metrics.statistics import Estimate, mean, ratio_of_sums
+from engine.metrics.statistics import Estimate, clustered_rate, ratio_of_sums
 from envs.candidates.groups import CandidateGroup
 from envs.pairs.turns import Utterance
 from policies.ranker import Pair
@@ -143,7 +143,7 @@ def kept_points(
         ]
         accuracy, _ = _accuracies(labels, shortened)
         relative = ratio_of_sums(accuracy, whole, drawn_with)
-        points.append(KeptPoint(k, mean(accuracy, drawn_with), relative))
+        points.append(KeptPoint(k, clustered_rate(accuracy, drawn_with), relative))
     return points
 
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from engine.metrics.retrieval.ranks import GroupMetrics
-from engine.metrics.statistics import Estimate, mean
+from engine.metrics.statistics import Estimate, clustered_rate
 from envs.candidates.groups import CandidateGroup
 
 ALPHA_EDGES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 1.0)
@@ -88,7 +88,7 @@ def histogram(
     for number, (low, high) in enumerate(pairwise(edges)):
         below = overlap <= high if number == last else overlap < high
         held = (overlap >= low) & below
-        found.append(Bin(low, high, mean(figures[held], drawn_with[held])))
+        found.append(Bin(low, high, clustered_rate(figures[held], drawn_with[held])))
     return found
 
 

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from engine.metrics.answers import NO_REPLY_METRICS, kinds_of_rows, no_reply_metrics
 from engine.metrics.statistics import (
     FOR_ADVERSARY,
     LOWER_FOR_ADVERSARY,
@@ -27,6 +28,7 @@ from engine.metrics.statistics import (
     mean,
     rate,
 )
+from envs.core.errors import RunError
 
 logger = logging.getLogger(__name__)
 
@@ -62,14 +64,19 @@ JUDGE_METRICS = {
 }
 TYPED_METRICS: dict[str, Metric] = {
     VERIFIED: Metric(
-        "verified", FOR_ADVERSARY, "share of all targets whose typed input makes the model say so, greedily", "share", main=True
+        "verified",
+        FOR_ADVERSARY,
+        "share of all targets to whose typed input the likeliest reply is a success",
+        "share",
+        main=True,
     ),
-    SAMPLED: Metric("verified, drawn", FOR_ADVERSARY, "the same of drawn replies, mean over targets", "share", main=True),
+    SAMPLED: Metric("verified, drawn", FOR_ADVERSARY, "the same of drawn answers, mean over targets", "share", main=True),
     REFUSED: Metric("refused candidates", NEITHER, "of those tried, inputs that the rules for them refused", "count"),
+    **NO_REPLY_METRICS,
     **JUDGE_METRICS,
 }
 """What the searches of models are described by that read typed text."""
-DRAWN_NOTE = " Drawn: share of drawn replies that are successes."
+DRAWN_NOTE = " Drawn: share of drawn answers that are successes."
 
 
 def describe(name: str) -> Metric:
@@ -112,8 +119,17 @@ def choose_restart(restarts: Iterable[Restart]) -> Restart:
 
 
 def is_hit(entry: Row | Restart, kind: str) -> bool:
-    """Whether a row, or a restart, is a hit of a type that was read."""
-    return next(bool(found["hit"]) for found in entry["hits"] if found["type"] == kind)
+    """Return whether a row, or a restart, is a hit of a type.
+
+    Raises:
+        RunError: the search did not read its inputs for this type, as where its configuration was changed by hand.
+    """
+    hit = next((bool(found["hit"]) for found in entry["hits"] if found["type"] == kind), None)
+    if hit is None:
+        known = ", ".join(str(found["type"]) for found in entry["hits"])
+        what, fix = "the rows do not say whether an input is a hit of this type", f"name one that they know as hit: {known}"
+        raise RunError(what, where="hit", got=kind, fix=fix)
+    return hit
 
 
 def kinds(rows: Sequence[Row]) -> list[str]:
@@ -135,6 +151,7 @@ def search_metrics(rows: Iterable[Row], candidates_per_s: Estimate, num_skipped:
     verified: list[bool] = []
     drawn: list[tuple[int, int]] = []
     judged: Counter[str] = Counter()
+    kinds: list[Counter[str]] = []
     hits: Counter[str] = Counter()
     losses: list[float] = []
     sweeps: list[int] = []
@@ -155,6 +172,7 @@ def search_metrics(rows: Iterable[Row], candidates_per_s: Estimate, num_skipped:
         if row.get("verified") is not None:
             verified.append(bool(row["verified"]))
             judged.update({name: int(row.get(name) or 0) for name in JUDGE_METRICS})
+            kinds += kinds_of_rows([row])
             if row["samples"]:
                 drawn.append((row["sampled"], row["samples"]))
     num_targets = len(losses)
@@ -174,6 +192,7 @@ def search_metrics(rows: Iterable[Row], candidates_per_s: Estimate, num_skipped:
     typed: dict[str, Estimate] = {}
     if verified:
         typed = {VERIFIED: rate(sum(verified), len(verified)), REFUSED: count(refused, num_targets)}
+        typed |= no_reply_metrics(kinds, [1] * len(kinds))
         if drawn:
             successes, samples = zip(*drawn, strict=True)
             typed[SAMPLED] = clustered_rate(successes, trials=samples)

@@ -1,4 +1,4 @@
-"""Methods of trigger search on one model under one budget: how often it says the target, what they tried, and what they read.
+"""Methods of trigger search on one model under one budget: how often a reply is a success, what they tried, and what they read.
 
 Lines are methods by name. Where one sees replies alone, "random words" and "no input" of its search stand below it.
 """
@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from engine.metrics.answers import NO_REPLY
 from engine.metrics.statistics import FOR_ADVERSARY, LOWER_FOR_ADVERSARY, NEITHER, NOTHING, Estimate, Metric, count
 from engine.metrics.tables import TextTable, few_note, figure, num_measured, with_interval
 from engine.metrics.triggers import text
 from engine.metrics.triggers.hits import DRAWN_NOTE, HIT_RATE, JUDGE_ANSWERS, JUDGE_METRICS, SAMPLED, VERIFIED, unread_note
+from engine.metrics.triggers.successes import success_note
 
 BETWEEN = " | "
 """Between the line and the figure of a metric's name."""
@@ -18,21 +20,22 @@ CLAIMED, TRIED, LOSS = "claimed", "tried", "loss"
 NO_INPUT = "no input"
 FIGURES = {
     VERIFIED: Metric(
-        "said", FOR_ADVERSARY, "share of targets that the model says, greedily, to the typed input", "share", True
+        "success", FOR_ADVERSARY, "share of targets to whose typed input the likeliest reply is a success", "share", True
     ),
-    SAMPLED: Metric("drawn", FOR_ADVERSARY, "share of drawn replies to the typed input that are successes", "share"),
+    NO_REPLY: Metric("no reply", NEITHER, "share of the model's answers that are no reply, and so no success", "share"),
+    SAMPLED: Metric("drawn", FOR_ADVERSARY, "share of drawn answers to the typed input that are successes", "share"),
     CLAIMED: Metric("claimed", FOR_ADVERSARY, "share of targets that are hits by the model's likelihoods", "share"),
     TRIED: Metric("tried", NEITHER, "inputs whose losses or replies were asked for, mean over targets", main=True),
     LOSS: Metric("loss", LOWER_FOR_ADVERSARY, "objective at the input that is kept, mean over targets"),
     **JUDGE_METRICS,
 }
-_COLUMNS = (VERIFIED, SAMPLED, CLAIMED, LOSS)
-"""Figures with intervals; drawn replies have a column where there are some."""
+_COLUMNS = (VERIFIED, SAMPLED, NO_REPLY, CLAIMED, LOSS)
+"""Figures with intervals; drawn replies, and answers without a reply, have a column where there are some."""
 _NOTE = (
-    "Said: share of targets of which the greedy reply to the typed input is a success. Claimed: share of targets that are hits "
-    "by likelihoods, of the relaxation behind an input of real numbers, whose strongest words are typed. Tried: inputs, mean "
-    "over targets; one costs a pass over the target where losses are read, and a whole reply where text is. Random words: as "
-    "many random inputs as the search by replies above may try. Brackets: 95 % intervals."
+    " The column holds the share of targets of which the likeliest reply to the typed input is one. Claimed: share of targets "
+    "that are hits by likelihoods, of the relaxation behind an input of real numbers, whose strongest words are typed. Tried: "
+    "inputs, mean over targets; one costs a pass over the target where losses are read, and a whole reply where text is. "
+    "Random words: as many random inputs as the search by replies above may try. Brackets: 95 % intervals."
 )
 
 
@@ -49,6 +52,7 @@ def losses_told(metrics: Mapping[str, Estimate], hit: str) -> dict[str, Estimate
         CLAIMED: metrics.get(f"{HIT_RATE}{hit}", NOTHING),
         TRIED: count(tried.value / max(1, tried.n), tried.n),
         LOSS: metrics["loss"],
+        NO_REPLY: metrics.get(NO_REPLY, NOTHING),
         **_replies(metrics),
     }
 
@@ -63,9 +67,22 @@ def replies_told(metrics: Mapping[str, Estimate], name: str, drawn: int = 0) -> 
     """
     tried = metrics[text.QUERIES]
     return {
-        name: {VERIFIED: metrics[VERIFIED], TRIED: count(tried.value - 1 - drawn, tried.n), **_replies(metrics)},
-        random_line(name): {VERIFIED: metrics[text.RANDOM], TRIED: metrics[text.RANDOM_QUERIES]},
-        NO_INPUT: {VERIFIED: metrics[text.EMPTY], TRIED: count(1, metrics[text.EMPTY].n)},
+        name: {
+            VERIFIED: metrics[VERIFIED],
+            TRIED: count(tried.value - 1 - drawn, tried.n),
+            NO_REPLY: metrics[text.FOUND_NO_REPLY],
+            **_replies(metrics),
+        },
+        random_line(name): {
+            VERIFIED: metrics[text.RANDOM],
+            TRIED: metrics[text.RANDOM_QUERIES],
+            NO_REPLY: metrics[text.RANDOM_NO_REPLY],
+        },
+        NO_INPUT: {
+            VERIFIED: metrics[text.EMPTY],
+            TRIED: count(1, metrics[text.EMPTY].n),
+            NO_REPLY: metrics[text.EMPTY_NO_REPLY],
+        },
     }
 
 
@@ -87,24 +104,28 @@ def describe_method(name: str) -> Metric:
     return FIGURES[kind]._replace(title=f"{FIGURES[kind].title}: {line}")
 
 
-def methods_said(metrics: Mapping[str, Estimate]) -> dict[str, Estimate]:
-    """How often the model says its targets, by line of the table."""
+def methods_successes(metrics: Mapping[str, Estimate]) -> dict[str, Estimate]:
+    """Return the share of targets with a success, by line of the table."""
     ending = f"{BETWEEN}{VERIFIED}"
     return {name.removesuffix(ending): estimate for name, estimate in metrics.items() if name.endswith(ending)}
 
 
-def methods_table(metrics: Mapping[str, Estimate], access: Mapping[str, str]) -> TextTable:
-    """A method a line.
+def methods_table(metrics: Mapping[str, Estimate], access: Mapping[str, str], clause: str) -> TextTable:
+    """Return a table with a method a line.
 
     Args:
         metrics: figures by "LINE | FIGURE".
         access: what is read of the model, by line.
+        clause: what a successful reply is (`successful_reply`).
     """
     lines: dict[str, dict[str, Estimate]] = {}
     for name, estimate in metrics.items():
         line, kind = name.split(BETWEEN)
         lines.setdefault(line, {})[kind] = estimate
-    shown = [kind for kind in _COLUMNS if kind != SAMPLED or any(SAMPLED in found for found in lines.values())]
+    absent = set() if any(SAMPLED in found for found in lines.values()) else {SAMPLED}
+    if not any(found.get(NO_REPLY, NOTHING).value > 0 for found in lines.values()):
+        absent.add(NO_REPLY)
+    shown = [kind for kind in _COLUMNS if kind not in absent]
     rows = [
         (
             line,
@@ -117,5 +138,5 @@ def methods_table(metrics: Mapping[str, Estimate], access: Mapping[str, str]) ->
     ]
     few = any(found[VERIFIED].flagged for found in lines.values())
     columns = ("method", "reads", *(FIGURES[kind].title for kind in shown), "tried", "targets")
-    note = _NOTE + (SAMPLED in shown) * DRAWN_NOTE + few * few_note("targets") + unread_note(metrics)
+    note = success_note(clause) + _NOTE + (SAMPLED in shown) * DRAWN_NOTE + few * few_note("targets") + unread_note(metrics)
     return TextTable(columns, tuple(rows), note)

@@ -29,7 +29,7 @@ _NOTE_RELAXED = (
 _TYPED = {VERIFIED: "verified", SAMPLED: "drawn", REFUSED: "refused"}
 """Columns of a list whose inputs were typed, behind those of its hits."""
 _NOTE_TYPED = (
-    " Verified: of targets whose typed input makes the model say so, greedily; drawn: of drawn replies. Refused: how many "
+    " Verified: of targets to whose typed input the likeliest reply is a success; drawn: of drawn answers. Refused: how many "
     "candidates the rules for inputs refused, such as those whose text gives other tokens."
 )
 _NOTE_PUBLISHED = " Published: He & Glass 2018, by {}, whose lists and models are others."

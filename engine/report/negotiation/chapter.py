@@ -7,7 +7,15 @@ from typing import ClassVar
 
 from markupsafe import Markup
 
-from engine.jobs.negotiation.exploitability import EVALUATE_EXPLOITABILITY, NUM_TRAINED, budget_table, by_budget
+from engine.jobs.negotiation.exploitability import (
+    BEST,
+    EVALUATE_EXPLOITABILITY,
+    MORE,
+    NUM_KNOWN,
+    budget_table,
+    by_budget,
+    known_adversaries,
+)
 from engine.jobs.negotiation.minmax import AS_CONTROL, BEFORE_TRAINING, DROP, DROP_BEYOND_CONTROL, FINAL_STAGES, LEGEND, MINMAX
 from engine.jobs.negotiation.population import EVALUATE_POPULATION
 from engine.jobs.negotiation.reproduction import REPRODUCE_CHENG2019
@@ -38,7 +46,12 @@ CURVES = (
         "round",
         "exploitability",
         "advantage in points",
-        {"fresh adversary": "exploitability", "trained along, before": "advantage_before", "after": "advantage_after"},
+        {
+            "best known adversary": "exploitability",
+            "fresh, mean": "mean_fresh",
+            "trained along, before": "advantage_before",
+            "after": "advantage_after",
+        },
     ),
     CurveSource("round", "plain play", "points", {"target": "plain_score"}),
     CurveSource("round", "language", "perplexity", {"validation": "perplexity"}),
@@ -77,6 +90,7 @@ class Negotiations(Chapter[Negotiation]):
     stages: ClassVar = {
         ATTACK_TABLE.name: Stages(lambda summary: titles_of(trained_of(summary))),
         MINMAX.name: Stages(FINAL_STAGES, others="hidden"),
+        EVALUATE_EXPLOITABILITY.name: Stages({BEST: "best known adversary"}, others="hidden"),
         EVALUATE_POPULATION.name: Stages(others="hidden"),
         REPRODUCE_CHENG2019.name: Stages(others="hidden"),
     }
@@ -93,7 +107,10 @@ class Negotiations(Chapter[Negotiation]):
             "once an attack's sentence makes that likely, the target must end the talk, and what it would then choose counts.",
         ),
         r"\blive\b": ("Live", "the target answers and decides itself."),
-        r"exploitability": ("Exploitability", "points that a fresh adversary, trained against the target, is ahead."),
+        r"exploitability": (
+            "Exploitability",
+            "points that the best known adversary is ahead, in dialogues that did not choose it; a bound from below.",
+        ),
         r"pareto": ("Pareto optimal", "no other deal gives one side more and the other no less."),
         r"reactive": ("Reactive", "the attack wants the target to end the talk at once and to choose badly."),
         r"preemptive": ("Preemptive", "the attack wants the target to ask for less in its next sentence."),
@@ -192,8 +209,11 @@ def _tables(runs: Sequence[Run]) -> list[tuple[str, TextTable]]:
     tables: list[tuple[str, TextTable]] = []
     lines = []
     for run in runs:
-        if run.job == EVALUATE_EXPLOITABILITY.name and len(by_budget(run.folder)) * run.config["seeds"] > 1:
-            tables.append((f"{run.heading}: by adversary and budget", budget_table(run.folder)))
+        if run.job == EVALUATE_EXPLOITABILITY.name:
+            if known := known_adversaries(run.folder):
+                tables.append((f"{run.heading}: known adversaries", known.table()))
+            if len(by_budget(run.folder)) * run.config["seeds"] > 1:
+                tables.append((f"{run.heading}: fresh adversaries by budget", budget_table(run.folder)))
         elif run.job == MINMAX.name:
             found = _campaign_tables(run)
             if not run.name:
@@ -214,6 +234,7 @@ def _campaign_tables(campaign: Run) -> list[tuple[str, TextTable]]:
     """What a campaign came to, and the table of its rounds."""
     rounds = rounds_of(campaign.folder)
     outcome = [("Before and after", _before_and_after(campaign.metrics))] if campaign.metrics else []
+    outcome += [("Known adversaries", known.table())] if (known := known_adversaries(campaign.folder)) else []
     return [*outcome, *campaign.trainings, *([("Rounds", rounds_table(rounds))] if rounds else [])]
 
 
@@ -222,16 +243,19 @@ def _before_and_after(metrics: Mapping[str, Estimate]) -> TextTable:
     if DROP_BEYOND_CONTROL in metrics:
         columns["plain play alone"] = AS_CONTROL
     rows = [
-        (metric.title, *(with_interval(metrics[name + ending]) for ending in columns.values()))
-        for name, metric in ROUND_METRICS.items()
+        (metric.title, *(with_interval(metrics.get(name + ending, NOTHING)) for ending in columns.values()))
+        for name, metric in {**ROUND_METRICS, MORE: LEGEND[MORE]}.items()
         if name in metrics
     ]
     lost = LEGEND[DROP]
     more = [with_interval(metrics[name]) for name in (DROP, DROP_BEYOND_CONTROL) if name in metrics]
     rows.append((lost.title, "", more[0], *(f"{each} more than it" for each in more[1:])))
-    trained = metrics.get(NUM_TRAINED, NOTHING)
-    who = f"By {trained.value:.0f} fresh adversaries each" if trained.n and trained.value > 1 else "By a fresh adversary each"
-    note = f"{who}, in dialogues that chose no round. {lost.title.capitalize()}: {lost.definition}. Brackets: 95 % intervals."
+    known = metrics.get(NUM_KNOWN, NOTHING)
+    many = f" of {known.value:.0f} known adversaries" if known.n else " known adversary"
+    note = (
+        f"Exploitability: by the best{many}, in dialogues that chose neither it nor a round; a lower bound. "
+        f"{lost.title.capitalize()}: {lost.definition}. Brackets: 95 % intervals."
+    )
     return TextTable(("target", *columns), tuple(rows), note)
 
 
@@ -245,7 +269,7 @@ def _learned(budgets: Mapping[str, Points]) -> list[Figure]:
 
     if not budgets:
         return []
-    title, label = "Exploitability by budget", "dialogues that adversaries learned from"
+    title, label = "Mean of fresh adversaries by budget", "dialogues that adversaries learned from"
     caption = "mean over the adversaries of a target, each as it was after so many dialogues; bands are 95 % intervals"
     return [Figure(title, caption, Markup(plots.budget_svg(title, label, budgets, "adversary's points ahead")))]
 

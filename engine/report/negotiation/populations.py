@@ -9,7 +9,8 @@ from typing import Any
 from markupsafe import Markup
 
 from engine.jobs.negotiation.population import AGENTS, EVALUATE_POPULATION, PAYOFF, RATINGS, ROLES, estimates_of, shown_tables
-from engine.metrics.negotiation.population import FRESH, SINGLE, VALUE
+from engine.metrics.exploitability import EXPLOITABILITY
+from engine.metrics.negotiation.population import SINGLE, VALUE
 from engine.metrics.statistics import Estimate
 from engine.metrics.tables import TextTable, figure
 from engine.report import plots
@@ -57,7 +58,7 @@ class ShownPopulation(ShownRun):
     @property
     def sentence(self) -> str:
         """What the mixtures come to."""
-        value, single, fresh = (self.metrics.get(name) for name in (VALUE, SINGLE, FRESH))
+        value, single, fresh = (self.metrics.get(name) for name in (VALUE, SINGLE, EXPLOITABILITY))
         if value is None or single is None:
             return ""
         said = (
@@ -65,13 +66,13 @@ class ShownPopulation(ShownRun):
             f"the best target alone gives {number(POINTS, single.value)} to the worst adversary for it."
         )
         if fresh is not None:
-            said += f" An adversary trained against the mixture is {number(POINTS, fresh.value)} points ahead."
+            said += f" The best adversary against the mixture is {number(POINTS, fresh.value)} points ahead."
         return said + caveat(value, unit="dialogues")
 
     @property
     def marks(self) -> dict[str, Estimate]:
         """The estimates behind the sentence."""
-        labels = {VALUE: "equilibrium", SINGLE: "best target alone", FRESH: "fresh adversary, mixture"}
+        labels = {VALUE: "equilibrium", SINGLE: "best target alone", EXPLOITABILITY: "best adversary, mixture"}
         return {label: self.metrics[name] for name, label in labels.items() if name in self.metrics}
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from engine.jobs.negotiation.exploitability import NUM_TRAINED
+from engine.jobs.negotiation.exploitability import MORE, NUM_KNOWN
 from engine.jobs.negotiation.minmax import AS_CONTROL, BEFORE_TRAINING, DROP, DROP_BEYOND_CONTROL
-from engine.metrics.negotiation.campaign import EXPLOITABILITY, PLAIN_AGREEMENT, REPETITION
+from engine.metrics.exploitability import EXPLOITABILITY, MEAN_FRESH
+from engine.metrics.negotiation.campaign import PLAIN_AGREEMENT, REPETITION
 from engine.metrics.repetition import has_lost
 from engine.metrics.statistics import NOTHING, Estimate, Metric
 from engine.report.content import Verdict
@@ -26,7 +27,7 @@ ATTACKERS = {
     "attack-preemptive": "a search for words that make the target ask for less (preemptive)",
     "attack-ra-pa-da": "a combined search (RA+PA+DA)",
     "attack-ra-pa-ta": "a combined search (RA+PA+TA)",
-    "evaluate-exploitability": "a fresh adversary",
+    "evaluate-exploitability": "the best known adversary",
 }
 
 
@@ -95,7 +96,7 @@ def _played(matches: Sequence[Match]) -> str:
 
 
 def _hardened(campaign: Hardening) -> tuple[str, dict[str, Estimate]]:
-    """Whether a fresh adversary gains less from the target than before, in either direction, and the figures behind it."""
+    """Whether the best known adversary gains less from the target than before, in either direction, and the figures."""
     if DROP not in campaign.metrics:
         return _unfinished(campaign)
     before, after = campaign.metrics[EXPLOITABILITY + BEFORE_TRAINING], campaign.metrics[EXPLOITABILITY]
@@ -108,20 +109,25 @@ def _hardened(campaign: Hardening) -> tuple[str, dict[str, Estimate]]:
     }[certain_sign(drop)]
     control, beyond = (campaign.metrics.get(name, NOTHING) for name in (EXPLOITABILITY + AS_CONTROL, DROP_BEYOND_CONTROL))
     marks = {
-        "fresh adversary, before hardening": before,
-        **({"fresh adversary, after plain play alone": control} if control.n else {}),
-        "fresh adversary, after hardening": after,
+        "best adversary, before hardening": before,
+        **({"best adversary, after plain play alone": control} if control.n else {}),
+        "best adversary, after hardening": after,
         "points that hardening takes off": drop,
     }
-    trained = campaign.metrics.get(NUM_TRAINED, NOTHING)
-    was, now_is = "a fresh adversary was", "is"
-    if trained.n and trained.value > 1:
-        was, now_is = f"{trained.value:.0f} fresh adversaries were in the mean", "are"
-    said = f"{told}: {was} {then} points ahead before it and {now_is} {now} ahead after it."
+    num_known = campaign.metrics.get(NUM_KNOWN, NOTHING)
+    of_all = f" of {num_known.value:.0f} known adversaries" if num_known.n else " known adversary"
+    said = f"{told}: the best{of_all} was {then} points ahead before it and is {now} ahead after it."
     if control.n:
         doubt = "" if certain_sign(beyond) else ", no certain difference"
         alone = f"{number(POINTS, control.value)}{doubt}"
         said += f" As much training in plain play alone, without an adversary, brings it to {alone}."
+    average, more = (campaign.metrics.get(name, NOTHING) for name in (MEAN_FRESH, MORE))
+    if average.n:
+        said += f" Fresh adversaries gain {number(POINTS, average.value)} in the mean."
+        if certain_sign(more) > 0:
+            said += f" The second half of their budget added {number(POINTS, more.value)}: a larger one would find more."
+    if certain_sign(after) > 0:
+        said += " It is still exploitable."
     was_agreed, agreed = (campaign.metrics.get(f"{PLAIN_AGREEMENT}{when}", NOTHING) for when in (BEFORE_TRAINING, ""))
     if agreed.n and agreed.value < _AGREES:
         # Nobody gains from who never comes to a deal.
@@ -140,8 +146,8 @@ def _unfinished(campaign: Hardening) -> tuple[str, dict[str, Estimate]]:
     if not measured:
         return "", {}
     last = measured[-1]
-    said = f"Round {last.number} is measured and the campaign is not finished: a fresh adversary is "
-    marks = {f"fresh adversary, round {one.number}": one.metrics[EXPLOITABILITY] for one in measured}
+    said = f"Round {last.number} is measured and the campaign is not finished: the best adversary known is "
+    marks = {f"best adversary, round {one.number}": one.metrics[EXPLOITABILITY] for one in measured}
     ahead = last.metrics[EXPLOITABILITY]
     return f"{said}{number(POINTS, ahead.value)} points ahead.{caveat(ahead)}", marks
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from engine.jobs.perturb.worker import CLEAN
+from engine.metrics.answers import is_no_reply
 from engine.metrics.perturb.robustness import ACTIVITY, BASE, BESIDE, CHANGE_RATE, CONTROL, ENTITY
 from engine.metrics.rows import Row
 from engine.metrics.statistics import Estimate
@@ -79,7 +80,7 @@ def touched(evaluation: ShownEvaluation, strategy: str) -> list[Row]:
 def note_of(evaluation: ShownEvaluation, strategy: str) -> str:
     """What a good model does, and how often the base did otherwise."""
     rows, expectation = touched(evaluation, strategy), evaluation.strategies.get(strategy, "")
-    otherwise = sum(not _reply(row, BASE, strategy)["same"] for row in rows)
+    otherwise = sum(_reply(row, BASE, strategy)["same"] is False for row in rows)
     wanted = f"a good model {_ANSWERS[expectation]}; " if expectation in _ANSWERS else ""
     counted = f"{len(rows):,} of {len(evaluation.done):,} contexts were changed"
     return f"{visible(strategy)}: {wanted}{counted}; the base answers {otherwise:,} of these otherwise."
@@ -123,7 +124,7 @@ def trained_title(model: str) -> str:
 
 def read_example(row: Row, strategy: str, expectation: str) -> Perturbed:
     """An answered example under one strategy, ready to be shown."""
-    perturbation, same = _of(row["perturbations"], strategy), bool(_reply(row, BASE, strategy)["same"])
+    perturbation, same = _of(row["perturbations"], strategy), _reply(row, BASE, strategy)["same"]
     before, after = _marked(_turns(row["context"]), _turns(perturbation["text"]))
     num_changed = int(perturbation["num_changed"])
     models = [entry["model"] for entry in row["replies"] if entry["strategy"] == strategy]
@@ -134,16 +135,16 @@ def read_example(row: Row, strategy: str, expectation: str) -> Perturbed:
         replies=[
             Reply(
                 trained_title(model),
-                _said(_reply(row, model, CLEAN)["reply"]),
-                _said(_reply(row, model, strategy)["reply"]),
+                _replied(_reply(row, model, CLEAN)),
+                _replied(_reply(row, model, strategy)),
             )
             for model in models
         ],
         truth=_said(row["truth"]),
         changed="1 word changed" if num_changed == 1 else f"{num_changed} words changed",
         num_changed=num_changed,
-        good=same == (expectation != Expectation.SHOULD_CHANGE),
-        verdict="the same reply" if same else "another reply",
+        good=same is not None and same == (expectation != Expectation.SHOULD_CHANGE),
+        verdict={None: "no reply to compare", True: "the same reply", False: "another reply"}[same],
     )
 
 
@@ -153,6 +154,11 @@ def _of(entries: Sequence[Row], strategy: str) -> Row:
 
 def _reply(row: Row, model: str, strategy: str) -> Row:
     return _of([entry for entry in row["replies"] if entry["model"] == model], strategy)
+
+
+def _replied(reply: Row) -> str:
+    """Return a reply, or what stands in its place."""
+    return f"(no reply: {reply['kind']})" if is_no_reply(reply) else _said(reply["reply"])
 
 
 def _said(reply: str) -> str:

@@ -13,13 +13,14 @@ from engine.jobs.triggers.search import SEARCH
 from engine.jobs.triggers.table import SEARCH_TABLE
 from engine.metrics.statistics import Estimate
 from engine.metrics.triggers.enumeration import enumeration_table
-from engine.metrics.triggers.hits import VERIFIED, describe
-from engine.metrics.triggers.methods import FIGURES, methods_said
+from engine.metrics.triggers.hits import describe
+from engine.metrics.triggers.methods import methods_successes
+from engine.metrics.triggers.successes import successful_reply
 from engine.report.content import Chapter, Section, ShownRun, Stages, Verdict
 from engine.report.runs import Run
 from engine.report.triggers.pairs import note_of, search_figures, search_items, word_figures
 from engine.report.triggers.sections import ShownSearch, Triggers
-from engine.report.triggers.typed import MOST_SAID, TYPED_JOBS, shown_typed, typed_items, typed_verdict
+from engine.report.triggers.typed import MOST_SAID, TYPED_JOBS, shown_typed, success_metric, typed_items, typed_verdict
 from engine.report.verdicts import MOST_MARKS, SHARE, caveat, first_marks, listed, number
 from engine.triggers.settings import CANDIDATES, CANDIDATES_BY_METHOD
 from engine.triggers.targets import Skipped
@@ -68,13 +69,13 @@ class TriggerSearches(Chapter[Triggers]):
         shown = [ShownRun.of(run) for run in tried]
         typed = [shown_typed(run) for run in measured if run.job in TYPED_JOBS]
         tables += [(each.name, each.table) for each in typed]
-        compared = [methods_said(run.metrics) for run in measured if run.job == SEARCH_METHODS.name]
+        compared = [(_clause(run), methods_successes(run.metrics)) for run in measured if run.job == SEARCH_METHODS.name]
         found = Triggers(searches=searches, tables=tables, others=shown, typed=typed, compared=compared)
         return found if searches or tables else None
 
     def verdict(self, found: Triggers) -> Verdict | None:
         if found.compared:
-            return _methods_verdict(found.compared[0])
+            return _methods_verdict(*found.compared[0])
         searches = [search for search in found.searches if math.isfinite(search.rate.value)]
         if not searches:
             return next(filter(None, map(typed_verdict, found.typed)), None)
@@ -111,12 +112,16 @@ class TriggerSearches(Chapter[Triggers]):
         )
 
 
-def _methods_verdict(said: Mapping[str, Estimate]) -> Verdict:
-    """What methods come to under one budget, their controls among them."""
-    told = listed([f"{number(SHARE, share.value)} with {visible(line)}" for line, share in said.items()])
-    sentence = f"Of the targets the model says {told}.{caveat(*said.values(), unit='targets')}"
-    metric = FIGURES[VERIFIED]._replace(title="Targets said")
-    return Verdict(sentence=sentence, metric=metric, marks=first_marks({visible(line): share for line, share in said.items()}))
+def _methods_verdict(clause: str, shares: Mapping[str, Estimate]) -> Verdict:
+    """Return what methods come to under one budget, their controls among them."""
+    told = listed([f"{number(SHARE, share.value)} with {visible(line)}" for line, share in shares.items()])
+    sentence = f"Of the targets, {told} got a reply {clause}.{caveat(*shares.values(), unit='targets')}"
+    marks = first_marks({visible(line): share for line, share in shares.items()})
+    return Verdict(sentence=sentence, metric=success_metric(clause), marks=marks)
+
+
+def _clause(run: Run) -> str:
+    return successful_reply(run.config["success"], end=run.config["hugging_face"]["end"])
 
 
 def _search(run: Run) -> ShownSearch:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from markupsafe import Markup
 
+from engine.metrics.answers import is_no_reply
 from engine.metrics.rows import Row
 from engine.metrics.statistics import Points
 from engine.metrics.tables import figure
@@ -24,7 +25,7 @@ from envs.core.visible import visible
 NUM_SHOWN = 200
 """Targets of a search that the viewer holds."""
 _MAX_SERIES = 8
-_SAID = {None: (), True: ("said",), False: ("not said",)}
+_SUCCESS = {None: (), True: ("success",), False: ("no success",)}
 """Tags by whether the reply to what was typed is a success."""
 
 
@@ -40,14 +41,15 @@ class Hit:
 class Pair:
     """An input and the sentence that it was found for; numbers as text, in nats.
 
-    Of a chat model the request and what it replied, and whether that is a success; empty, and None, of others.
+    Of a chat model the request, what it answered, and whether that is a success; empty, and None, of others.
     """
 
     prompt: str
     trigger: str
     target: str
     reply: str
-    said: bool | None
+    reasoning: str
+    success: bool | None
     hits: tuple[Hit, ...]
     loss: str
     least: str
@@ -89,10 +91,11 @@ def _item(search: ShownSearch, row: Row) -> Item:
             '{} <q class="adversary">{}</q> \N{RIGHTWARDS ARROW} <q class="target">{}</q> {}',
             pair.prompt,
             pair.trigger,
-            pair.target,
+            # Of a model that says what it is asked for nobody knows a reply, but the target itself.
+            pair.target if pair.success is None else pair.reply,
             ", ".join(hits) or "no hit",
         ),
-        tags=("as wanted" if any(hit.wanted for hit in pair.hits) else "missed", *hits, *_SAID[pair.said]),
+        tags=("as wanted" if any(hit.wanted for hit in pair.hits) else "missed", *hits, *_SUCCESS[pair.success]),
         values={"loss": row["loss"], "mean log probability": float(np.mean(row["word_log_probability"]))},
         body=fill("triggers/pair.html", pair=pair),
     )
@@ -133,8 +136,9 @@ def read_pair(row: Row, wanted: str) -> Pair:
         prompt=visible(row.get("prompt") or ""),
         trigger=_trigger(row),
         target=visible(str(row["target"])),
-        reply=visible(row.get("reply") or ""),
-        said=row.get("verified"),
+        reply=f"(no reply: {row['kind']})" if is_no_reply(row) else visible(row.get("reply") or ""),
+        reasoning=visible(row.get("reasoning") or ""),
+        success=row.get("verified"),
         hits=tuple(Hit(str(found["type"]), found["type"] == wanted) for found in row["hits"] if found["hit"]),
         loss=figure(row["loss"]),
         least=figure(min(words)),

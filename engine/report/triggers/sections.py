@@ -48,11 +48,11 @@ class Triggers:
         tables: of several.
         others: runs that are shown by their metrics alone.
         typed: runs that type inputs to chat models.
-        compared: how often the model says its targets, by method under one budget.
+        compared: what a successful reply is, and the share of targets with one by method, under one budget.
     """
 
     searches: Sequence[ShownSearch] = ()
     tables: Sequence[tuple[str, TextTable]] = ()
     others: Sequence[ShownRun] = ()
     typed: Sequence[ShownTyped] = ()
-    compared: Sequence[Mapping[str, Estimate]] = ()
+    compared: Sequence[tuple[str, Mapping[str, Estimate]]] = ()

@@ -13,10 +13,12 @@ from engine.jobs.job import Job
 from engine.jobs.triggers.text_search import SEARCH_TEXT
 from engine.jobs.triggers.transfer import SEARCH_TRANSFER
 from engine.jobs.triggers.universal import SEARCH_UNIVERSAL
+from engine.metrics.answers import NO_REPLY, is_no_reply
 from engine.metrics.rows import Row
 from engine.metrics.statistics import NOTHING, Estimate, Metric
 from engine.metrics.tables import TextTable
 from engine.metrics.triggers.hits import VERIFIED
+from engine.metrics.triggers.successes import successful_reply
 from engine.metrics.triggers.text import EMPTY, RANDOM, TEXT_METRICS
 from engine.metrics.triggers.transfer import BETWEEN, describe_transfer
 from engine.metrics.triggers.transfer import EMPTY as NO_TRIGGER
@@ -31,7 +33,6 @@ from envs.core.visible import visible
 
 NUM_SHOWN = 200
 """Replies of a run that the viewer holds."""
-_SUCCESS = SHARE._replace(title="Target said", direction="higher: adversary", definition="share of typed prompts, greedily")
 
 
 Marks = tuple[str, dict[str, Estimate]]
@@ -49,8 +50,7 @@ class TypedReply:
         prompt: the request; None where what is typed is all that is asked.
         typed: what stood in its slots; empty where nothing did.
         target: what was to be said.
-        reply: what was said.
-        said: whether that is a success.
+        row: what the model answered: the columns `reply`, `verified`, `kind`, `reasoning` and `withheld`.
         measured: numbers to sort by, by name.
         model: whose reply it is, where there are several and `place` does not say so.
     """
@@ -61,10 +61,28 @@ class TypedReply:
     prompt: str | None
     typed: Sequence[str]
     target: str
-    reply: str
-    said: bool
+    row: Row
     measured: Mapping[str, float]
     model: str = ""
+
+    @property
+    def success(self) -> bool:
+        """Whether the reply is one."""
+        return bool(self.row[VERIFIED])
+
+    @property
+    def no_reply(self) -> str:
+        """The kind of an answer that is no reply; empty of a reply."""
+        return str(self.row["kind"]) if is_no_reply(self.row) else ""
+
+    @property
+    def shown(self) -> str:
+        """The reply, or what stands in its place."""
+        return f"(no reply: {self.no_reply})" if self.no_reply else str(self.row["reply"])
+
+    def part(self, column: str) -> str:
+        """Return another part of the answer; empty where there is none, as in rows of older runs."""
+        return str(self.row.get(column) or "")
 
 
 class _Sort(NamedTuple):
@@ -82,10 +100,12 @@ class ShownTyped(ShownRun):
 
     Args:
         job: its job.
+        clause: what a successful reply is (`successful_reply`).
         table: what was measured.
     """
 
     job: str
+    clause: str
     table: TextTable
 
 
@@ -93,12 +113,20 @@ def shown_typed(run: Run) -> ShownTyped:
     """A run of one of `TYPED_JOBS` that was measured."""
     sort = _SORTS[run.job]
     legend = {name: sort.describe(name) for name in run.metrics}
-    return ShownTyped.of(run, job=run.job, legend=legend, table=sort.job.tables(run.folder)[""])
+    settings = run.config if run.job == SEARCH_TEXT.name else run.config.get("hugging_face", {})
+    clause = successful_reply(run.config["success"], end=settings.get("end"))
+    return ShownTyped.of(run, job=run.job, clause=clause, legend=legend, table=sort.job.tables(run.folder)[""])
+
+
+def success_metric(clause: str) -> Metric:
+    """Return what the shares of a verdict measure, by what a successful reply is."""
+    definition = f"share of typed prompts with a likeliest reply {clause}"
+    return SHARE._replace(title="Successes", direction="higher: adversary", definition=definition)
 
 
 def typed_items(run: ShownTyped) -> list[Item]:
     """Replies that the viewer holds, successes first."""
-    replies = sorted(_SORTS[run.job].replies(run.done), key=lambda reply: not reply.said)
+    replies = sorted(_SORTS[run.job].replies(run.done), key=lambda reply: (not reply.success, bool(reply.no_reply)))
     return [
         Item(
             kind="answer",
@@ -108,14 +136,20 @@ def typed_items(run: ShownTyped) -> list[Item]:
                 '{}{} \N{RIGHTWARDS ARROW} <q class="target">{}</q>',
                 visible(reply.prompt or ""),
                 line(' <q class="adversary">{}</q>', visible(" … ".join(reply.typed))) if any(reply.typed) else "",
-                visible(reply.reply),
+                visible(reply.shown),
             ),
-            tags=("said" if reply.said else "not said", *map(visible, filter(None, (reply.sort, reply.place, reply.model)))),
+            tags=_tags(reply),
             values=reply.measured,
             body=fill("triggers/typed.html", reply=reply, visible=visible),
         )
         for reply in replies[:NUM_SHOWN]
     ]
+
+
+def _tags(reply: TypedReply) -> tuple[str, ...]:
+    outcome = "success" if reply.success else "no success"
+    more = (reply.sort, reply.place, reply.model, reply.no_reply and f"no reply: {reply.no_reply}")
+    return (outcome, *map(visible, filter(None, more)))
 
 
 def typed_verdict(run: ShownTyped) -> Verdict | None:
@@ -131,8 +165,10 @@ def typed_verdict(run: ShownTyped) -> Verdict | None:
     said = f"{told[ordered[0]]} at most, {told[ordered[-1]]} at least, in {len(told)} lines,"
     if len(told) <= MOST_SAID:
         said = listed(list(told.values()))
-    sentence = f"Of the {units}, {said} had the target for a reply.{caveat(*marks.values(), unit=units)}"
-    return Verdict(sentence=sentence, metric=_SUCCESS, marks=shown)
+    sentence = f"Of the {units}, {said} got a reply {run.clause}.{caveat(*marks.values(), unit=units)}"
+    if without := run.metrics.get(NO_REPLY, NOTHING).value:
+        sentence += f" Of all answers {number(SHARE, without)} are no reply." if without > 0 else ""
+    return Verdict(sentence=sentence, metric=success_metric(run.clause), marks=shown)
 
 
 def _universal_replies(rows: Sequence[Row]) -> Iterator[TypedReply]:
@@ -148,8 +184,7 @@ def _universal_replies(rows: Sequence[Row]) -> Iterator[TypedReply]:
                 pair["prompt"],
                 row["typed"] or (),
                 pair["target"],
-                pair["reply"],
-                bool(pair[VERIFIED]),
+                pair,
                 {"nats": pair["nats"]},
                 model,
             )
@@ -165,11 +200,7 @@ def _universal_marks(metrics: Mapping[str, Estimate]) -> Marks:
 
 def _transfer_replies(rows: Sequence[Row]) -> Iterator[TypedReply]:
     for row in rows:
-        said = bool(row[VERIFIED])
-        sort = row["source"]
-        yield TypedReply(
-            row["item_key"], sort, row["model"], row["prompt"], row["typed"], row["target"], row["reply"], said, {}
-        )
+        yield TypedReply(row["item_key"], row["source"], row["model"], row["prompt"], row["typed"], row["target"], row, {})
 
 
 def _transfer_marks(metrics: Mapping[str, Estimate]) -> Marks:
@@ -185,9 +216,8 @@ def _transfer_marks(metrics: Mapping[str, Estimate]) -> Marks:
 
 def _text_replies(rows: Sequence[Row]) -> Iterator[TypedReply]:
     for row in rows:
-        measured = {"fitness": row["fitness"], "queries": row["queries"]}
-        said = bool(row[VERIFIED])
-        yield TypedReply(row["item_key"], "found", "", row["prompt"], row["typed"], row["target"], row["reply"], said, measured)
+        measured = {"queries": row["queries"]} | ({} if row["fitness"] is None else {"fitness": row["fitness"]})
+        yield TypedReply(row["item_key"], "found", "", row["prompt"], row["typed"], row["target"], row, measured)
 
 
 def _text_marks(metrics: Mapping[str, Estimate]) -> Marks:

@@ -247,6 +247,33 @@ def test_output_that_nobody_reads_is_no_mistake(tmp_path: Path, asked: list[str]
     assert "Traceback" not in told
 
 
+@pytest.mark.parametrize("asked", ["--help", "search --help", "list --json", "selfplay --dialogues 2 --json"])
+def test_output_onto_a_full_disk_is_an_error_and_no_traceback(tmp_path: Path, asked: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "engine.cli.main", *asked.split()],
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            cwd=tmp_path,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert ended.returncode == 2
+    assert "error: standard output cannot be written\n  got:   No space left on device\n  fix:   make room" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert "Exception ignored" not in ended.stderr
+
+
+@pytest.mark.parametrize("columns", ["0", "00", ""])
+def test_a_terminal_of_no_width_gets_text_all_the_same(parley: Parley, monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
+    monkeypatch.delenv("COLUMNS")
+    usual = parley("list")
+    monkeypatch.setenv("COLUMNS", columns)
+    assert parley("list") == usual
+    assert "search" in usual.out + usual.err
+
+
 def test_every_verb_can_be_loaded_and_every_job_is_in_the_list() -> None:
     for verb in VERBS:
         module, _, attribute = verb.target.partition(":")

@@ -9,7 +9,7 @@ import pytest
 
 from engine.jobs.job import Job
 from engine.jobs.negotiation.attack import ATTACK_RL, AttackConfig
-from engine.jobs.negotiation.campaign import MinMaxConfig
+from engine.jobs.negotiation.campaign_config import MinMaxConfig
 from engine.jobs.negotiation.exploitability import EVALUATE_EXPLOITABILITY
 from engine.jobs.negotiation.minmax import MINMAX
 from engine.jobs.negotiation.negotiator import TrainNegotiatorConfig

@@ -99,7 +99,7 @@ def test_one_training_has_the_interval_over_its_dialogues() -> None:
 
 def test_trainings_in_no_dialogue_or_without_spread() -> None:
     assert math.isnan(crossed_mean(np.empty((3, 0))).value)
-    assert crossed_mean(np.full((3, 5), 2.0)) == Estimate(2.0, 2.0, 2.0, 5)
+    assert crossed_mean(np.full((3, 5), 2.0)) == Estimate(2.0, math.nan, math.nan, 5)
     two = crossed_mean([[1.0, 1.0], [3.0, 3.0]])
     half = scipy.stats.t.ppf(0.975, 1)
     assert (two.value, two.low, two.high) == pytest.approx((2.0, 2 - half, 2 + half)), "as the mean of two numbers"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -36,6 +36,31 @@ def test_mixed_equilibrium_of_matching_pennies_with_unequal_stakes() -> None:
     assert found.targets == pytest.approx([1 / 3, 2 / 3])
     assert found.adversaries == pytest.approx([1 / 3, 2 / 3])
     assert found.targets @ payoffs @ found.adversaries == pytest.approx(1 / 3)
+
+
+def test_equal_agents_have_equal_shares_and_it_is_said_that_there_are_several() -> None:
+    once = np.array([[3.0, -1.0], [-1.0, 1.0]])
+    found = nash(once, once)
+    assert not found.is_one_of_several
+    twice = once[:, [0, 0, 1]]
+    found = nash(twice, twice)
+    assert found.adversaries == pytest.approx([1 / 6, 1 / 6, 2 / 3], abs=1e-6)
+    assert found.is_one_of_several
+    alike = nash(np.zeros((2, 3)), np.zeros((2, 3)))
+    assert alike.targets == pytest.approx([1 / 2] * 2)
+    assert alike.adversaries == pytest.approx([1 / 3] * 3)
+    dominated = np.array([[2.0, 2.0, 0.0]])
+    assert nash(dominated, dominated).adversaries == pytest.approx([1 / 2, 1 / 2, 0], abs=1e-6)
+
+
+@settings(max_examples=50)
+@given(arrays(np.float64, (3, 4), elements=st.integers(-3, 3).map(float)), st.integers(0, 3))
+def test_an_agent_that_stands_twice_shares_alike(payoffs: np.ndarray, number: int) -> None:
+    twice = np.column_stack([payoffs, payoffs[:, number]])
+    found = nash(twice, twice)
+    assert found.adversaries[number] == pytest.approx(found.adversaries[-1], abs=1e-5)
+    if found.adversaries[number] > 1e-3:
+        assert found.is_one_of_several
 
 
 @given(games)

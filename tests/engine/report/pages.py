@@ -7,7 +7,13 @@ import hashlib
 import re
 from html.parser import HTMLParser
 
-HOSTILE = "😀 <script>alert(1)</script><img src=x onerror=alert(2)>\"' onload=alert(3) {{ 7*7 }} </style></title> & $x_{"
+from envs.core.visible import visible
+
+HOSTILE = (
+    "😀 \x1b[31m\u202e\u2066 "
+    "<script>alert(1)</script><img src=x onerror=alert(2)>\"' onload=alert(3) {{ 7*7 }} </style></title> & $x_{"
+)
+"""Markup, and marks that a terminal or a reader's eyes would obey."""
 VOID = {"meta", "br", "img", "hr", "input", "link"}
 
 
@@ -55,6 +61,7 @@ def words(page: str) -> str:
 def assert_harmless(page: str) -> Outline:
     """Nothing on a page is loaded or runs but the viewer's script, which the content policy knows by its hash."""
     outline = Outline(page)
+    assert visible(page, keep="\n") == page, "marks of direction and controls are spelled"
     assert {tag for tag, _ in outline.tags} & {"img", "iframe", "object", "embed", "link", "base", "form"} == set()
     assert not [name for _, attrs in outline.tags for name in attrs if name.startswith("on")]
     scripts = re.findall(r"<script>(.*?)</script>", page, flags=re.DOTALL)

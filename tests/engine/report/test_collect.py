@@ -12,18 +12,18 @@ import pytest
 
 from engine.jobs.catalogue import ENTRIES
 from engine.jobs.job import Job
-from engine.jobs.negotiation.campaign import MinMaxConfig
-from engine.jobs.negotiation.exploitability import NUM_TRAINED
+from engine.jobs.negotiation.campaign_config import MinMaxConfig
+from engine.jobs.negotiation.exploitability import KNOWN, MORE, NUM_KNOWN
 from engine.jobs.negotiation.minmax import AS_CONTROL, BEFORE_TRAINING, DROP, DROP_BEYOND_CONTROL, FINAL_STAGES, LEGEND
 from engine.jobs.negotiation.negotiator import TRAIN_NEGOTIATOR
 from engine.jobs.negotiation.rows import ATTACKS, DIALOGUES
 from engine.jobs.negotiation.table_config import TableConfig
 from engine.jobs.responders.seq2seq import TRAIN_SEQ2SEQ
 from engine.jobs.rounds import rounds_of
+from engine.metrics.exploitability import EXPLOITABILITY, MEAN_FRESH
 from engine.metrics.negotiation.campaign import (
     AFTER,
     BEFORE,
-    EXPLOITABILITY,
     PERPLEXITY,
     PLAIN_AGREEMENT,
     PLAIN_SCORE,
@@ -44,6 +44,7 @@ from engine.store.run_folder import RunFolder
 from envs.core.errors import RunError
 from envs.storage.copies import CHECKPOINT
 from tests.engine.jobs.made_up import save_negotiator
+from tests.engine.metrics.negotiation.test_known import MADE_UP
 from tests.engine.report.negotiation.dialogues import attack_row, error_row, row
 
 
@@ -272,7 +273,7 @@ def test_campaign_shows_what_its_rounds_came_to(tmp_path: Path) -> None:
     assert outcome.rows == (
         *(
             (LEGEND[name].title, *(f"{places[name + ending]:.2f} [0.00, 9.00]" for ending in (BEFORE_TRAINING, "", AS_CONTROL)))
-            for name in (EXPLOITABILITY, PLAIN_SCORE, PLAIN_AGREEMENT, REPETITION, PERPLEXITY)
+            for name in (EXPLOITABILITY, MEAN_FRESH, PLAIN_SCORE, PLAIN_AGREEMENT, REPETITION, PERPLEXITY, MORE)
         ),
         (LEGEND[DROP].title, "", lost, f"{more} more than it"),
     )
@@ -287,21 +288,30 @@ def test_campaign_shows_what_its_rounds_came_to(tmp_path: Path) -> None:
     curve = curves(data)[0]
     assert (curve.x_label, curve.series) == (
         "round",
-        {"fresh adversary": [(0, 2), (1, 12)], "trained along, before": [(1, 10)], "after": [(1, 11)]},
+        {
+            "best known adversary": [(0, 2), (1, 12)],
+            "fresh, mean": [(0, 3), (1, 13)],
+            "trained along, before": [(1, 10)],
+            "after": [(1, 11)],
+        },
     )
-    assert curve.bands["fresh adversary"] == [(0, 0, 9), (1, 0, 9)]
+    assert curve.bands["best known adversary"] == [(0, 0, 9), (1, 0, 9)]
     text = report_from_run(tmp_path).read_text()
     assert "exploitability lost" in text
     assert "x against its adversary" not in text
 
 
-@pytest.mark.parametrize(("number", "who"), [(1, "By a fresh adversary each, "), (3, "By 3 fresh adversaries each, ")])
-def test_the_note_counts_fresh_adversaries(tmp_path: Path, number: int, who: str) -> None:
+def test_the_note_counts_known_adversaries_and_a_table_shows_them(tmp_path: Path) -> None:
     campaign_run(tmp_path, finished=False)
-    figures = {name: Estimate(1.0, 0, 9, 40) for name in LEGEND} | {NUM_TRAINED: count(number, number)}
+    figures = {name: Estimate(1.0, 0, 9, 40) for name in LEGEND} | {NUM_KNOWN: count(3, 3)}
     with RunFolder.open(tmp_path, MinMaxConfig(), job="minmax", schema=DIALOGUES) as run:
-        run.write_summary(figures, {"title": "x hardened"})
-    assert tables(collect_run(tmp_path))[0][1].note.startswith(who)
+        run.write_summary(figures, {"title": "x hardened", KNOWN: MADE_UP.to_json()})
+    (_, outcome), (title, table), *_ = tables(collect_run(tmp_path))
+    assert outcome.note.startswith("Exploitability: by the best of 3 known adversaries, in dialogues that chose neither ")
+    assert (title, table) == ("Known adversaries", MADE_UP.table())
+    text = report_from_run(tmp_path).read_text()
+    assert "Known adversaries" in text
+    assert "control-exploitability/adversary" in text
 
 
 def test_campaign_that_goes_on_shows_its_rounds(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from engine.report.negotiation.sections import Match, Negotiation
 from engine.report.page import MOST_NUMBERS, MetricBlock, fitted, metric_blocks, write_report
 from engine.report.training.chapter import ShownTraining
 from envs.core.errors import RunError
+from envs.core.visible import visible
 from tests.engine.metrics.negotiation.attacks import attempt
 from tests.engine.report.negotiation.dialogues import (
     NAN,
@@ -97,7 +98,7 @@ def test_hostile_text_stays_text(tmp_path: Path) -> None:
 
 def test_data_of_the_viewer_is_what_it_filters_by_and_nothing_else(hostile_page: str) -> None:
     shown = [attrs for _, attrs in Outline(hostile_page).tags if attrs.get("class") == "item"]
-    assert {attrs["data-group"] for attrs in shown} == {HOSTILE}
+    assert {attrs["data-group"] for attrs in shown} == {visible(HOSTILE)}
     assert {attrs["data-kind"] for attrs in shown} == {"dialogue"}
 
 

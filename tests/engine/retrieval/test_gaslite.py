@@ -36,8 +36,8 @@ CONTEXT = ("it is on now", "a black screen")
 class Watched(BiEncoder):
     """Remembers what it is asked."""
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
         self.scored: list[Utterance] = []
         self.sloped: list[Utterance] = []
         self.refused: list[Utterance] = []
@@ -238,7 +238,7 @@ def test_averaged_slopes_point_to_words_that_are_better_than_drawn_ones() -> Non
 
 
 def test_a_reply_that_leaves_no_room_is_not_asked_about() -> None:
-    ranker = Watched(bert(), tokenizer(), ("mean",), True, 6)
+    ranker = Watched(bert(), tokenizer(), longest=6)
     of = wrong(ranker, "not it is")
     for method in (Gaslite(2, 2, 2), RandomSteps(2, 2), RandomWords()):
         (outcome,) = attack(ranker, method).run([of], [0])

@@ -296,6 +296,14 @@ def test_a_reward_that_is_no_number_ends_the_training_and_leaves_the_weights(bui
     assert distance(state.learned_weights(algorithm), before) == 0
 
 
+def test_divergence_under_a_schedule_names_the_rate_of_the_update(world: World, built: Built) -> None:
+    settings = world.settings(kind=Ruined).training(lr=[[0, 0.1], [SMALL.dialogues_per_update, 0.02]])
+    algorithm = built(settings)
+    train(algorithm, 2)
+    with pytest.raises(DivergenceError, match=r"learning_rate \(now 0\.02\)"):
+        algorithm.train()
+
+
 def test_weights_that_are_no_numbers_end_the_training(world: World, build: Build) -> None:
     algorithm = build()
     # No checkpoint with such weights is loaded, so they are put into the learner itself.

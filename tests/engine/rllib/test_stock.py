@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,22 @@ class Listening(RLlibCallback):
 
     def on_sample_end(self, *, samples: list[Any], **_: Any) -> None:
         self.told.append(f"{len(samples)} samples")
+
+
+class Counting(RLlibCallback):
+    """Logs the learner's lead in every way of RLlib's."""
+
+    def on_episode_end(self, *, episode: Any, metrics_logger: Any, **_: Any) -> None:
+        info = next(iter(episode.agent_episodes.values())).get_infos(-1)
+        lead = float(info["points"][0] - info["points"][1])
+        metrics_logger.log_value("lead", lead, reduce="mean", window=100)
+        metrics_logger.log_value("leads", lead, reduce="sum")
+        metrics_logger.log_value("last_lead", lead, reduce="item")
+        metrics_logger.log_value("most", lead, reduce="max", window=100)
+        metrics_logger.log_value("smoothed", lead, reduce="ema", ema_coeff=0.3)
+        metrics_logger.log_dict({"deep": {"lead": lead}}, window=100)
+        with metrics_logger.log_time("seconds"):
+            assert metrics_logger.peek("last_lead") == lead
 
 
 @pytest.fixture
@@ -168,6 +185,49 @@ def test_callbacks_hear_of_each_dialogue_and_their_figures_are_results(build: Bu
 
 
 @pytest.mark.ray
+def test_figures_of_callbacks_do_not_depend_on_who_played(build: Build) -> None:
+    """Seven dialogues on two runners: four and three."""
+    rule = replace(SMALL, dialogues_per_update=7)
+    alone, both = (build(lambda config: config.callbacks(Counting), reinforce=rule, env_runners=number) for number in (0, 2))
+    for _ in range(2):
+        expected, result = alone.train()["env_runners"], both.train()["env_runners"]
+        points = both.played[-1]["points"]
+        lead = points[:, 0] - points[:, 1]
+        assert result["lead"] == pytest.approx(lead.mean())
+        assert result["leads"] == lead.sum()
+        assert result["last_lead"] == lead[-1]
+        for name in ("lead", "leads", "last_lead", "most", "smoothed", "deep"):
+            assert result[name] == expected[name], name
+        assert result["seconds"] > 0
+
+
+@pytest.mark.ray
+def test_a_schedule_of_rates_goes_on_to_the_digit(build: Build, tmp_path: Path) -> None:
+    size = SMALL.dialogues_per_update
+    falling = [[0, 0.1], [size, 1e-3], [3 * size, 1e-5], [4 * size, 1e-2]]
+
+    def change(config: Any) -> None:
+        config.training(lr=falling).callbacks(Counting)
+
+    whole, first, second = (build(change, env_runners=number) for number in (0, 2, 2))
+    for _ in range(2):
+        whole.train()
+        first.train()
+    state.save(first, tmp_path / "own")
+    saved, kept = first.save_to_path(tmp_path / "rllib"), first.get_state()
+    expected = [_update(whole) for _ in range(3)]
+    assert [_update(first) for _ in range(3)] == expected
+    assert len({update["smoothed"] for update in expected}) == 3
+    for back in (lambda: second.restore_from_path(saved), lambda: second.set_state(kept)):
+        back()
+        assert [_update(second) for _ in range(3)] == expected
+    # Our own states leave out what RLlib alone shows.
+    state.restore(second, tmp_path / "own")
+    again = [_update(second) for _ in range(3)]
+    assert [{**update, "smoothed": None} for update in again] == [{**update, "smoothed": None} for update in expected]
+
+
+@pytest.mark.ray
 def test_rllibs_checkpoint_goes_on_to_the_digit(world: World, build: Build, tmp_path: Path) -> None:
     original = build(roster=world.hardening())
     for _ in range(2):
@@ -190,9 +250,9 @@ def test_rllibs_checkpoint_goes_on_to_the_digit(world: World, build: Build, tmp_
 
 def _update(algorithm: DialogueReinforce) -> dict[str, Any]:
     """What an update comes to, but for times."""
-    algorithm.train()
+    smoothed = algorithm.train()["env_runners"].get("smoothed")
     weights = state.learned_weights(algorithm)
-    sums = {name: float(value.double().sum()) for name, value in weights.items()}
+    sums = {name: float(value.double().sum()) for name, value in weights.items()} | {"smoothed": smoothed}
     return {**{k: v for k, v in algorithm.last.items() if not k.startswith("seconds")}, **algorithm.records(), **sums}
 
 

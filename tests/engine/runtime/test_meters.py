@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.runtime.meters import COUNTERS, GAUGES, Meters
+from engine.runtime.meters import COUNTERS, GAUGES, Meters, ascii_text
 from engine.runtime.record import Counts, Rows, record_shards
 from engine.runtime.session import RaySession
 from engine.store.run_folder import RunFolder
@@ -51,6 +52,27 @@ def test_every_meter_is_told_of_every_shard(tmp_path: Path, ray_session: RaySess
         work = (run, Metered(Counting, str(tmp_path / "log")), shards_of(20, 4))
         record_shards(*work, num_workers=0)
     assert heard.of(str(path), "attack")["parley_items"] == 28, "what was saved before is not counted again"
+
+
+@pytest.mark.ray
+def test_a_run_in_a_folder_beyond_ascii_is_worked_on_and_resumed_elsewhere(tmp_path: Path, ray_session: RaySession) -> None:
+    (tmp_path / "log").mkdir()
+    first, second = tmp_path / "größe →" / "einé", tmp_path / "число ж" / "run"
+    work = Metered(RaisesOn, str(tmp_path / "log")), shards_of(20, 4)
+    with RunFolder.open(first, SmallConfig(), job="attack", schema=NUMBERS) as run:
+        record_shards(run, *work, num_workers=1)
+    shutil.copytree(first, second)
+    work = Metered(Counting, str(tmp_path / "log")), shards_of(20, 4)
+    with RunFolder.open(second, SmallConfig(), job="attack", schema=NUMBERS) as run:
+        assert run.num_done == 12
+        record_shards(run, *work, num_workers=1)
+        assert run.num_done == 20
+
+
+def test_what_ray_takes_of_a_text_tells_texts_apart() -> None:
+    assert ascii_text("runs/a b") == "runs/a b"
+    assert ascii_text("größe/→") == "gr%C3%B6%C3%9Fe/%E2%86%92"
+    assert ascii_text("caf\udce9") == "caf%E9", "a name that is no UTF-8"
 
 
 @pytest.mark.ray

@@ -184,10 +184,12 @@ LONG = f"/scratch/{'x' * 40}"
         ({}, None),
         ({"TMPDIR": "/scratch"}, None),
         ({"TMPDIR": LONG}, "/tmp/ray"),
+        ({"TMPDIR": "/tmp/größe"}, "/tmp/ray"),
+        ({"TMPDIR": "/tmp/a b"}, None),
         ({"TMPDIR": LONG, "RAY_TMPDIR": "/fast"}, None),
     ],
 )
-def test_sockets_lie_in_a_folder_that_is_short_enough_for_them(
+def test_sockets_lie_in_a_folder_whose_path_ray_takes(
     monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], told: str | None
 ) -> None:
     heard: dict[str, Any] = {}
@@ -199,6 +201,27 @@ def test_sockets_lie_in_a_folder_that_is_short_enough_for_them(
         monkeypatch.setenv(name, value)
     session._start(1)
     assert heard.get("_temp_dir") == told
+
+
+@pytest.mark.parametrize(
+    "error", [OSError("AF_UNIX path length cannot exceed 107 bytes"), UnicodeEncodeError("ascii", "ö", 0, 1, "")]
+)
+def test_a_folder_that_ray_cannot_work_in_is_told_by_its_variable(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr("ray.init", broken)
+    with pytest.raises(ClusterError, match=r"cannot be started(.|\n)*set RAY_TMPDIR to a folder of a short path in ASCII"):
+        session._start(1)
+
+
+def test_a_dead_cluster_of_the_environment_is_told_by_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    address = closed_address()
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    told = rf"no Ray cluster answers(.|\n)*RAY_ADDRESS={address}(.|\n)*unset RAY_ADDRESS(.|\n)*ray start --head"
+    with pytest.raises(ClusterError, match=told), connect():
+        pass
 
 
 def test_connecting_to_nothing_fails_in_time() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import resource
 import signal
@@ -13,9 +14,15 @@ from pathlib import Path
 import pytest
 
 from engine.jobs.negotiation.rows import DIALOGUES
+from engine.report.collect import report_from_run
 from engine.store.environment import git_commit
 from engine.store.run_folder import RunFolder
+from engine.store.unfinished import read_unfinished, write_unfinished
 from envs.core.errors import RunError
+from envs.storage import locks
+from envs.storage.copies import turn_of
+from policies.chat.answers import ChatAnswers
+from policies.chat.model import Answer
 from tests.engine.store.rows import SmallConfig, row, rows
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -127,3 +134,130 @@ def test_commit_is_that_of_the_checkout_that_tracks_the_file(tmp_path: Path) -> 
     assert git_commit(stray) is None
     source.write_text("2")
     assert git_commit(source) == f"{commit}-dirty"
+
+
+def outside(folder: Path) -> Path:
+    """A file of the user's that no run may touch."""
+    path = folder / "thesis.txt"
+    path.write_text("years of work")
+    return path
+
+
+LINKS = (
+    "report.html.writing",
+    "lock",
+    "events.jsonl",
+    "begun.json",
+    "summary.json",
+    "config.json",
+    "environment.json",
+    "rows",
+    "unfinished",
+    "answers",
+    "checkpoint",
+    "checkpoint.writing/model.safetensors",
+    "table.md",
+    "tensorboard",
+)
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_no_link_in_a_run_is_followed_out_of_it(tmp_path: Path, name: str) -> None:
+    with start(tmp_path / "run") as run:
+        run.write_summary({})
+    victim = outside(tmp_path)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    link = tmp_path / "run" / name
+    kept = link.read_bytes() if link.is_file() else b""
+    for old in (link, *link.glob("*")):
+        old.rmdir() if old.is_dir() else old.unlink(missing_ok=True)
+    link.parent.mkdir(exist_ok=True)
+    target = elsewhere if "." not in name and name != "lock" else victim
+    if name == "config.json":
+        victim.write_bytes(kept)
+    link.symlink_to(target)
+    before = victim.read_bytes()
+    for look in (start, RunFolder.load, report_from_run):
+        with pytest.raises(RunError, match=rf"a link in the run leads out of it(.|\n)*run/{name}(.|\n)*delete the link"):
+            look(tmp_path / "run")
+    assert victim.read_bytes() == before
+    assert not list(elsewhere.iterdir())
+
+
+def test_a_page_is_written_past_a_link_of_the_name_that_it_has_meanwhile(tmp_path: Path) -> None:
+    """In a folder of runs too, which is none itself."""
+    with start(tmp_path / "runs" / "run") as run:
+        run.write_summary({})
+    victim = outside(tmp_path)
+    for name in ("report.html", "report.html.writing"):
+        (tmp_path / "runs" / name).symlink_to(victim)
+    page = report_from_run(tmp_path / "runs")
+    assert not page.is_symlink()
+    assert "<html" in page.read_text()
+    assert victim.read_text() == "years of work"
+
+
+def test_a_run_may_be_named_by_a_link_and_has_one_writer_by_both_names(tmp_path: Path) -> None:
+    (tmp_path / "linked").symlink_to(tmp_path / "run")
+    (tmp_path / "run").mkdir()
+    with start(tmp_path / "linked") as run:
+        run.write_shard("00000", rows(["a"]))
+        run.write_summary({})
+        with pytest.raises(RunError, match="another process is writing this run"):
+            start(tmp_path / "run")
+        for path in (tmp_path / "run", tmp_path / "linked"):
+            assert "<html" in report_from_run(path).read_text()
+    assert not list((tmp_path / "run").rglob("*.writing"))
+    (tmp_path / "run" / "newest").symlink_to("rows")
+    assert RunFolder.load(tmp_path / "linked").read_rows()["item_key"].to_pylist() == ["a"]
+
+
+def test_two_writers_of_what_a_shard_is_gone_on_from_take_nothing_from_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A killed run may still be at it when the next one begins; each is whole, the last one stands."""
+    start(tmp_path / "run").close()
+    replace, steps = Path.replace, []
+
+    def meanwhile(path: Path, target: Path) -> Path:
+        if not steps:
+            steps.append("the other one")
+            write_unfinished(tmp_path / "run", "00000", {"by": "the other one"})
+            assert read_unfinished(tmp_path / "run") == {"00000": {"by": "the other one"}}
+        return replace(path, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", meanwhile)
+        write_unfinished(tmp_path / "run", "00000", {"by": "this one"})
+    assert steps
+    assert read_unfinished(tmp_path / "run") == {"00000": {"by": "this one"}}
+    (tmp_path / "run" / "unfinished" / "00000.ab.json.writing").write_text("{")
+    start(tmp_path / "run").close()
+    assert [path.name for path in (tmp_path / "run" / "unfinished").iterdir()] == ["00000.json"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS])
+def test_a_file_system_without_locks_holds_runs_and_says_once_what_that_means(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, number: int
+) -> None:
+    def none(descriptor: int, kind: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", none)
+    monkeypatch.setattr(locks, "_has_warned", False)
+    with start(tmp_path / "run") as run:
+        run.write_shard("00000", rows(["a", "b"]))
+        assert run.writer() is None
+        answers = ChatAnswers(tmp_path / "run" / "answers")
+        answers.keep("key", Answer("yes"), "model")
+    with start(tmp_path / "run") as run:
+        assert run.done_keys() == {"a", "b"}
+    with turn_of(tmp_path / "cache" / "model"):
+        pass
+    (found,) = answers.find(["key"])
+    assert found is not None
+    assert found.text == "yes"
+    (warning,) = caplog.messages
+    assert "this file system has no locks" in warning
+    assert "a run of its own" in warning

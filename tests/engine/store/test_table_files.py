@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import math
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -74,7 +76,7 @@ def test_cells_of_csv_that_begin_as_formulas_do_have_an_apostrophe_in_front(tmp_
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path, ending: str) -> None:
+def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str) -> None:
     def broken() -> Iterator[pa.Table]:
         yield table(ROWS)
         raise RunError("a part of the run is damaged")
@@ -82,7 +84,11 @@ def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path, ending: str) -> Non
     with pytest.raises(RunError, match="a part of the run is damaged"):
         write_tables(tmp_path / f"rows{ending}", SCHEMA, broken())
     assert not list(tmp_path.iterdir())
-    (tmp_path / f"rows{ending}.writing").symlink_to("/dev/full")
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(RunError, match=r"the table cannot be written(.|\n)*No space left(.|\n)*make room"):
         write_tables(tmp_path / f"rows{ending}", SCHEMA, [table(ROWS)])
     assert not list(tmp_path.iterdir())

@@ -31,9 +31,9 @@ Script = dict[tuple[str, int], tuple[int, Stop]]
 class Scripted:
     """A search whose restarts end as written, and which remembers who was stepped together."""
 
-    def __init__(self, script: Script, *, fits: int = 10**6, **settings: bool) -> None:
+    def __init__(self, script: Script, *, fits: int = 10**6, **settings: int) -> None:
         self.script, self.fits = script, fits
-        self.settings = SearchSettings(**settings)
+        self.settings = SearchSettings(**settings)  # type: ignore[arg-type]  # flags and limits
         self.started: list[tuple[str, int]] = []
         self.together: list[int] = []
 
@@ -237,3 +237,20 @@ def test_no_method_tries_more_than_its_budget_of_candidates(name: str, budget: i
             assert outcome.candidates > budget - 8
         ended.add(outcome.stopped)
     assert "limit" in ended
+
+
+def test_the_share_that_is_done_knows_how_many_candidates_a_search_may_try() -> None:
+    script: Script = {(key, 0): (4, "limit") for key in "ab"}
+    searches = Searches(Scripted(script, max_candidates=40), BatchFinder(1, "searches"))
+    for key in "ab":
+        searches.add([Task(key, torch.tensor([1]), 0, 0)])
+    searches.step()
+    assert searches.share("a") == 1 / 4, "ten candidates of forty, though one visit of ten"
+    plain = Searches(Scripted(script), BatchFinder(1, "searches"))
+    plain.add([Task("a", torch.tensor([1]), 0, 0)])
+    plain.step()
+    assert plain.share("a") == 1 / 10
+    while "a" in searches.keys:
+        searches.step()
+    searches.step()
+    assert searches.share("b") in (1 / 4, 1 / 2), "as those that have ended took"

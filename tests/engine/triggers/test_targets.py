@@ -112,6 +112,14 @@ def test_a_file_holds_one_sentence_a_line(tmp_path: Path) -> None:
     assert [target.key for target in found.targets] == ["mine-000000", "mine-000001"]
 
 
+def test_lines_of_a_file_end_at_line_feeds_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "mine.txt"
+    path.write_bytes("\ufeffsure thing\x0cand more\r\ncaf\u2028e\n\x85\nsure thing\x0cand more\n".encode())
+    found = from_file(path, lambda words: (), words_of=lambda line: [line])
+    assert sentences(found) == ["sure thing\x0cand more", "caf\u2028e", "\x85"]
+    assert caplog.messages == ["1 targets of 'mine' repeat others, which count once"]
+
+
 def test_a_model_may_know_its_words_in_a_way_of_its_own(tmp_path: Path) -> None:
     path = tmp_path / "mine.txt"
     path.write_text("You don't!\nyou DO\n")

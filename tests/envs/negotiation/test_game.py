@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from envs.negotiation.dealornodeal.rules import (
     selection_index,
     selection_table,
 )
+from envs.negotiation.domain import Selections
 from envs.negotiation.game import NOBODY, OVER, SELECT, SPEAK, NegotiationGame, Rules, play
 from envs.negotiation.render import render_dialogue
 from envs.negotiation.scenario import Scenario, is_pareto_optimal, points
@@ -391,3 +393,28 @@ def test_readers_play_to_the_end() -> None:
     game = one_dialogue(Rules())
     play(game, (Reader(("i want the ball .", "deal .")), Reader((), selection=0)))
     assert game.transcript(0) == [(0, ["i", "want", "the", "ball", "."]), (1, ["<selection>"])]
+
+
+HALF = ((1, 1, 3), (4, 0, 2), (2.5, 1.5, 2))
+
+
+def test_a_scenario_with_a_half_point_is_refused_however_it_is_made() -> None:
+    counts, mine, theirs = HALF
+    contexts = ([number for pair in zip(counts, side, strict=True) for number in pair] for side in (mine, theirs))
+    for make in (lambda: Scenario(counts, (mine, theirs)), lambda: Scenario.from_contexts(*map(np.array, contexts))):
+        with pytest.raises(ScenarioError, match=r"a scenario has whole numbers(.|\n)*2\.5(.|\n)*halves by 2"):
+            make()
+    with pytest.raises(ScenarioError, match="a scenario has whole numbers"):
+        Scenario((1, 2, math.nan), ((1, 3, 1), (4, 0, 2)))
+
+
+def test_whole_numbers_of_any_kind_make_the_same_scenario() -> None:
+    whole = Scenario((1, 2, 3), ((1, 3, 1), (4, 0, 2)))
+    for kind in (float, np.int64, np.float32):
+        counts, mine, theirs = (tuple(map(kind, part)) for part in (whole.counts, *whole.values))
+        made = Scenario(counts, (mine, theirs))
+        assert made == whole
+        assert made.key == "1,2,3/1,3,1/4,0,2"
+        assert hash(made) == hash(whole)
+    with pytest.raises(ScenarioError, match=r"whole numbers(.|\n)*own(.|\n)*float64"):
+        Selections(np.zeros((1, 6), int), np.zeros((1, 3)), np.zeros((1, 3), int), np.zeros(1, int))

@@ -17,11 +17,11 @@ from policies.chat.local import LocalChatModel
 from policies.chat.model import Chat, ChatDecoding, Message
 from policies.chat.predictor import greedy_replies
 from policies.chat.reading import load_local
-from policies.chat.settings import DEFAULT
+from policies.chat.settings import DEFAULT, MAX_REPLY_TOKENS
 from policies.decoders import DecoderSettings
 from policies.hugging_face_caches import continues_reading, pads_left, shares_reading
 from policies.hugging_face_judges import HuggingFaceInputModel, reply_nats
-from policies.hugging_face_responder import MAX_REPLY, HuggingFaceResponder
+from policies.hugging_face_responder import HuggingFaceResponder
 from policies.hugging_face_victims import HuggingFaceCausal
 from tests.policies.chat.architectures import CONFIGS, SHARING, WITHOUT_CACHE, drawn_model
 
@@ -136,7 +136,7 @@ def test_beams_read_as_a_plain_reading_does(kind: str) -> None:
     for context, turn in zip(CONTEXTS, said, strict=True):
         prompts = LocalChatModel(kind, model, tokenizer).prompts
         read = prompts.ids((Message("user", " ".join(context[0][0])),))
-        wanted = tokenizer.decode(plain_greedy(model, read, prompts.end_ids, MAX_REPLY), skip_special_tokens=True)
+        wanted = tokenizer.decode(plain_greedy(model, read, prompts.end_ids, MAX_REPLY_TOKENS), skip_special_tokens=True)
         assert turn == (tuple(tuple(tokenise(line)) for line in wanted.splitlines() if line.strip()) or ((),))
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import pytest
+
 from envs.core.seeds import stream
 from envs.friends.compiled import load_friends
 from envs.friends.corpora import EMBEDDED_FRIENDS
@@ -12,7 +14,7 @@ from envs.friends.play import play_friends
 from envs.friends.scenario import FriendsScenario, random_friends
 from envs.friends.scripted.bots import FriendsBot
 from policies.chat.friend import SELECT, ChatFriend
-from policies.chat.model import Access, Answer, Chat, ChatDecoding, ReplyScore
+from policies.chat.model import Access, Answer, Chat, ChatDecoding, NoReplyError, ReplyScore
 
 CORPUS = load_friends(EMBEDDED_FRIENDS)
 NUM = 6
@@ -64,7 +66,7 @@ def test_it_talks_selects_and_finds_the_friend() -> None:
     model = Told(follows)
     chats = played(model)
     assert sum(chat.agreed for chat in chats) >= NUM - 1
-    assert all(chat.slips == (Slips(0, 0), None) for chat in chats)
+    assert all(chat.slips == (Slips(answers=sum(event.side == 0 for event in chat.events)), None) for chat in chats)
     first = chats[0].scenario
     told = [chat for chat in model.asked if chat[0].content.count("\n") and first.tables[0][0][0] in chat[0].content]
     assert told
@@ -82,7 +84,10 @@ def test_a_chat_depends_neither_on_its_company_nor_on_the_side() -> None:
     assert played(one, num_rows=1) == played(all_of_them)
     assert sorted(one.seeds) == sorted(all_of_them.seeds)
     assert len(set(one.seeds)) > 2 * NUM
-    assert all(chat.slips == (None, Slips(0, 0)) for chat in played(Told(follows), side=1))
+    assert all(
+        chat.slips == (None, Slips(answers=sum(event.side == 1 for event in chat.events)))
+        for chat in played(Told(follows), side=1)
+    )
 
 
 def test_what_is_no_move_is_asked_for_once_more_and_then_said_as_it_stands() -> None:
@@ -90,17 +95,17 @@ def test_what_is_no_move_is_asked_for_once_more_and_then_said_as_it_stands() -> 
         return "hello" if "cannot be read" in chat[-1].content else f"{SELECT} 99"
 
     def never(chat: Chat) -> str:
-        return "" if len(chat) % 2 else "Select the second one"
+        return "Select the second one"
 
     mended, vain = played(Told(mends)), played(Told(never))
     for chat in mended:
         own = [event for event in chat.events if event.side == 0]
         assert {event.words for event in own} == {("hello",)}
-        assert chat.slips[0] == Slips(len(own), 0)
+        assert chat.slips[0] == Slips(len(own), 0, answers=2 * len(own))
     for chat in vain:
         own = [event for event in chat.events if event.side == 0]
-        assert all(event.words in (("...",), (".", ".", "."), ("select", "the", "second", "one")) for event in own)
-        assert chat.slips[0] == Slips(len(own), len(own))
+        assert {event.words for event in own} == {("select", "the", "second", "one")}
+        assert chat.slips[0] == Slips(len(own), len(own), answers=2 * len(own))
 
 
 class Scoring(Told):
@@ -117,16 +122,40 @@ class Scoring(Told):
 
 
 def test_a_model_that_scores_selects_the_friend_that_the_chat_makes_likeliest_where_it_names_none() -> None:
-    model = Scoring(lambda chat: "" if "cannot be read" in chat[-1].content else "Select the second one")
+    model = Scoring(lambda chat: "?" if "cannot be read" in chat[-1].content else "Select the second one")
     agents = ChatFriend("hf:talker", lambda: model, 0.0, 20), FriendsBot(CORPUS.linker)
     (chat,) = play_friends([(scenario(0), 0)], agents, num_rows=1)
     own = [event for event in chat.events if event.side == 0]
     assert own
     assert {event.selected for event in own} == {2}
-    assert chat.slips[0] == Slips(0, 0, 0, len(own))
+    assert chat.slips[0] == Slips(by_scores=len(own), answers=len(own))
     assert not any("cannot be read" in asked[-1].content for asked in model.asked), "its scores say it"
 
 
 def test_what_is_cut_is_counted() -> None:
     for chat in played(Told(lambda chat: "I know many and so")):
-        assert chat.slips[0] == Slips(cut=sum(event.side == 0 for event in chat.events))
+        num = sum(event.side == 0 for event in chat.events)
+        assert chat.slips[0] == Slips(cut=num, answers=num)
+
+
+def test_an_answer_that_is_no_reply_is_no_move_but_the_end_of_its_chat() -> None:
+    class Thinks(Told):
+        def answer(self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()) -> list[Answer]:
+            answers = super().answer(chats, decoding=decoding, seeds=seeds)
+            lost = [chat[0].content == poor and len(chat) > 2 for chat in chats]
+            return [Answer("", "length", reasoning="So") if no else answer for no, answer in zip(lost, answers, strict=True)]
+
+    first = Told(follows)
+    played(first)
+    poor = first.asked[2][0].content
+    lost: dict[int, FriendsChat] = {}
+    agents = agent(Thinks(follows)), FriendsBot(CORPUS.linker)
+    with pytest.raises(NoReplyError, match=r"no answer \(cut in thinking\)") as told:
+        play_friends([(scenario(i), i) for i in range(NUM)], agents, num_rows=4, on_lost=lost.__setitem__)
+    ((number, chat),) = lost.items()
+    assert told.value.rows == (number,)
+    assert all(value in poor for item in scenario(number).tables[0] for value in item), "by the number of the chat"
+    slips = chat.slips[0]
+    assert slips is not None
+    assert (slips.answers, slips.cut_in_thinking) == (3, 2), "one that draws is asked once more"
+    assert sum(event.side == 0 for event in chat.events) == 1

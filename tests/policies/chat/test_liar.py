@@ -29,14 +29,17 @@ class Says:
 
     name, access = "fake", Access.TEXT
 
-    def __init__(self, say: Callable[[str], str]) -> None:
+    def __init__(self, say: Callable[[str], str | Answer]) -> None:
         self._say, self.asked, self.seeds = say, list[Chat](), list[int]()
 
     def answer(self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()) -> list[Answer]:
         assert (decoding.temperature, decoding.max_tokens) == (0.3, 9)
         self.asked += chats
         self.seeds += seeds
-        return [Answer(text := self._say(chat[-1].content), "length" if text.endswith("and so") else "stop") for chat in chats]
+        said = [self._say(chat[-1].content) for chat in chats]
+        return [
+            Answer(text, "length" if text.endswith("and so") else "stop") if isinstance(text, str) else text for text in said
+        ]
 
 
 class Scores(Says):
@@ -72,7 +75,7 @@ def test_it_lies_as_often_as_it_may_among_the_claims_of_any_liar() -> None:
     assert sum(len(told(chat)) for chat in chats) > NUM
     for chat in chats:
         num = len(told(chat))
-        assert chat.lying == (Lying(chances=num, told=num, asked=num), None) if num else (None, None)
+        assert chat.lying == (Lying(chances=num, told=num, asked=num, answers=num), None) if num else (None, None)
         for place in told(chat):
             (claimed,) = [token.entity for token in chat.heard[place].tokens if isinstance(token, Mention)]
             assert claimed not in chat.scenario.mentionable[0]
@@ -105,8 +108,16 @@ def test_what_is_no_such_line_is_asked_for_once_more_and_is_no_lie_then() -> Non
     assert mended == vain == honest
     for chat, other in zip(mended, vain, strict=True):
         said = sum(event.side == 0 and event.selected is None for event in chat.events)
-        assert chat.lying[0] == Lying(chances=said, asked=said, repairs=said)
-        assert other.lying[0] == Lying(chances=said, asked=said, repairs=said, unread=said, cut=2 * said)
+        assert chat.lying[0] == Lying(chances=said, asked=said, repairs=said, answers=2 * said)
+        assert other.lying[0] == Lying(chances=said, asked=said, repairs=said, unread=said, cut=2 * said, answers=2 * said)
+
+
+def test_an_answer_that_is_no_reply_is_no_lie_and_counted_by_its_kind() -> None:
+    lost = played(lies_of(Says(lambda text: Answer("", "length"))))
+    assert lost == play_friends([(scenario(i), i) for i in range(NUM)], (BOT, BOT))
+    for chat in lost:
+        said = sum(event.side == 0 and event.selected is None for event in chat.events)
+        assert chat.lying[0] == Lying(chances=said, asked=said, answers=2 * said, cut_in_thinking=2 * said)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from envs.negotiation.game import NegotiationGame, Rules, play
 from envs.negotiation.scenario import Scenario
 from envs.negotiation.scripted.bargainers import scripted
 from policies.chat import bargaining
-from policies.chat.model import Access, Answer, Chat, ChatDecoding, ReplyScore
+from policies.chat.model import Access, Answer, Chat, ChatDecoding, NoReplyError, ReplyScore
 from policies.chat.negotiator import ChatMoves, ChatNegotiator, ChatSession
 
 SCENARIO = Scenario((1, 2, 3), ((0, 2, 2), (4, 0, 2)))
@@ -84,7 +86,7 @@ def test_only_the_marker_alone_ends_the_talk_and_what_breaks_the_form_is_counted
     answers = {
         0: " <Selection>\n",
         1: "deal! <selection>",
-        2: "\n",
+        2: '""',
         3: Answer("I want ", finish_reason="length"),
         4: "ball " * 200,
     }
@@ -95,10 +97,60 @@ def test_only_the_marker_alone_ends_the_talk_and_what_breaks_the_form_is_counted
     assert [words for row in rows.tolist()[:4] for _, words in game.transcript(row)] == [
         ["<selection>"], ["deal", "!"], [], ["i", "want"]
     ]  # fmt: skip
-    assert [(one.mixed_ends, one.empty, one.cut) for one in session.moves] == [
+    assert [(one.mixed_ends, one.wordless, one.cut) for one in session.moves] == [
         (0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1), (0, 0, 1)
     ]  # fmt: skip
     assert session.moves[0] == ChatMoves(answers=1, tokens_in=7, tokens_out=3)
+
+
+NO_ANSWERS = {
+    "cut in thinking": Answer("", "length", reasoning="Okay, let me"),
+    "only thinking": Answer("", "stop", reasoning="Okay."),
+    "refused": Answer("", "refusal", withheld="I cannot."),
+    "filtered": Answer("", "content_filter", withheld="I want"),
+    "tool call": Answer("", "tool_calls"),
+    "empty": Answer(""),
+}
+
+
+@pytest.mark.parametrize("kind", NO_ANSWERS)
+def test_an_answer_that_is_no_reply_is_no_utterance_but_the_end_of_its_dialogue(kind: str) -> None:
+    model = Scripted(lambda chat, seed: NO_ANSWERS[kind] if next(order) == 1 else "3 balls")
+    order = itertools.count()
+    _, session = seated(model, 3)
+    with pytest.raises(NoReplyError, match=f"no answer \\({kind}\\)") as told:
+        session.speak(np.arange(3))
+    assert told.value.rows == (1,)
+    assert len(model.calls) == 1, "at temperature 0 the answer would be the same"
+    counted = asdict(session.moves[1])
+    assert {name: counted[name] for name in counted if counted[name] and "tokens" not in name} == {
+        "answers": 1,
+        kind.replace(" ", "_"): 1,
+    }
+
+
+def test_who_draws_is_asked_once_more_with_another_seed_where_that_can_help() -> None:
+    def answer(chat: Chat, seed: int) -> Answer | str:
+        seeds.append(seed)
+        return NO_ANSWERS["empty"] if len(seeds) == 1 else "3 balls"
+
+    seeds: list[int] = []
+    _, session = seated(Scripted(answer), temperature=0.5)
+    session.speak(np.arange(1))
+    assert seeds[1] == seeds[0] + 1
+    assert (session.moves[0].answers, session.moves[0].empty) == (2, 1)
+    _, session = seated(Scripted(lambda chat, seed: NO_ANSWERS["filtered"]), temperature=0.5)
+    with pytest.raises(NoReplyError):
+        session.speak(np.arange(1))
+    assert session.moves[0].answers == 1, "what moderation stopped stays stopped"
+
+
+def test_a_choice_that_is_no_reply_is_none_of_the_unreadable_ones() -> None:
+    game, session = seated(Scripted(lambda chat, seed: NO_ANSWERS["only thinking"] if is_choice(chat) else "<selection>"))
+    game.say(np.arange(1), session.speak(np.arange(1)))
+    with pytest.raises(NoReplyError):
+        session.choose(np.arange(1))
+    assert (session.moves[0].repairs, session.moves[0].only_thinking) == (0, 1)
 
 
 @pytest.mark.parametrize("name", list(domains))

@@ -144,6 +144,13 @@ def test_a_request_is_fitted_to_a_server_once_and_a_run_says_so(
     expected = {OWN_TEMPERATURE, NO_SEED} if name == "no-fields" else NOTED[FIELDS[name][1]]
     assert set(answer.notes) == expected
     assert len(caplog.records) == first - 1 >= 1, "each change is said once"
+    told = {
+        "system": "in front of the user's",
+        "turns": "sent as one",
+        "limit": "is sent instead",
+        "max_tokens": "is sent instead",
+    }
+    assert told.get(FIELDS[name][1], "left out of all" if name != "no-fields" else "instead") in caplog.records[0].getMessage()
     usage = usage_of(tmp_path)
     assert usage is not None
     assert set(usage.total.notes) == expected
@@ -176,6 +183,14 @@ def test_more_tokens_than_a_server_gives_are_an_error_where_it_does_not_say_how_
         with pytest.raises(ModelError, match="other values of max_tokens"):
             load_chat_model(server.name, QUICK).answer([ASKED], decoding=GREEDY)
         assert len(server.asked) == 1
+
+
+def test_an_answer_that_was_lost_to_thinking_may_come_as_an_error() -> None:
+    words = "Could not finish the message because max_tokens or model output limit was reached. Please try again."
+    refusal = Said(json.dumps({"error": {"message": words, "code": 400}}).encode(), 400)
+    with serving(lambda number, body: refusal) as server:
+        (answer,) = load_chat_model(server.name, QUICK).answer([ASKED], decoding=GREEDY)
+    assert answer.kind is AnswerKind.CUT_IN_THINKING
 
 
 def test_settings_shape_a_request(tmp_path: Path) -> None:
@@ -231,20 +246,20 @@ def test_an_old_line_that_may_hold_no_reply_is_asked_again(tmp_path: Path) -> No
     assert len(server.asked) == 7
 
 
-def varied(path: Path, texts: list[str], temperature: float = 0.7) -> str:
-    """What a run says in which one question was answered so, with a seed each."""
+def warned(path: Path, texts: list[str], temperature: float = 0.7) -> str:
+    """What a run warns of in which one question was answered so, with a seed each."""
     with serving(lambda number, body: Said(completion(texts[body["seed"]]))) as server:
         model = load_chat_model(server.name, QUICK, answers=path / "answers")
         decoding = ChatDecoding(temperature=temperature, max_tokens=5)
         model.answer([ASKED] * len(texts), decoding=decoding, seeds=range(len(texts)))
     usage = usage_of(path)
     assert usage is not None
-    return usage.told(ChatAsking())
+    return " ".join(usage.warnings(ChatAsking(max_no_reply=1)))
 
 
 def test_a_server_that_draws_nothing_is_noticed(tmp_path: Path) -> None:
-    ignored = "All 4 replies that fake gave to other seeds are equal to the first: it may ignore temperature or seed"
-    assert ignored in varied(tmp_path / "equal", [SAY] * 5)
+    ignored = "all 4 replies of fake to other seeds are equal to the first; it may ignore temperature or seed"
+    assert ignored in warned(tmp_path / "equal", [SAY] * 5)
     for name, texts, temperature in (
         ("one varies", [SAY, SAY, SAY, SAY, f"{SAY} !"], 0.7),
         ("few", [SAY] * 3, 0.7),
@@ -252,7 +267,7 @@ def test_a_server_that_draws_nothing_is_noticed(tmp_path: Path) -> None:
         ("cold", [SAY] * 5, 0.3),
         ("empty", [""] * 5, 0.7),
     ):
-        assert "ignore" not in varied(tmp_path / name, texts, temperature), name
+        assert "ignore" not in warned(tmp_path / name, texts, temperature), name
 
 
 def test_equal_answers_count_over_the_processes_of_a_run(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 from envs.core.errors import ConfigError, ModelError, OutOfRangeError
 from policies.chat.answers import ANSWERS, ChatAnswers, usage_of
 from policies.chat.loading import load_chat_model
-from policies.chat.model import Access, Answer, Chat, ChatDecoding, ChatModel, ChatTooLongError, Message
+from policies.chat.model import MODERATED, Access, Answer, Chat, ChatDecoding, ChatModel, ChatTooLongError, Message
 from policies.chat.server import MAX_FAILED
 from policies.chat.settings import ChatAsking, ChatModelSettings
 from policies.chat.usage import ChatUsage, RunUsage
@@ -361,6 +361,27 @@ def test_what_answers_took_is_told_with_their_cost() -> None:
     assert alone.told(ChatAsking()) == f"{free}."
     assert alone.told(ChatAsking(price_per_1k_in=0.5, price_per_1k_out=1.5)) == f"{free}, cost 1.5."
     assert RunUsage({"gguf:here.gguf": usage}).told(ChatAsking(price_per_1k_in=0.5)) == f"{free}.", "what is here costs nothing"
+
+
+def test_answers_that_are_no_reply_are_told_with_what_to_do(tmp_path: Path) -> None:
+    kept = ChatAnswers(tmp_path / "answers")
+    said = [Answer("yes"), Answer("so", "length"), Answer("", "length"), Answer("", "length"), Answer("", "content_filter")]
+    for number, answer in enumerate(said):
+        kept.keep(str(number), answer, "openai:http://h/v1#thinks")
+    kept.keep("fine", Answer("yes"), "hf:here")
+    found = usage_of(tmp_path)
+    assert found is not None
+    assert "1 cut at the most tokens, 3 no reply (2 cut in thinking, 1 filtered)" in found.told(ChatAsking())
+    document = found.as_json(ChatAsking())
+    assert document["kinds"] == {"reply": 2, "cut": 1, "cut in thinking": 2, "filtered": 1}
+    assert document["no_reply_share"] == 0.5
+    assert document["models"]["openai:http://h/v1#thinks"]["no_reply_share"] == 0.6
+    (warning,) = found.warnings(ChatAsking())
+    assert warning.startswith("3 of 5 answers of thinks are no reply (60%: 2 cut in thinking, 1 filtered); leave room")
+    assert "enable_thinking" in warning
+    assert not found.warnings(ChatAsking(max_no_reply=0.6))
+    assert found.failure() == warning
+    assert not found.failure(allowed=MODERATED), "an attack measures what moderation stops"
 
 
 def test_attempts_that_failed_before_an_answer_stay_counted_in_the_run(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from policies.chat.model import Answer, AnswerKind
+from policies.chat.model import Answer, AnswerKind, ChatDecoding, Message
+from policies.chat.own import OwnChatModel
 from policies.chat.thinking import MARKS, opens_thinking, part_thinking
 
 
@@ -63,6 +64,7 @@ def test_a_prompt_that_ends_with_a_start_begins_thinking(start: str, end: str) -
         (Answer("", reasoning="42"), AnswerKind.ONLY_THINKING),
         (Answer("", "refusal", withheld="no"), AnswerKind.REFUSED),
         (Answer("", "content_filter", withheld="half"), AnswerKind.FILTERED),
+        (Answer("half", "content_filter"), AnswerKind.FILTERED),
         (Answer("", "tool_calls"), AnswerKind.TOOL_CALL),
         (Answer(""), AnswerKind.EMPTY),
     ],
@@ -70,8 +72,19 @@ def test_a_prompt_that_ends_with_a_start_begins_thinking(start: str, end: str) -
 def test_an_answer_has_one_kind(answer: Answer, kind: AnswerKind) -> None:
     assert answer.kind is kind
     assert answer.is_reply == (kind in (AnswerKind.REPLY, AnswerKind.CUT))
+    assert bool(answer.text) == answer.is_reply, "text is a reply"
+    assert answer.withheld == {AnswerKind.REFUSED: "no", AnswerKind.FILTERED: "half"}.get(kind, "")
 
 
 def test_an_unknown_finish_reason_is_named() -> None:
     with pytest.raises(ValueError, match=r"finish_reason is one of stop, length, .* got 'done'"):
         Answer("yes", "done")
+
+
+def test_a_model_of_ones_own_may_say_what_it_thinks() -> None:
+    texts = iter(["<think>hm</think> yes", "<think>hm", "yes"] * 2)
+    for parts, expected in ((True, ["yes", "", "yes"]), (False, ["<think>hm</think> yes", "<think>hm", "yes"])):
+        model = OwnChatModel("mine", lambda messages: next(texts), parts_thinking=parts)
+        answers = model.answer([(Message("user", "well?"),)] * 3, decoding=ChatDecoding())
+        assert [answer.text for answer in answers] == expected
+    assert OwnChatModel("mine", print).answers_depend_on != model.answers_depend_on

@@ -34,6 +34,7 @@ from tests.real_models import minilm
 CONTEXT: Context = (("is", "it", "on"), ("a", "black", "screen"))
 REPLIES: list[Utterance] = [("it", "is", "on"), ("not", "now"), (), ("off",)]
 LINES = "is it on\na black screen"
+MODELS = "sentence_transformers.models"
 
 
 def said(reply: Utterance) -> str:
@@ -42,7 +43,8 @@ def said(reply: Utterance) -> str:
 
 @torch.no_grad()
 def logits(labels: int, first: str, second: str) -> np.ndarray:
-    found: np.ndarray = bert(labels)(**tokenizer()(first, second, return_tensors="pt")).logits[0].numpy()
+    # As a batch of one: alone, an empty second text is taken for none.
+    found: np.ndarray = bert(labels)(**tokenizer()([(first, second)], return_tensors="pt")).logits[0].numpy()
     return found
 
 
@@ -52,11 +54,11 @@ def states(text: str) -> np.ndarray:
     return found
 
 
-def test_a_cross_encoder_scores_by_its_logit_or_the_difference_of_two(tmp_path: Path) -> None:
+def test_a_cross_encoder_scores_by_its_logit_behind_the_activation_or_the_difference_of_two(tmp_path: Path) -> None:
     one = load_ranker(f"hf:{cross_encoder(tmp_path / 'one')}").score(CONTEXT, REPLIES)
     two = load_ranker(f"hf:{cross_encoder(tmp_path / 'two', labels=2)}").score(CONTEXT, REPLIES)
     for reply, single, difference in zip(REPLIES, one, two, strict=True):
-        np.testing.assert_allclose(single, logits(1, LINES, said(reply))[0], rtol=1e-5)
+        np.testing.assert_allclose(single, 1 / (1 + np.exp(-logits(1, LINES, said(reply))[0])), rtol=1e-5)
         wrong, right = logits(2, LINES, said(reply))
         np.testing.assert_allclose(difference, right - wrong, rtol=1e-4)
 
@@ -212,23 +214,10 @@ def test_a_long_context_loses_its_beginning_and_a_long_reply_its_end(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"pooling": {"pooling_mode": "lasttoken"}}, "not known here(.|\n)*lasttoken"),
-        ({"pooling": {"pooling_mode_weightedmean_tokens": True}}, "not known here(.|\n)*weightedmean"),
-        ({"similarity_fn_name": "euclidean"}, "not known here(.|\n)*euclidean"),
-    ],
-)
-def test_a_folder_that_does_something_else_is_refused(tmp_path: Path, change: dict[str, Any], reason: str) -> None:
-    with pytest.raises(CheckpointError, match=reason):
-        load_ranker(f"hf:{bi_encoder(tmp_path, **change)}")
-
-
-@pytest.mark.parametrize(
     ("listed", "reason"),
     [
-        ([{"path": "", "type": "x.Transformer"}, {"path": "2", "type": "x.Dense"}], "not known here(.|\n)*Dense"),
-        ([{"path": "..", "type": "x.Transformer"}], "a path out of the folder"),
+        ([{"path": "", "type": f"{MODELS}.Transformer"}, {"path": "2", "type": "x.Pooling"}], "not known here(.|\n)*x.Pooling"),
+        ([{"path": "..", "type": f"{MODELS}.Transformer"}], "a path out of the folder"),
         ([{"path": ""}], "damaged"),
         ("what", "damaged"),
     ],

@@ -15,12 +15,13 @@ from engine.jobs.collaboration import worker
 from engine.jobs.collaboration.evaluate import EVALUATE_COLLABORATION, demo
 from engine.jobs.collaboration.worker import AskedChat, ChatWorker, PlayedChats
 from engine.jobs.job import USAGE, Silent
-from engine.metrics.collaboration.chats import LIE_RATE, LIES_UNREAD, MODEL, NORMAL, PERPLEXITY, REPLACED, of
+from engine.metrics.collaboration.chats import LIE_RATE, LIES_UNREAD, MODEL, NO_REPLY, NORMAL, PERPLEXITY, REPLACED, of
 from engine.report.collect import collect_run
 from engine.runtime.session import RaySession
 from engine.runtime.sharding import Shard
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError
+from envs.friends.corpora import EMBEDDED_FRIENDS
 from envs.friends.lies import LieRules
 from policies.chat.seat import ChatSeat
 from tests.engine.jobs.made_up import rows
@@ -147,6 +148,43 @@ def test_a_liar_that_fails_costs_the_chats_it_fails_in(tmp_path: Path) -> None:
     found = by_strategy(tmp_path / "run")
     assert {row["status"] for row in found[NORMAL]} == {"ok"}
     assert 0 < sum(row["status"] == "error" for row in rows(tmp_path / "run")) < 6
+
+
+MODERATED = """
+from policies.chat.model import Answer
+
+class Moderated:
+    def answer(self, chats, *, decoding, seeds):
+        return [self.one(chat, seed) for chat, seed in zip(chats, seeds)]
+
+    def one(self, chat, seed):
+        if "{word}" in chat[0].content + "everybody": return Answer("", "content_filter")
+        return Answer("SELECT 1" if seed % 2 else "do you know anybody ?", "length" if seed % 7 == 0 else "stop")
+"""
+
+
+def test_a_chat_that_moderation_stops_is_one_lost_chat_also_where_it_is_the_first(tmp_path: Path) -> None:
+    first = ChatWorker(replace(SMALL, corpus=EMBEDDED_FRIENDS, controls=False)).scenario(0).tables[0][0][0]
+    (tmp_path / "own.py").write_text(MODERATED.replace("{word}", f": {first}"))
+    config = replace(SMALL, model=f"{tmp_path / 'own.py'}:Moderated", strategies="none", controls=False)
+    result = run(config, tmp_path / "run", Silent())
+    played = rows(tmp_path / "run")
+    lost = [row for row in played if row["status"] == "error"]
+    assert 0 < len(lost) < len(played)
+    assert {row["error"].splitlines()[0] for row in lost} == {"no answer (filtered)"}
+    assert {(row["pair"], row["strategy"]) for row in lost} == {(MODEL, NORMAL)}
+    answers = sum(side for row in played for side in row["answers"])
+    filtered = sum(side["filtered"] for row in played for side in row["no_reply"])
+    used = (RunFolder.load(tmp_path / "run").summary() or {})[USAGE]
+    assert used["asked"] == answers
+    assert used["kinds"]["filtered"] == filtered > 0
+    assert used["kinds"]["cut"] == sum(side for row in played if row["cut"] for side in row["cut"])
+    assert result.metrics[of(NO_REPLY, MODEL, NORMAL)].value > 0
+    assert any(warning.startswith(f"{len(lost)} of {len(played)} items failed") for warning in result.warnings)
+    (tmp_path / "own.py").write_text(MODERATED.replace("{word}", "everybody"))
+    silent = run(config, tmp_path / "silent", Silent())
+    assert "every item failed" in silent.failure
+    assert "filtered" in silent.failure
 
 
 @pytest.fixture

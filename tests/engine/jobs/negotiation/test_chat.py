@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,10 +22,12 @@ from engine.jobs.weights import checkpoint_folder
 from engine.metrics.negotiation.chat import CHAT_METRICS
 from engine.negotiation.opponents import OpponentConfig
 from engine.negotiation.settings import DefenceConfig, TacticSettings
+from engine.report.collect import report_from_run
 from engine.runtime.session import RaySession
 from engine.store.head import read_json
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError
+from policies.chat.model import NO_REPLIES
 from policies.chat.seat import ChatSeat
 from tests.engine.jobs.made_up import CORPUS, REINFORCE, Notes, campaign, rows
 
@@ -72,6 +75,68 @@ def test_a_model_that_raises_loses_the_dialogues_it_raised_in(tmp_path: Path) ->
     failed = [row for row in played if row["status"] == "error"]
     assert 0 < len(failed) < len(played)
     assert all("out of order" in row["error"] and "talker.py:5" in row["error"] for row in failed)
+
+
+LOST = """
+from policies.chat.model import Answer
+NONE = [Answer("", "length", reasoning="Okay"), Answer("", "content_filter"), Answer("", "tool_calls"), Answer("")]
+class Thinker:
+    def answer(self, chats, *, decoding, seeds=()):
+        return [self.one(chat, seed) for chat, seed in zip(chats, seeds)]
+    def one(self, chat, seed):
+        if seed % 100 < {percent}: return NONE[seed % 4]
+        if "in one line" in chat[-1].content: return Answer("no deal")
+        return Answer("<selection>" if len(chat) > 4 else "i want the ball", "length" if seed % 2 else "stop")
+"""
+
+
+def thinker(folder: Path, percent: int) -> str:
+    (folder / f"thinker{percent}.py").write_text(LOST.replace("{percent}", str(percent)))
+    return f"{folder}/thinker{percent}.py:Thinker"
+
+
+def test_answers_that_are_no_reply_are_lost_dialogues_whose_counts_add_up(tmp_path: Path) -> None:
+    asked = match(thinker(tmp_path, 20), dialogues=40, temperature=0.5)
+    result = SELFPLAY.run(asked, tmp_path / "run", Silent())
+    played = rows(tmp_path / "run")
+    used = (RunFolder.load(tmp_path / "run").summary() or {})[USAGE]
+    lost = [row for row in played if row["status"] == "error"]
+    assert 0 < len(lost) < len(played)
+    assert {row["error"].splitlines()[0] for row in lost} <= {
+        f"no answer ({kind})" for kind in ("cut in thinking", "filtered", "tool call", "empty")
+    }
+    counted = Counter[str]()
+    for row in played:
+        counted.update(row["chat_adversary"])
+    kinds = used["kinds"]
+    assert {kind: counted[kind.column] for kind in NO_REPLIES if counted[kind.column]} == {
+        kind: kinds[kind] for kind in NO_REPLIES if kind in kinds
+    }
+    assert counted["answers"] == used["asked"] == sum(kinds.values())
+    share = result.metrics["chat_no_reply_adversary"]
+    assert share.value == pytest.approx(used["no_reply_share"])
+    assert share.n == len(played)
+    assert result.metrics["agreement"].n == len(played) - len(lost), "a lost dialogue is no disagreement"
+    failed, warned = result.warnings
+    assert failed.startswith(f"{len(lost)} of 40 items failed")
+    assert f"{used['no_reply_share']:.0%}" in warned
+    assert not result.failure
+    again = SELFPLAY.run(asked, tmp_path / "run", Silent())
+    assert again.chat_usage == result.chat_usage, "a resumed run asks nothing again, and counts the same"
+
+
+def test_a_run_whose_answers_are_no_replies_fails_and_loses_nothing(tmp_path: Path) -> None:
+    result = SELFPLAY.run(match(thinker(tmp_path, 100), temperature=0.0), tmp_path / "run", Silent())
+    assert "every item failed" in result.failure
+    assert result.metrics["agreement"].n == 0
+    # Who ends each talk at once, or says nothing: two thirds of the answers are lost, and some dialogues come to their end.
+    model = tmp_path / "thinker67.py"
+    model.write_text(Path(thinker(tmp_path, 67).partition(":")[0]).read_text().replace("len(chat) > 4", "True"))
+    some = SELFPLAY.run(match(f"{model}:Thinker", dialogues=40, temperature=0.5), tmp_path / "some", Silent())
+    assert any(row["status"] == "ok" for row in rows(tmp_path / "some"))
+    assert "answers of thinker67_py:Thinker are no reply" in some.failure
+    assert not any("are no reply" in warning for warning in some.warnings), "it is said once"
+    assert some.failure in report_from_run(tmp_path / "some").read_text().replace("&#39;", "'").replace("&#34;", '"')
 
 
 def test_a_model_that_hangs_loses_its_dialogues_and_is_given_up(tmp_path: Path) -> None:

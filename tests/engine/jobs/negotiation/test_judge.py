@@ -9,7 +9,8 @@ import pytest
 
 from engine.jobs.job import Silent
 from engine.jobs.negotiation.attack import ATTACK_RL, AttackConfig
-from engine.jobs.negotiation.campaign import Campaign, MinMaxConfig
+from engine.jobs.negotiation.campaign import Campaign
+from engine.jobs.negotiation.campaign_config import MinMaxConfig
 from engine.jobs.negotiation.judge import NOBODY_JUDGES, judge_of
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
 from engine.jobs.negotiation.table import ATTACK_TABLE

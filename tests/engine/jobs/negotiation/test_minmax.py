@@ -12,14 +12,15 @@ import pytest
 
 from engine.jobs.job import Result, Silent
 from engine.jobs.negotiation import exploitability
+from engine.jobs.negotiation.exploitability import MORE, NUM_KNOWN, known_adversaries
 from engine.jobs.negotiation.judge import judge_of
 from engine.jobs.negotiation.minmax import BEFORE_TRAINING, DROP, DROP_BEYOND_CONTROL, FINAL_STAGES, LEGEND, MINMAX
 from engine.jobs.repeated import nth_name
 from engine.jobs.rounds import ROUND, rounds_of
+from engine.metrics.exploitability import EXPLOITABILITY, MEAN_FRESH
 from engine.metrics.negotiation.campaign import (
     AFTER,
     BEFORE,
-    EXPLOITABILITY,
     PERPLEXITY,
     PLAIN_AGREEMENT,
     PLAIN_SCORE,
@@ -27,7 +28,7 @@ from engine.metrics.negotiation.campaign import (
     ROUND_METRICS,
     rounds_table,
 )
-from engine.metrics.repeats import crossed_difference
+from engine.metrics.statistics import paired_difference
 from engine.negotiation.opponents import OpponentConfig
 from engine.runtime.session import RaySession
 from engine.store.run_folder import RunFolder
@@ -53,8 +54,7 @@ run = MINMAX.run
 pytestmark = pytest.mark.ray
 
 START, FINAL, CONTROL = (
-    sorted(name for name in {name.partition("/")[0] for name in FINAL_STAGES} if name.startswith(kind))
-    for kind in ("00-", "final-", "control-")
+    [f"{kind}-{name}" for name in ("best", "exploitability", "plain")] for kind in ("00", "final", "control")
 )
 """The folders of what measures the start, the result and the control."""
 MIXED = OpponentConfig(sampling="prioritised", partner_share=0.5)
@@ -101,7 +101,8 @@ def test_in_the_paper_each_side_is_trained_on(continued: tuple[Result, Notes], t
     path, start = continued[0].run, str(trainee)
     measured = ("adversary", "after", "before", "exploitability", "plain", "target")
     names = [f"0{k}-{name}" for k in (1, 2) for name in measured]
-    assert phases(path) == sorted([*START, *names, *FINAL])
+    assert phases(path) == sorted([*START, *names, *FINAL, "crossplay", "crossplay-rounds"])
+    assert set(FINAL_STAGES) >= {name for name in (*START, *FINAL) if not name.endswith("exploitability")}
     first, second = ({name: str(path / f"0{k}-{name}") for name in measured} for k in (1, 2))
     learned = ("target", "learner", "reference")
     assert asked_of(path / "01-adversary", *learned) == dict(zip(learned, (start, start, start), strict=True))
@@ -164,7 +165,7 @@ def test_a_round_measures_what_its_runs_say(continued: tuple[Result, Notes], tra
         stage = f"0{number}-"
         plain = summary(path / f"{stage}plain")
         wanted = {
-            EXPLOITABILITY: summary(path / f"{stage}exploitability")[EXPLOITABILITY],
+            **{name: summary(path / f"{stage}exploitability")[name] for name in (EXPLOITABILITY, MEAN_FRESH, MORE)},
             PLAIN_SCORE: plain["score_target"],
             PLAIN_AGREEMENT: plain["agreement"],
             REPETITION: plain["repetition_target"],
@@ -205,19 +206,72 @@ def test_the_rounds_are_told_as_they_end(continued: tuple[Result, Notes]) -> Non
     ]
 
 
+def by_pair(path: Path) -> dict[tuple[str, str], float]:
+    """The mean advantage of each adversary over each target, in the dialogues of a campaign's cross-play."""
+    gained: dict[tuple[str, str], list[int]] = {}
+    for name in ("crossplay-rounds", "crossplay"):
+        for row in rows(path / name):
+            gained.setdefault((row["target"], row["adversary"]), []).append(row["points_adversary"] - row["points_target"])
+    return {pair: float(np.mean(values)) for pair, values in gained.items()}
+
+
+@pytest.mark.parametrize("mode", ["continued", "fresh"])
+def test_all_targets_meet_all_adversaries_and_the_best_of_each_measures_it(
+    mode: str, request: pytest.FixtureRequest, trainee: Path
+) -> None:
+    made = request.getfixturevalue(mode)
+    path = (made if isinstance(made, Result) else made[0]).run
+    result = made if isinstance(made, Result) else made[0]
+    control = [path / "control-target"] if mode == "fresh" else []
+    targets = [str(one) for one in (trainee, path / "01-target", path / "02-target", *control)]
+    trained = [str(one.parent) for one in sorted(path.glob("**/checkpoint")) if "adversary" in str(one.parent.name)]
+    pairs = by_pair(path)
+    everybody = {*trained, str(trainee), "scripted", "scripted-tough"}
+    assert set(pairs) == {(target, adversary) for target in targets for adversary in everybody}
+    chosen = origin(path, "round")["round"]
+    measured = {"_before": ("00", targets[0]), "": ("final" if chosen else "00", targets[chosen])}
+    measured |= {"_control": ("control", targets[-1])} if control else {}
+    known = known_adversaries(RunFolder.load(path))
+    assert known is not None
+    for ending, (stage, target) in measured.items():
+        speaker = asked_of(path / f"{stage}-best", "speaker")["speaker"]
+        assert pairs[target, speaker] == max(gain for (met, _), gain in pairs.items() if met == target)
+        assert metrics(result)[f"{EXPLOITABILITY}{ending}"] == summary(path / f"{stage}-best")["advantage"]
+        assert known.best_of(target.removeprefix(f"{path}/")) == speaker.removeprefix(f"{path}/")
+    chose = {(row["seed"], *row["counts"]) for name in ("crossplay-rounds", "crossplay") for row in rows(path / name)}
+    assert not chose & {(row["seed"], *row["counts"]) for row in rows(path / "00-best")}, "they measure what they chose"
+    assert result.metrics[NUM_KNOWN].value == len(everybody) == len(known.adversaries)
+    names = {name.removeprefix(f"{path}/") for name in trained}
+    assert known.learned.keys() == names
+    for name, gained in known.learned.items():
+        stage = name.partition("/")[0]
+        target = {"00": targets[0], "01": targets[1], "02": targets[2], "final": targets[chosen]}.get(
+            stage.partition("-")[0], targets[-1]
+        )
+        if stage.endswith("-adversary"):
+            target = targets[int(stage[:2]) - 1]
+        wanted = pairs[target, f"{path}/{name}"] - pairs[target, str(trainee)]
+        assert gained.value == pytest.approx(wanted), "against the target that it was trained against"
+
+
 @pytest.mark.parametrize("mode", ["continued", "fresh"])
 def test_the_result_is_the_least_exploitable_target(mode: str, request: pytest.FixtureRequest, trainee: Path) -> None:
     made = request.getfixturevalue(mode)
     path = (made if isinstance(made, Result) else made[0]).run
     found = {event["number"]: event for event in RunFolder.load(path).events() if event["kind"] == ROUND}
     playing = [number for number, event in found.items() if event[PLAIN_SCORE] >= found[0][PLAIN_SCORE] - 0.5]
-    best = min(playing, key=lambda number: found[number][EXPLOITABILITY])
+    in_rounds = {row["adversary"] for row in rows(path / "crossplay-rounds")}
+    targets = [str(trainee), str(path / "01-target"), str(path / "02-target")]
+    losses = [max(by_pair(path)[target, name] for name in in_rounds) for target in targets]
+    best = min(playing, key=lambda number: losses[number])
     assert best > 0, "the seeds are chosen so that training helps"
+    assert MINMAX.loss(RunFolder.load(path)) == pytest.approx(losses[best])
     assert_equal_weights(path, path / f"0{best}-target")
     assert origin(path, "campaign_from", "round") == {"campaign_from": str(trainee), "round": best}
     assert judge_of("", [str(path)]) == str(trainee)
     for stage, target in (("00", trainee), ("final", path / f"0{best}-target")):
         assert asked_of(path / f"{stage}-exploitability", "target") == {"target": str(target)}
+        assert asked_of(path / f"{stage}-best", "target") == {"target": str(target)}
         assert asked_of(path / f"{stage}-plain", "target") == {"target": str(target)}
 
 
@@ -228,32 +282,28 @@ def test_start_and_result_are_measured_alike(continued: tuple[Result, Notes]) ->
     found = metrics(result)
     for ending, stage in ((BEFORE_TRAINING, "00"), ("", "final")):
         attack, plain = summary(path / f"{stage}-exploitability"), summary(path / f"{stage}-plain")
-        assert found[EXPLOITABILITY + ending] == attack[EXPLOITABILITY]
+        assert found[MEAN_FRESH + ending] == attack[MEAN_FRESH]
+        assert found[MORE + ending] == attack[MORE]
         assert (found[PLAIN_SCORE + ending], found[PLAIN_AGREEMENT + ending]) == (plain["score_target"], plain["agreement"])
-    seeds = {asked_of(path / stage, "seed")["seed"] for stage in START + FINAL}
-    assert len(seeds) == 1
+    by_stage = {stage: asked_of(path / stage, "seed")["seed"] for stage in START + FINAL}
+    for name in ("best", "exploitability", "plain"):
+        assert by_stage[f"00-{name}"] == by_stage[f"final-{name}"]
+    seeds = set(by_stage.values())
     chose = {asked_of(path / f"0{k}-{name}", "seed")["seed"] for k in (1, 2) for name in ("plain", "exploitability")}
     assert not seeds & chose, "dialogues and adversaries that chose no round"
     lost = [
         (before["points_adversary"] - before["points_target"]) - (after["points_adversary"] - after["points_target"])
-        for before, after in zip(
-            rows(path / "00-exploitability/attack"), rows(path / "final-exploitability/attack"), strict=True
-        )
+        for before, after in zip(rows(path / "00-best"), rows(path / "final-best"), strict=True)
     ]
     assert result.metrics[DROP].value == pytest.approx(sum(lost) / len(lost))
 
 
-def test_what_was_lost_counts_every_adversary(fresh: Result) -> None:
-    gained = [exploitability.gains(fresh.run / f"{stage}-exploitability", 3) for stage in ("00", "final", "control")]
-    before, after, control = (np.array(list(one.values())).T for one in gained)
-    assert before.shape == after.shape == control.shape == (3, len(gained[0]))
-    assert fresh.metrics[DROP].to_json() == pytest.approx(crossed_difference(before, after).to_json())
-    assert fresh.metrics[DROP_BEYOND_CONTROL].to_json() == pytest.approx(crossed_difference(control, after).to_json())
+def test_what_was_lost_is_that_of_the_best_adversaries_in_the_same_dialogues(fresh: Result) -> None:
+    gained = [exploitability.gains_in(fresh.run / f"{stage}-best") for stage in ("00", "final", "control")]
+    before, after, control = ([one[key] for key in sorted(one)] for one in gained)
+    assert fresh.metrics[DROP].to_json() == pytest.approx(paired_difference(before, after).to_json())
+    assert fresh.metrics[DROP_BEYOND_CONTROL].to_json() == pytest.approx(paired_difference(control, after).to_json())
     assert fresh.metrics[exploitability.NUM_TRAINED].value == 3
-    for ending, stage in ((BEFORE_TRAINING, "00"), ("", "final"), ("_control", "control")):
-        best = fresh.run / f"{stage}-exploitability" / exploitability.BEST
-        assert metrics(fresh)[f"best_response{ending}"] == summary(best)["advantage"]
-        assert asked_of(best, "seed") != asked_of(fresh.run / f"{stage}-exploitability", "seed"), "it chose that one"
     assert set(fresh.metrics) == set(LEGEND)
 
 
@@ -277,7 +327,7 @@ def test_the_control_is_the_start_trained_as_long_in_ordinary_play_alone(fresh: 
 def test_tensorboard_shows_the_rounds_and_every_phase(continued: tuple[Result, Notes]) -> None:
     path = continued[0].run
     found = scalars(path)
-    assert set(found) == set(ROUND_METRICS)
+    assert set(found) == {*ROUND_METRICS, MORE}
     for name, points in found.items():
         events = [event for event in RunFolder.load(path).events() if event["kind"] == ROUND and name in event]
         assert points == [(event["number"], pytest.approx(event[name])) for event in events]

@@ -10,7 +10,8 @@ import pytest
 
 from engine.jobs.job import Result, Silent
 from engine.jobs.negotiation import exploitability, minmax
-from engine.jobs.negotiation.campaign import Campaign, MinMaxConfig
+from engine.jobs.negotiation.campaign import Campaign
+from engine.jobs.negotiation.campaign_config import MinMaxConfig
 from engine.jobs.negotiation.minmax import DROP, MINMAX
 from engine.jobs.rounds import STOPPED, rounds_of
 from engine.negotiation.opponents import OpponentConfig
@@ -199,5 +200,5 @@ def test_presets_are_what_they_say() -> None:
         assert config.perplexity_limit > 1
     assert (population.adversaries, population.opponents.sampling) == ("fresh", "prioritised")
     assert population.opponents.partner_share > 0
-    assert (demo.target, demo.adversary, demo.rounds) == ("runs/demo/target", "runs/demo/adversary", 1)
+    assert (demo.target, demo.adversary, demo.rounds) == ("runs/demo/target", "runs/demo/adversary", 2)
     assert demo.corpus == "embedded"

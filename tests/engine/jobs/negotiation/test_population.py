@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from engine.jobs.job import Job, Silent
-from engine.jobs.negotiation.campaign import MinMaxConfig
+from engine.jobs.negotiation.campaign_config import MinMaxConfig
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
 from engine.jobs.negotiation.minmax import MINMAX
 from engine.jobs.negotiation.payoffs import Population
 from engine.jobs.negotiation.population import AGENTS, EVALUATE_POPULATION, SHARES, PopulationConfig, members
 from engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY, TRAIN_TARGET, TrainReinforceConfig, TrainTargetConfig
-from engine.metrics.negotiation.population import BEST_FRESH, FRESH, LEGEND
+from engine.metrics.exploitability import EXPLOITABILITY, MEAN_FRESH
+from engine.metrics.negotiation.population import LEGEND
 from engine.negotiation.settings import ReinforceConfig
 from engine.report.chapters import CHAPTERS
 from engine.report.collect import collect_run
@@ -44,10 +45,25 @@ def played(path: Path, target: str, adversary: str) -> list[list[Any]]:
 def test_agents_of_a_list_play_each_other_on_both_sides(tmp_path: Path) -> None:
     result = run(matrix(), tmp_path / "run", Silent())
     assert len(rows(tmp_path / "run")) == 2 * 2 * 6
-    assert set(result.metrics) == set(LEGEND) - {FRESH, BEST_FRESH}
+    assert set(result.metrics) == set(LEGEND) - {EXPLOITABILITY, MEAN_FRESH}
     text = (tmp_path / "run" / "table.md").read_text()
     assert "| adversary | scripted | scripted-tough |" in text
     assert "| target | Elo | uniform | prioritised | nash |" in text
+
+
+def test_of_several_equilibria_it_is_said_that_this_is_one(tmp_path: Path) -> None:
+    folders = [save_negotiator(tmp_path / name, seed=3) for name in ("one", "same")]
+    asked = matrix(targets="scripted", adversaries=",".join(map(str, folders)))
+    run(asked, tmp_path / "run", Silent())
+    summary = RunFolder.load(tmp_path / "run").summary()
+    assert summary is not None
+    assert summary[SHARES]["nash"]["adversaries"] == pytest.approx([0.5, 0.5])
+    told = "The equilibrium (nash) is one of several"
+    assert told in summary["description"]
+    assert told in (tmp_path / "run" / "table.md").read_text()
+    assert told in render(collect_run(tmp_path / "run"), CHAPTERS)
+    run(matrix(targets="scripted", adversaries="scripted-tough"), tmp_path / "alone", Silent())
+    assert told not in (tmp_path / "alone" / "table.md").read_text()
 
 
 def test_dialogues_of_a_pair_are_those_of_its_match(tmp_path: Path) -> None:
@@ -198,16 +214,16 @@ def test_fresh_adversaries_learn_from_the_mixture_and_play_it(
     assert asked[0].opponents.sampling == "weighted"
     assert asked[0].opponents.weights == pytest.approx(summary[SHARES]["nash"]["targets"], abs=1e-6)
     assert summary[AGENTS] == {"targets": [str(target), str(speaker)], "adversaries": [str(target), str(speaker)]}
-    assert result.metrics[FRESH].n == 6
+    assert result.metrics[MEAN_FRESH].n == 6
     met = rows(tmp_path / "run" / "fresh-payoffs")
-    assert len(met) == 2 * 2 * 6
+    assert len(met) == 2 * 3 * 6, "both, and the best of the matrix"
     again = rows(tmp_path / "run" / "fresh-best")
     assert len(again) == 2 * 6, "one adversary"
     dealt = [{(row["seed"], *row["counts"]) for row in part} for part in (rows(tmp_path / "run"), met, again)]
     assert len(set.union(*dealt)) == sum(map(len, dealt)), "each chose nothing of what follows"
     shares = dict(zip((str(target), str(speaker)), summary[SHARES]["nash"]["targets"], strict=True))
     gained = sum(shares[row["target"]] * (row["points_adversary"] - row["points_target"]) for row in again) / 6
-    assert result.metrics[BEST_FRESH].value == pytest.approx(gained)
+    assert result.metrics[EXPLOITABILITY].value == pytest.approx(gained)
     with pytest.raises(CheckpointError, match="no weights"):
         run(matrix(num_fresh=1), tmp_path / "scripted", Silent())
 
@@ -231,8 +247,9 @@ def test_each_side_of_a_round_learns_against_the_others_mixture(
     assert adversary["target"] == f"{start},{path / '01-target'}"
     assert adversary["learner"] == start
     assert adversary["opponents"]["weights"] == pytest.approx(shares[2]["targets"], abs=1e-6)
-    assert target["adversaries"] == f"{first},{path / '01-adversary'}"
+    measured = path / "01-exploitability" / "adversary"
+    assert target["adversaries"] == f"{first},{path / '01-adversary'},{measured}", "all that are known before the round"
     assert target["opponents"]["weights"] == pytest.approx(shares[2]["adversaries"], abs=1e-6)
     assert shares[1] == {"targets": [1.0], "adversaries": [1.0]}
     # One pair is known from the first round.
-    assert len(rows(path / "02-payoffs")) == 3 * len(rows(path / "01-payoffs"))
+    assert len(rows(path / "02-payoffs")) == 5 * len(rows(path / "01-payoffs"))

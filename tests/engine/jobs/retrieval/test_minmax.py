@@ -66,9 +66,9 @@ def campaign(config: HardenRankingConfig, tmp_path_factory: pytest.TempPathFacto
     assert RunFolder.load(path).summary() is None
     notes = Notes()
     MINMAX_RANKING.run(config, path, notes)
-    # The start and what measures start and result; rounds that are noted are not looked at again.
+    # The start and the result's policy; rounds that are noted are not looked at again.
     is_changed = (path / "result-attack").is_dir()
-    assert sum("finished: nothing is left to do" in said for said in notes.said) == (4 if is_changed else 2)
+    assert sum("finished: nothing is left to do" in said for said in notes.said) == (2 if is_changed else 1)
     return path
 
 
@@ -83,6 +83,11 @@ def test_a_campaign_measures_start_result_and_control(campaign: Path, config: Ha
     assert rounds[1].metrics["policy_before"] == rounds[0].metrics["exploitability"]
     assert rounds[1].metrics[FIRST].n == 12
     metrics = run.metrics()
+    assert metrics[HELD].value <= 1 - metrics["search_success"].value
+    rows = RunFolder.load(campaign / "start-attack").read_rows().to_pylist()
+    methods = {each["method"] for row in rows for each in row["searches"]}
+    assert {"00-editor", "01-editor", "control-editor"} <= methods
+    assert metrics[f"{HELD}_before"].value == UnderAttack(rows, list(methods)).held().value, "by the best of all for a context"
     assert metrics[GAIN].value == pytest.approx(metrics[HELD].value - metrics[f"{HELD}_before"].value)
     assert metrics[f"{FIRST}_before"].n == 12
     tables = MINMAX_RANKING.tables(run)
@@ -139,19 +144,24 @@ def test_rounds_are_chosen_on_the_validation_split_and_measured_on_the_test_spli
     plan = RankingCampaign(replace(CONFIG, hardening=replace(FIT, max_epochs=3)), tmp_path)
     begun, third, last, at_start = plan.round(0), plan.round(3), plan.last(2), plan.last(0)
     assert list(begun) == ["00-editor", "00-attack"]
-    assert list(last) == [
-        "start-attack",
-        "result-editor",
-        "result-attack",
-        "control-ranker",
-        "control-editor",
-        "control-attack",
-    ]
-    assert list(at_start) == ["start-attack", "control-ranker", "control-editor", "control-attack"]
+    trained, attacked = (
+        ["result-editor", "control-ranker", "control-editor"],
+        ["start-attack", "result-attack", "control-attack"],
+    )
+    assert list(last) == [*trained, *attacked]
+    assert list(at_start) == [*trained[1:], attacked[0], attacked[2]]
     asked = [config for planned in (begun, third, last) for _, config in planned.values() if hasattr(config, "split")]
     assert [config.split for config in asked] == ["val", "val", "test", "test", "test"]
-    assert third["03-attack"][1].method == f"greedy,editor:{tmp_path}/02-editor,editor:{tmp_path}/03-editor"
-    assert last["result-attack"][1].method == f"greedy,editor:{tmp_path}/result-editor"
+
+    def by(*names: str) -> str:
+        return ",".join(("greedy", *(f"editor:{tmp_path}/{name}-editor" for name in names)))
+
+    assert third["03-attack"][1].method == by("00", "01", "02", "03"), "all that are known by then"
+    for name in attacked:
+        assert last[name][1].method == by("00", "01", "02", "result", "control"), "all of them meet all policies"
+    assert at_start["start-attack"][1].method == by("00", "control")
+    (tmp_path / "03-editor").mkdir()
+    assert plan.last(2)["start-attack"][1].method == by("00", "01", "02", "03", "result", "control"), "of a later round too"
     # Policies that chose a round do not measure the result.
     fresh = begun["00-editor"], last["result-editor"], last["control-editor"]
     assert [config.seed for _, config in fresh] == [CONFIG.seed] * 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from engine.jobs.job import Silent
 from engine.jobs.triggers.text_config import TextSearchConfig, WantedTexts
 from engine.jobs.triggers.text_prompts import num_tokens
 from engine.jobs.triggers.text_search import SEARCH_TEXT
+from engine.metrics.answers import NO_REPLY, NO_REPLY_METRICS
 from engine.metrics.statistics import rate
 from engine.metrics.tables import with_interval
 from engine.metrics.triggers.text import EMPTY, NUM_QUERIES, OVER, RANDOM
@@ -83,14 +85,20 @@ def test_replies_alone_lead_to_an_input_that_works(tmp_path: Path) -> None:
     assert 0 < begged["random_fitness"] < begged["fitness"]
     assert result.metrics[OVER].value == 0.5
     assert result.metrics[OVER].low < 0 < 0.5 < result.metrics[OVER].high, "one of two targets proves nothing"
-    (table,) = result.more.values()
-    assert table.columns == ("input", "said", "drawn", "queries", "targets")
+    table, shown = result.more.values()
+    assert table.columns == ("input", "success", "drawn", "queries", "no reply", "targets")
     assert [row[2] for row in table.rows] == [with_interval(rate(1, 2)), "–", "–"]
+    assert table.note.startswith("Success: a reply that begins with the target.")
+    assert list(result.more)[1] == "inputs that worked"
+    assert shown.rows == (
+        ("success", "tell me", begged["trigger"], "hello there"),
+        ("no success", "never", never["trigger"], "no"),
+    ), "successes first"
     queries = sum(row["queries"] + row["random_queries"] for row in (begged, never))
     asked_twice = queries - num_asked(tmp_path)
     assert result.metrics[NUM_QUERIES].value == queries
     assert 0 <= asked_twice < 5, "an input that both come upon is known"
-    assert set(SEARCH_TEXT.legend) == set(result.metrics)
+    assert set(SEARCH_TEXT.legend) - set(result.metrics) == {name for name in NO_REPLY_METRICS if name != NO_REPLY}
     page = report_from_run(tmp_path / "run").read_text()
     assert "with what the search found" in page
     assert "evolution: num_words=5, population=8, max_queries=200, mutation=0.15, reads text" in page
@@ -344,11 +352,23 @@ def test_a_killed_search_asks_nothing_twice_and_comes_to_the_same_rows(tmp_path:
 def test_queries_are_told_as_they_are_asked(tmp_path: Path) -> None:
     heard = Listening()
     run(asked(tmp_path, search=EvolutionSettings(num_words=5, population=8, max_queries=20)), tmp_path / "run", heard)
-    told = [int(note.rpartition(" ")[2]) for note in heard.said if "queries: " in note]
-    assert told[:3] == [0, 17, 34], "of each target no input, and the first eight of what evolves and of what is drawn"
+    told = [int(found[1].replace(",", "")) for note in heard.said if (found := re.search(r"queries: ([\d,]+)", note))]
     assert told == sorted(told)
     assert told[-1] == sum(row["queries"] + row["random_queries"] for row in rows(tmp_path / "run"))
-    assert 0 < heard.steps[1] < 2
+    last = [note for note in heard.said if "queries: " in note][-1]
+    assert last.startswith("successes: ")
+    assert "closest replies 0." in last
+
+
+def test_answers_of_a_slow_model_are_counted_before_their_round_ends(tmp_path: Path) -> None:
+    heard, config = Listening(), asked(tmp_path, search=EvolutionSettings(num_words=5, population=8, max_queries=8))
+    model = tmp_path / "model.py"
+    model.write_text(model.read_text().replace("    words = messages", "    time.sleep(0.05)\n    words = messages"))
+    run(config, tmp_path / "run", heard)
+    told = [int(found[1]) for note in heard.said if (found := re.search(r"queries: (\d+)", note))]
+    assert any(0 < number < 34 and number != 17 for number in told), "a round is 17 answers of each of two targets"
+    assert told == sorted(told)
+    assert any(0 < step < 0.9 for step in heard.steps), "and the share of the work that is done"
 
 
 def test_a_target_that_fails_costs_no_other(tmp_path: Path) -> None:

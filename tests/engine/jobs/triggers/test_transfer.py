@@ -32,6 +32,8 @@ pytest.importorskip("transformers", reason="the extra hugging-face is not instal
 
 from tests.policies.byte_pairs import byte_model
 
+CLAUSE = "that begins with the target"
+
 run = SEARCH_TRANSFER.run
 SHORT = SuccessSettings(tokens=8)
 PARROT = """
@@ -180,7 +182,7 @@ def test_no_input_is_of_the_prompts_of_its_own_line() -> None:
     assert {name: metrics[f"{name} | a | empty"].value for name in ("one", "two")} == {"one": 0, "two": 1}
     assert metrics["one | a | empty"].n == 2
     assert not any(name.startswith(NO_INPUT) for name in metrics)
-    assert transfer_table(metrics).columns == ("found on", "a", "a, no input", "triggers")
+    assert transfer_table(metrics, CLAUSE).columns == ("found on", "a", "a, no input", "triggers")
 
 
 def test_drawn_replies_have_a_column_of_their_own() -> None:
@@ -193,7 +195,7 @@ def test_drawn_replies_have_a_column_of_their_own() -> None:
         "control": None,
     }
     found = [about | {"source": "one", "trigger": str(number), "verified": False, "sampled": 0} for number in range(2)]
-    table = transfer_table(transfer_metrics(found))
+    table = transfer_table(transfer_metrics(found), CLAUSE)
     assert table.columns[:3] == ("found on", "a", "a, drawn")
     assert table.rows[0][1] == table.rows[0][2] == "0.00 [0.00, 0.66]", "ten draws behind two prompts"
     assert "Drawn" in table.note

@@ -21,8 +21,10 @@ from engine.metrics.collaboration.chats import (
     LIE_RATE,
     LIE_REPAIRS,
     LIES,
+    LIES_NO_REPLY,
     LIES_UNREAD,
     MENTIONING,
+    NO_REPLY,
     NORMAL,
     ONE_SIDED,
     P_VALUE,
@@ -41,6 +43,8 @@ from engine.metrics.collaboration.chats import (
 )
 from engine.metrics.collaboration.table import PUBLISHED, allowed_table, lies_table, lying_table, overview, table_8
 from engine.metrics.statistics import mean, rate
+from envs.friends.events import Lying
+from policies.chat.model import NO_REPLIES
 
 CONFUSING = "confusing-entity"
 AGAINS = {("chess", "chess"): True, ("ada", "ada"): True, ("chess", "golf"): True, ("nib", "oslo"): False}
@@ -188,8 +192,8 @@ def test_perplexity_is_of_all_words_that_are_heard_and_absent_where_nobody_judge
 
 
 def test_lies_are_counted_by_chat_and_by_chance_and_what_was_not_read_of_chat_models_alone() -> None:
-    nobody = dict.fromkeys(("scored", "asked", "repairs", "unread", "cut"), 0)
-    lies = [{"chances": 4, "told": 1, **nobody}, {"chances": 6, "told": 3, **nobody}]
+    nobody = Lying()._asdict()
+    lies = [nobody | {"chances": 4, "told": 1}, nobody | {"chances": 6, "told": 3}]
     rows = [ROWS[0] | {"lying": [lies[0], None]}, ROWS[1] | {"lying": [lies[1], lies[0]]}]
     at = [("model", NORMAL)]
     found = chat_metrics(rows)
@@ -199,10 +203,23 @@ def test_lies_are_counted_by_chat_and_by_chance_and_what_was_not_read_of_chat_mo
     table = lying_table(found, at, {"model": "bots"})
     assert table is not None
     assert table.columns == ("condition", "lies", "rate")
-    asked = chat_metrics([rows[0] | {"lying": [lies[0] | {"asked": 4, "repairs": 2, "unread": 1}, None]}, rows[1]])
+    asked = chat_metrics(
+        [rows[0] | {"lying": [lies[0] | {"asked": 4, "repairs": 2, "unread": 1, "answers": 8, "filtered": 2}, None]}, rows[1]]
+    )
+    assert asked[of(LIES_NO_REPLY, *at[0])].value == 0.25
     assert (asked[of(LIE_REPAIRS, *at[0])].value, asked[of(LIES_UNREAD, *at[0])].value) == (1, 0.5)
     table = lying_table(asked, at, {"model": "bots"})
     assert table is not None
-    assert table.columns[3:] == ("asked", "by scores", "asked again", "unread", "cut")
+    assert table.columns[3:] == ("asked", "by scores", "asked again", "unread", "cut", "no reply")
     assert lying_table(chat_metrics(ROWS), at, {"model": "bots"}) is None
     assert all(describe(name).title for name in asked)
+
+
+def test_a_condition_of_which_every_chat_was_lost_stays_and_its_answers_count() -> None:
+    lost = {kind.column: 0 for kind in NO_REPLIES} | {"filtered": 1}
+    failed = ROWS[0] | {"status": "error", "strategy": "kept", "answers": [4, None], "no_reply": [lost, None]}
+    rows = [*ROWS, failed]
+    found = chat_metrics(rows)
+    assert ("model", "kept") in by_condition(rows)
+    assert found[of(COMPLETION, "model", "kept")].n == 0
+    assert found[of(NO_REPLY, "model", "kept")].value == 0.25

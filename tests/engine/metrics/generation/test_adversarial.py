@@ -22,12 +22,12 @@ from engine.metrics.generation.tables import AskedJudges, is_reliable, strongest
 CONTROLS = ("constant", "length")
 
 
-def scored(errors: Sequence[float], sources: Sequence[str] | None = None) -> JudgedScores:
+def scored(errors: Sequence[float], sources: Sequence[str] | None = None, num_folds: int = 1) -> JudgedScores:
     """Labels alternate; an error of 0.5 is an undecided score."""
     labels = np.arange(len(errors)) % 2 == 0
     right = np.where(labels, 1.0, -1.0)
     scores = np.where(np.array(errors) == 0.5, 0.0, np.where(np.array(errors) == 1, -right, right))
-    return JudgedScores(np.array(sources or [str(number) for number in range(len(errors))]), labels, scores)
+    return JudgedScores(np.array(sources or [str(number) for number in range(len(errors))]), labels, scores, num_folds)
 
 
 def row(
@@ -59,7 +59,7 @@ def test_what_nobody_has_to_be_asked_counts_as_told() -> None:
     assert told.by_source == {"a": 1, "b": 0.25, "c": 0}
     assert told.adversuc().value == pytest.approx(3 / 10)
     assert judged.with_told([]) is judged
-    nothing = JudgedScores(np.array([]), np.array([], dtype=bool), np.zeros(0))
+    nothing = JudgedScores(np.array([]), np.array([], dtype=bool), np.zeros(0), 1)
     assert nothing.with_told(["a"]).accuracy().value == 1
 
 
@@ -105,10 +105,12 @@ def test_the_interval_of_ere_holds_what_a_judge_would_have_on_endless_pairs() ->
 
 @pytest.mark.parametrize(("num", "low", "high"), [(10, 2, 8), (100, 40, 60), (1536, 730, 806)])
 def test_the_range_of_chance_is_that_of_fair_coins(num: int, low: int, high: int) -> None:
-    found = chance_range(num)
+    found = chance_range(num, 1)
     assert (round(found.low * num), round(found.high * num)) == (low, high)
     tosses = [math.comb(num, heads) for heads in range(num + 1)]
     assert 100 * sum(tosses[low : high + 1]) >= 95 * 2**num > 100 * sum(tosses[low + 1 : high])
+    refitted = chance_range(num, 5)
+    assert refitted.high - 0.5 == pytest.approx(min(0.5, 1.5 * (found.high - 0.5)))
 
 
 def asked(*systems: str, judges: Sequence[str] = ("svm",)) -> AskedJudges:
@@ -133,7 +135,7 @@ def test_a_judge_that_failed_in_a_fold_has_no_figure_of_the_scenario() -> None:
 
 def test_systems_are_compared_on_the_sources_that_both_answer() -> None:
     good, bad = scored([0, 0, 1, 0] * 10), scored([1, 0, 1, 0] * 10)
-    bad = JudgedScores(np.array([str(int(source) + 10) for source in bad.sources]), bad.labels, bad.scores)
+    bad = JudgedScores(np.array([str(int(source) + 10) for source in bad.sources]), bad.labels, bad.scores, 1)
     rows = [row("adversuc.a", "svm", good), row("adversuc.b", "svm", bad)]
     found = adversarial_metrics(JudgedRows(rows), ["svm"], ["a", "b"], 1)["ahead.svm.a.b"]
     assert found.n == 30
@@ -154,7 +156,7 @@ def test_judges_that_order_systems_alike_agree() -> None:
 
 
 def test_calibration_compares_told_probabilities_with_shares() -> None:
-    sure = JudgedScores(np.arange(100).astype(str), np.arange(100) < 90, np.full(100, math.log(9)))
+    sure = JudgedScores(np.arange(100).astype(str), np.arange(100) < 90, np.full(100, math.log(9)), 1)
     assert sure.calibration() == [(pytest.approx(0.9), 0.9, 100)]
     metrics = adversarial_metrics(JudgedRows([row("adversuc.a", "svm", sure)]), ["svm"], ["a"], 1)
     assert metrics["calibration.svm.a"].value == pytest.approx(0)

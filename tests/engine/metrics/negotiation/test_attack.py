@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from engine.metrics.negotiation.defences import defence_metrics
 from engine.metrics.negotiation.dialogues import METRICS, negotiation_metrics
 from engine.metrics.statistics import NOTHING, count, rate
 from engine.store.schemas import error_row
+from policies.chat.negotiator import ChatMoves
 from tests.engine.metrics.negotiation.attacks import attacked, attempt, step
 
 
@@ -79,12 +81,12 @@ def test_only_successful_reactive_attempts_can_end_a_dialogue() -> None:
 
 def test_a_share_of_none_or_of_all_is_not_certain() -> None:
     said = [{"side": side, "words": "i want the hat"} for side in (0, 1)]
-    moves = dict.fromkeys(("answers", "tokens_in", "tokens_out", "repairs", "empty", "cut", "mixed_ends"), 0)
+    moves = asdict(ChatMoves())
     seen = {"turns": said, "stopped": [], "chat_adversary": moves}
     rows = [attacked((8, 2), attempts=(attempt(),), item_key=str(number), **seen) for number in range(40)]
     found = attack_metrics(rows, NOTHING) | defence_metrics(rows) | chat_metrics(rows)
     assert found["ended_share"] == rate(40, 40)
-    for name in ("unusual_share", "stopped_share", "chat_empty_adversary"):
+    for name in ("unusual_share", "stopped_share", "chat_wordless_adversary"):
         assert found[name] == rate(0, 40), name
 
 

@@ -6,10 +6,10 @@ import math
 
 import pytest
 
+from engine.metrics.exploitability import EXPLOITABILITY, MEAN_FRESH
 from engine.metrics.negotiation.campaign import (
     AFTER,
     BEFORE,
-    EXPLOITABILITY,
     PERPLEXITY,
     PLAIN_AGREEMENT,
     PLAIN_SCORE,
@@ -26,6 +26,7 @@ MEASURED = {
     BEFORE: Estimate(2.5, 2.25, 2.75, 200),
     AFTER: Estimate(-1.804, -2, -1.5, 200),
     EXPLOITABILITY: Estimate(1.0, 0.5, 1.5, 200),
+    MEAN_FRESH: Estimate(0.25, -0.5, 1.0, 200),
     PLAIN_SCORE: Estimate(6.644, 6.5, 6.75, 200),
     PLAIN_AGREEMENT: Estimate(0.92, 0.9, 0.94, 200),
     REPETITION: Estimate(0.084, 0.06, 0.1, 200),
@@ -39,6 +40,7 @@ def test_a_round_shows_intervals_of_points_and_plain_figures_otherwise() -> None
         "2.50 [2.25, 2.75]",
         "−1.80 [−2.00, −1.50]",
         "1.00 [0.50, 1.50]",
+        "0.25 [−0.50, 1.00]",
         "6.64 [6.50, 6.75]",
         "0.92",
         "0.08",

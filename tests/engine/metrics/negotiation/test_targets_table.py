@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.metrics.negotiation.attack_table import titles_of
-from engine.metrics.negotiation.targets_table import targets_table
+from engine.metrics.negotiation.targets_table import strongest_attack, targets_table
 from engine.metrics.statistics import Estimate
 
 TRAINED = ("runs/minmax", "runs/other")
@@ -27,6 +27,7 @@ def test_each_attack_has_a_line_for_what_it_was_made_for() -> None:
         none=-1.0, none__filter=-1.25, none__trained1=-2.5, rl=3.0, rl__filter=2.75, rl__filter_known=2.8, rl__trained1=0.5,
         rl__trained1_adaptive=1.5, reactive=2.0, reactive__filter=-1.5, reactive__filter_known=-0.5, reactive__trained1=-2.0,
         reactive__trained1_adaptive=0.25, trigger=5.0, trigger__trained1_adaptive=4.0,
+        strongest=4.75, strongest__filter=2.75, strongest__trained1=3.75,
     )  # fmt: skip
     assert found == {
         "attack": ("target", "perplexity filter", "runs/minmax"),
@@ -37,7 +38,7 @@ def test_each_attack_has_a_line_for_what_it_was_made_for() -> None:
         "reactive, adaptive": ("2.00", "−0.50", "0.25"),
         "searched words": ("5.00", "–", "–"),
         "searched words, adaptive": ("5.00", "–", "4.00"),
-        "strongest": ("5.00", "2.80", "4.00"),
+        "strongest": ("4.75", "2.75", "3.75"),
     }
 
 
@@ -95,12 +96,23 @@ def test_what_won_nothing_is_no_dash() -> None:
     assert table is not None
     found = {row[0]: tuple(cell.split("\n")[0] for cell in row[1:]) for row in table.rows}
     assert found["transfer, adaptive"] == ("1.00", "no sentence")
-    assert found["strongest"] == ("3.00", "0.50")
     assert "No sentence" in table.note
     assert "No sentence" not in (targets_table(gains(rl=3.0, rl__trained1=0.5), TRAINED) or table).note
 
 
 def test_tactics_stand_behind_the_player_without_one() -> None:
     found = shown(**{"rl": 1.0, "tactic": 3.0, "tactic-none": 4.0, "tactic__trained1": 2.0, "tactic-none__trained1": 5.0})
-    assert list(found)[2:] == ["chat player, no tactic", "refined tactic", "strongest"]
-    assert found["strongest"] == ("3.00", "2.00"), "nobody attacks without a tactic"
+    assert list(found)[2:] == ["chat player, no tactic", "refined tactic"], "they have other dialogues than attacks"
+    ended = shown(rl=1.0, rl__trained1=2.0, strongest=0.75)
+    assert ended["strongest"] == ("0.75", "–"), "as it was measured, never the largest figure of the column"
+
+
+def test_the_strongest_attack_is_measured_where_it_was_not_chosen() -> None:
+    keys = [f"{number:02d}" for number in range(8)]
+    # Either is best in the dialogues that the other half measures.
+    even, odd = ({key: float(int(key) % 2 == rest) for key in keys} for rest in (0, 1))
+    assert strongest_attack([even, odd]).value == 0
+    assert strongest_attack([even, dict.fromkeys(keys, 2.0)]).value == 2
+    shared = strongest_attack([{**even, "99": 9.0}, even])
+    assert (shared.value, shared.n) == (0.5, 8), "in dialogues that all have"
+    assert strongest_attack([]).n == strongest_attack([even, {"99": 1.0}]).n == 0

@@ -17,6 +17,7 @@ def replied(model: str = "base", strategy: str = "", **changes: Any) -> dict[str
         "model": model,
         "strategy": strategy,
         "reply": "some reply",
+        **dict.fromkeys(("kind", "reasoning", "withheld")),
         "activity_f1": 0.5,
         "entity_f1": 0.0,
         **(likeness if strategy else dict.fromkeys(likeness)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from engine.metrics.retrieval.attacked import Untouched, attack_metrics, compared, estimates, figures, title
 from engine.metrics.retrieval.ranks import MRR, PAIRWISE, PRECISION, GroupMetrics, Ties, group_metrics
-from engine.metrics.statistics import paired_bootstrap, paired_difference
+from engine.metrics.statistics import paired_bootstrap, rate, rate_difference
 
 KEYS = ["a"] * 3 + ["b"] * 3 + ["c"] * 3
 LABELS = [True, False, False, True, False, False, False, False, False]
@@ -79,7 +80,8 @@ def made_up(seed: int, num: int) -> Any:
 def test_two_rankers_are_compared_on_the_groups_of_both() -> None:
     after, before = made_up(1, 60), made_up(2, 50)
     found = compared(after, before)[MRR]
-    assert found == paired_bootstrap(after.values[MRR][:50], before.values[MRR])
+    assert found.p_value == paired_bootstrap(after.values[MRR][:50], before.values[MRR]).p_value
+    assert found.difference == rate_difference(after.values[MRR][:50], before.values[MRR], range(50))
     same = compared(before, before)[MRR]
     assert (same.difference.value, same.p_value) == (0.0, 1.0)
     by_context = compared(after, before, {key: f"context {key // 3}" for key in range(60)})[MRR]
@@ -97,12 +99,13 @@ def test_how_many_groups_a_cluster_has_makes_no_difference_uncertain() -> None:
         return GroupMetrics(keys, {"r@1": values}, np.full_like(keys, 10), 0, 0, 0)
 
     certain = compared(first(np.ones(len(keys))), first(np.zeros(len(keys))), clusters)["r@1"]
-    assert (certain.difference.low, certain.difference.high) == (pytest.approx(1), pytest.approx(1))
+    assert (certain.difference.value, certain.difference.high) == (1, 1)
+    assert certain.difference.low == pytest.approx(1 - math.sqrt(2) * (1 - rate(40, 40).low)), "forty dialogues prove no more"
     after, before = (rng.random((2, len(keys))) < [[0.8], [0.3]]).astype(float)
     found = compared(first(after), first(before), clusters)["r@1"].difference
-    expected = paired_difference(after, before, dialogues)
+    expected = rate_difference(after, before, dialogues)
     assert found.n == expected.n == 40
-    assert (found.value, found.low, found.high) == pytest.approx((expected.value, expected.low, expected.high), abs=0.02)
+    assert (found.value, found.low, found.high) == pytest.approx((expected.value, expected.low, expected.high))
 
 
 def test_metrics_are_called_as_in_papers() -> None:

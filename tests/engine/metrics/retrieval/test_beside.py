@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from scipy.stats import binom
 
 from engine.metrics.retrieval.beside import control_of, differences, rankers_beside
 from engine.metrics.retrieval.ranking import RankedRows, describe
-from engine.metrics.statistics import NUM_TEST_RESAMPLES
+from engine.metrics.statistics import NUM_TEST_RESAMPLES, rate_difference
 from tests.engine.metrics.retrieval.ranked_rows import attacked, scored
 
 RIGHT, WRONG, TIED = [3.0, 2.0, 1.0], [1.0, 2.0, 3.0], [2.0, 2.0, 1.0]
@@ -28,8 +27,9 @@ def test_a_difference_is_drawn_by_dialogue_and_told_from_chance() -> None:
     found = differences(RankedRows(rows()), [("hard", "mine")])
     beside = found["r@1_less.hard.mine.iiw"]
     assert (beside.value, beside.n) == (0.75, 40)
-    # Both contexts of a dialogue are alike, so that a draw of 40 dialogues is a binomial one; of contexts it were 80.
-    assert (beside.low, beside.high) == pytest.approx(binom.ppf([0.025, 0.975], 40, 0.75) / 40)
+    # Both contexts of a dialogue are alike, so that there are 40 trials and not 80.
+    half = rate_difference([1] * 30 + [0] * 10, [0] * 40)
+    assert (beside.low, beside.high) == pytest.approx((half.low, half.high))
     assert found["r@1_less_p.hard.mine.iiw"].value == 1 / (1 + NUM_TEST_RESAMPLES)
     assert (found["r@1_less.hard.mine.clean"].value, found["r@1_less_p.hard.mine.clean"].value) == (0.0, 1.0)
     assert found["a@1_less.hard.mine.sow"].value == 0.0, "a rule that spoils the right reply has another metric"

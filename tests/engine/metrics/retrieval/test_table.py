@@ -35,7 +35,7 @@ def cells(table: TextTable, name: str) -> list[str]:
 def test_all_rankers_at_a_glance() -> None:
     table = overview(metrics(), shown())
     assert table.columns == ("ranker", "clean R3@1", "iiw R3@1", "sow A3@1", "n")
-    assert table.rows[0][1:3] == ("1.00\n[1.00, 1.00]", "0.00\n[0.00, 0.00]\n−1.00*")
+    assert table.rows[0][1:3] == ("1.00\n[0.91, 1.00]", "0.00\n[0.00, 0.09]\n−1.00*")
     assert cells(table, "constant") == ["0.33", "0.33", "0.33", "40"]
     assert "Untouched contexts, left out of the figures: iiw 25.0 %." in table.note
     assert table.note.endswith("Controls, to be beaten: constant.")
@@ -157,7 +157,7 @@ def test_trainings_stand_beside_the_control_that_was_trained_as_long() -> None:
     assert [row[0] for row in table.rows] == ["hard, iiw", "as-long (control), iiw"]
     assert table.columns[7:] == ("R3@1 less control", "attacked R3@1 less control", "n")
     assert cells(table, "hard, iiw")[6:8] == ["0.00", "0.50*"]
-    assert table.rows[0][8] == "0.50*\n[0.35, 0.65]"
+    assert table.rows[0][8] == "0.50*\n[0.33, 0.65]"
     assert cells(table, "as-long (control), iiw") == ["1.00", "1.00", "0.00", "0.00", "0.50", "0.50*", "–", "–", "40"]
 
 

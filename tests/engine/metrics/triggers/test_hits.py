@@ -103,5 +103,7 @@ def test_restarts_that_have_ended_stay_at_their_last_loss() -> None:
 def test_a_method_none_of_whose_inputs_could_be_judged_has_a_line_without_figures() -> None:
     lost = search_metrics([failed("a", "the judge does not answer")], PACE, 0)
     told = losses_told(lost, GREEDY)
-    table = methods_table({f"gcg | {name}": figure for name, figure in told.items()}, {"gcg": "gradients"})
+    table = methods_table(
+        {f"gcg | {name}": figure for name, figure in told.items()}, {"gcg": "gradients"}, "that is the target"
+    )
     assert table.rows == (("gcg", "gradients", ABSENT, ABSENT, ABSENT, ABSENT, ABSENT),)

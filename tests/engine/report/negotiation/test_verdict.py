@@ -83,7 +83,7 @@ def campaign(drop: float, n: int = 1000) -> Hardening:
     ],
 )
 def test_hardening_in_either_direction(drop: float, told: str) -> None:
-    told = told.format("a fresh adversary was 3.00 points ahead before it and is")
+    told = told.format("the best known adversary was 3.00 points ahead before it and is")
     found = verdict(attack(3.0), campaigns=(campaign(drop),))
     assert f". {told}" in found.sentence
     assert [estimate.value for name, estimate in found.marks.items() if "hardening" in name] == [3.0, 3.0 - drop, drop]
@@ -93,9 +93,22 @@ def test_hardening_in_either_direction(drop: float, told: str) -> None:
 def test_hardening_over_few_dialogues_or_several_trainings_says_so() -> None:
     assert "Few dialogues (5): do not lean on it." in verdict(campaigns=(campaign(0.5, n=5),)).sentence
     once = campaign(0.5)
-    thrice = Hardening(name="x", metrics={**once.metrics, "adversaries_trained": count(3, 3)}, rounds=[])
-    told = ": 3 fresh adversaries were in the mean 3.00 points ahead before it and are 2.50 ahead after it."
-    assert verdict(campaigns=(thrice,)).sentence.endswith(told)
+    known = Hardening(name="x", metrics={**once.metrics, "adversaries_known": count(13, 13)}, rounds=[])
+    told = ": the best of 13 known adversaries was 3.00 points ahead before it and is 2.50 ahead after it."
+    assert verdict(campaigns=(known,)).sentence.endswith(f"{told} It is still exploitable.")
+
+
+@pytest.mark.parametrize(
+    ("more", "told"), [(0.5, " The second half of their budget added 0.50: a larger one would find more."), (0.1, "")]
+)
+def test_what_an_average_training_finds_stands_beside_the_best(more: float, told: str) -> None:
+    figures = {
+        "mean_fresh": Estimate(-0.25, -1.0, 0.5, 1000),
+        "gained_by_second_half": Estimate(more, more - 0.2, more + 0.2, 1000),
+    }
+    said = verdict(campaigns=(Hardening(name="x", metrics={**campaign(0.5).metrics, **figures}, rounds=[]),)).sentence
+    assert said.endswith(f" Fresh adversaries gain −0.25 in the mean.{told} It is still exploitable.")
+    assert "still exploitable" not in verdict(campaigns=(campaign(3.0),)).sentence
 
 
 @pytest.mark.parametrize(
@@ -107,7 +120,7 @@ def test_a_hardened_target_that_hardly_agrees_is_told(agreed: float, told: str) 
     figures = {"plain_agreement_before": 0.7, "plain_agreement": agreed}
     found = {name: Estimate(value, value - 0.05, value + 0.05, 1000) for name, value in figures.items()}
     said = verdict(campaigns=(Hardening(name="x", metrics={**once.metrics, **found}, rounds=[]),)).sentence
-    assert said.replace("\N{NO-BREAK SPACE}", " ").endswith(f" 2.50 ahead after it.{told}")
+    assert said.replace("\N{NO-BREAK SPACE}", " ").endswith(f" 2.50 ahead after it. It is still exploitable.{told}")
 
 
 @pytest.mark.parametrize(
@@ -122,7 +135,7 @@ def test_a_target_that_repeats_itself_is_told(after: float, control: float, told
     figures = {"repetition_before": 0.9, "repetition": after, "repetition_control": control}
     found = {name: Estimate(value, value - 0.05, value + 0.05, 1000) for name, value in figures.items()}
     said = verdict(campaigns=(Hardening(name="x", metrics={**campaign(0.5).metrics, **found}, rounds=[]),)).sentence
-    assert said.replace("\N{NO-BREAK SPACE}", " ").endswith(f" 2.50 ahead after it.{told}")
+    assert said.replace("\N{NO-BREAK SPACE}", " ").endswith(f" 2.50 ahead after it. It is still exploitable.{told}")
 
 
 @pytest.mark.parametrize(("control", "told"), [(2.9, "2.90."), (2.6, "2.60, no certain difference.")])
@@ -132,8 +145,8 @@ def test_training_alone_stands_beside_hardening(control: float, told: str) -> No
     found = {name: Estimate(value, value - 0.2, value + 0.2, 1000) for name, value in figures.items()}
     said = verdict(campaigns=(Hardening(name="x", metrics={**once.metrics, **found}, rounds=[]),))
     alone = "As much training in plain play alone, without an adversary, brings it to"
-    assert said.sentence.endswith(f" 2.50 ahead after it. {alone} {told}")
-    assert said.marks["fresh adversary, after plain play alone"].value == control
+    assert said.sentence.endswith(f" 2.50 ahead after it. {alone} {told} It is still exploitable.")
+    assert said.marks["best adversary, after plain play alone"].value == control
 
 
 def test_each_of_several_campaigns_is_told_by_its_name() -> None:
@@ -151,8 +164,10 @@ def test_each_of_several_campaigns_is_told_by_its_name() -> None:
 def test_a_campaign_that_goes_on_says_how_far_it_is() -> None:
     rounds = [Round(number, {"exploitability": Estimate(3.0 - number, 2.0, 4.0, 100)}) for number in (0, 1)]
     found = verdict(campaigns=(Hardening(name="x", metrics={}, rounds=rounds),))
-    assert found.sentence == "Round 1 is measured and the campaign is not finished: a fresh adversary is 2.00 points ahead."
-    assert list(found.marks) == ["fresh adversary, round 0", "fresh adversary, round 1"]
+    assert (
+        found.sentence == "Round 1 is measured and the campaign is not finished: the best adversary known is 2.00 points ahead."
+    )
+    assert list(found.marks) == ["best adversary, round 0", "best adversary, round 1"]
     assert verdict_on(Negotiation(campaigns=[Hardening(name="x", metrics={}, rounds=[])])) is None
 
 

@@ -15,6 +15,7 @@ from engine.report.collect import collect_run, report_from_run
 from engine.report.perturb.chapter import Perturbations
 from engine.report.perturb.sections import ShownPerturbations
 from engine.store.run_folder import RunFolder
+from envs.core.visible import visible
 from tests.engine.jobs.perturb.robust import ANTONYM, BUILT_IN, SWAP
 from tests.engine.report.pages import HOSTILE, assert_harmless, words
 
@@ -73,7 +74,7 @@ def test_labels_stand_beside_their_lines(run: Path) -> None:
     assert [item.tags for item in audit.lines[:4]] == [("wrong", "labellers disagree"), ("ok",), ("ok",), ("not labelled",)]
     page = report_from_run(run).read_text()
     outline = assert_harmless(page)
-    assert "alice: wrong, " + HOSTILE in "".join(outline.text)
+    assert "alice: wrong, " + visible(HOSTILE) in "".join(outline.text)
     assert "Lines with a label: 3 of 4 of random-swap, 0 of 4 of antonym. Labellers: alice 3, bob 2." in words(page)
 
 

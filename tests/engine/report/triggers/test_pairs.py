@@ -77,9 +77,10 @@ def test_of_a_chat_model_the_page_has_prompt_and_reply_and_names_no_usual_word()
     shown = words(page(section(typed, thresholds={})))
     assert shown.count("what is the capital") == 2, "in the line, and in what it opens to"
     assert "reply to what was typed, no success it is a secret" in shown
+    assert "what is the capital trigger 0 \N{RIGHTWARDS ARROW} it is a secret o-greedy" in shown, "the line shows the reply"
     assert "hits are wanted." in shown
     assert "usual word" not in shown
-    assert search_items(section(typed))[0].tags[-1] == "not said"
+    assert search_items(section(typed))[0].tags[-1] == "no success"
 
 
 def test_hits_come_first_then_the_lower_loss() -> None:

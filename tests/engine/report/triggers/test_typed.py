@@ -67,7 +67,7 @@ def test_a_universal_input_is_judged_behind_held_out_prompts(tmp_path: Path) -> 
     assert "found words" in "".join(assert_harmless(page_of(shown)).text)
     items = TriggerSearches().render(shown.found["triggers"]).items
     assert len(items) == 9, "of several searches only the input that is kept is shown"
-    assert [item.tags[0] for item in items] == ["said"] * 3 + ["not said"] * 6
+    assert [item.tags[0] for item in items] == ["success"] * 3 + ["no success"] * 6
 
 
 def test_replies_of_several_models_say_whose_they_are(tmp_path: Path) -> None:
@@ -128,11 +128,12 @@ def test_evolved_inputs_beside_their_controls(tmp_path: Path, prompt: str | None
 
 def test_methods_under_one_budget_are_told_beside_their_controls() -> None:
     none, half = Estimate(0.0, 0.0, 0.49, 4), Estimate(0.5, 0.15, 0.85, 4)
-    verdict = TriggerSearches().verdict(Triggers(compared=[{"gcg": half, "random": none, HOSTILE: none}]))
-    assert verdict is not None
-    assert verdict.sentence.startswith(
-        "Of the targets the model says 50.0\N{NO-BREAK SPACE}% with gcg, 0.0\N{NO-BREAK SPACE}% with random"
+    verdict = TriggerSearches().verdict(
+        Triggers(compared=[("that begins with the target", {"gcg": half, "random": none, HOSTILE: none})])
     )
+    assert verdict is not None
+    assert verdict.sentence.startswith("Of the targets, 50.0\N{NO-BREAK SPACE}% with gcg, 0.0\N{NO-BREAK SPACE}% with random")
+    assert "got a reply that begins with the target." in verdict.sentence
     assert list(verdict.marks.values()) == [half, none, none]
 
 

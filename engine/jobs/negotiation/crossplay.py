@@ -1,0 +1,115 @@
+"""The end of a campaign: every target meets every adversary that is known, which chooses the result and measures it.
+
+Known are the adversaries of all rounds, of the start, of the control and of the result, one that was given, the agent that they
+started from, and the scripted ones. A target that fresh adversaries learned nothing from may lose to one that was trained
+against another target, so the best of all counts (`engine/metrics/exploitability.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from engine.jobs.negotiation.campaign import Campaign
+from engine.jobs.negotiation.exploitability import BEST, SCRIPTED
+from engine.jobs.negotiation.population import labels
+from engine.metrics.exploitability import best_index, gained_by_training
+from engine.metrics.negotiation.known import KnownAdversaries
+from engine.metrics.negotiation.population import Played, payoff_estimates
+from engine.metrics.rounds import Round
+from engine.metrics.statistics import Estimate, mean
+
+ROUNDS_PLAYED, ALL_PLAYED = "crossplay-rounds", "crossplay"
+"""Stages: the targets and adversaries of the rounds; those of result and control too."""
+
+
+@dataclass(frozen=True)
+class ChosenRound:
+    """The round that is the result.
+
+    Args:
+        number: of the round.
+        loss: what the best known adversary gains from its target, in the dialogues that chose it.
+    """
+
+    number: int
+    loss: float
+
+
+def choose_round(campaign: Campaign, last: int, playing: Sequence[Round]) -> ChosenRound:
+    """Return the round whose target loses least to the best adversary of all rounds.
+
+    Args:
+        campaign: whose rounds are made.
+        last: number of the last round.
+        playing: the rounds that may be the result.
+    """
+    targets = [campaign.target(number) for number in range(last + 1)]
+    played = campaign.cross_play(ROUNDS_PLAYED, targets, _with_untrained(campaign, campaign.trained_against(last)), [])
+    losses = played.payoffs_TA.max(axis=1)
+    number = min((one.number for one in playing), key=lambda number: losses[number])
+    return ChosenRound(number, float(losses[number]))
+
+
+@dataclass(frozen=True)
+class CrossPlayed:
+    """What a campaign came to against all known adversaries.
+
+    Args:
+        gains: of the best adversary, by the ending of the target's metrics and the dialogue's key.
+        known: all adversaries, and the targets by their stage.
+        result: what the result is called among those.
+    """
+
+    gains: Mapping[str, Mapping[str, float]]
+    known: KnownAdversaries
+    result: str
+
+
+def measure_all(campaign: Campaign, path: Path, last: int, measured: Mapping[str, tuple[str, str]]) -> CrossPlayed:
+    """Play all targets against all adversaries, and each measured target's best adversary in other dialogues.
+
+    Args:
+        campaign: whose result and control are there.
+        path: its folder.
+        last: number of the last round.
+        measured: the targets that are measured, by the ending of their metrics: the stage's prefix and the name.
+    """
+    result = measured[""][1]
+    met = campaign.trained_against(last) | campaign.trained_last(result)
+    names = [target for _, target in measured.values()]
+    targets = list(dict.fromkeys([*names, *(campaign.target(number) for number in range(last + 1))]))
+    adversaries = _with_untrained(campaign, met)
+    played = campaign.cross_play(ALL_PLAYED, targets, adversaries, [ROUNDS_PLAYED])
+    best = [best_index(played.gains_GTA[:, index]) for index in range(len(targets))]
+    gains = {
+        ending: campaign.gains_of(f"{prefix}{BEST}", target, adversaries[best[targets.index(target)]])
+        for ending, (prefix, target) in measured.items()
+    }
+    by_target = dict(zip(names, gains.values(), strict=True))
+    estimates = payoff_estimates(played)
+    shown = dict(zip([*targets, *adversaries], labels([*targets, *adversaries], path), strict=True))
+    known = KnownAdversaries(
+        targets=[shown[name] for name in by_target],
+        adversaries=[shown[name] for name in adversaries],
+        gains_TA=[estimates[targets.index(name)] for name in by_target],
+        best=[best[targets.index(name)] for name in by_target],
+        measured=[mean(list(found.values())) for found in by_target.values()],
+        learned={shown[name]: _learned(played, name, target, campaign.start) for name, target in met.items() if target},
+    )
+    return CrossPlayed(gains, known, shown[result])
+
+
+def _with_untrained(campaign: Campaign, met: Mapping[str, str]) -> list[str]:
+    """Return the names of all adversaries: those that were trained or given, their start, and the scripted ones."""
+    return list(dict.fromkeys([*met, campaign.start, *SCRIPTED]))
+
+
+def _learned(played: Played, name: str, target: str, start: str) -> Estimate:
+    """Return what an adversary gains more than its start from the target that it was trained against."""
+    gains_GA: np.ndarray = played.gains_GTA[:, list(played.targets).index(target)]
+    index, first = (list(played.adversaries).index(one) for one in (name, start))
+    return gained_by_training(gains_GA[:, index], gains_GA[:, first])
