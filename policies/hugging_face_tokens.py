@@ -192,16 +192,22 @@ def start_of(tokenizer: Any, text: str, length: int, searchable_V: Tensor) -> li
     return ids
 
 
-def decode_marked(tokenizer: Any, ids: Sequence[int]) -> str:
-    """Return the text of a reply's tokens, without special ones but with those that mark what a model thinks."""
+def decode_marked(tokenizer: Any, ids: Sequence[int], **how: Any) -> str:
+    """Return the text of a reply's tokens, without special ones but with those that mark what a model thinks.
+
+    Args:
+        tokenizer: of the model.
+        ids: of the tokens.
+        how: further arguments of the tokenizer's `decode`.
+    """
     special = _special_ids(tokenizer)
     names = {i: tokenizer.convert_ids_to_tokens(i) for i in set(ids) & special}
     marks = THINKING_TOKENS | (CHANNEL_TOKENS if CHANNEL in names.values() else frozenset())
     if marks.isdisjoint(names.values()):
-        text: str = tokenizer.decode(list(ids), skip_special_tokens=True)
+        text: str = tokenizer.decode(list(ids), skip_special_tokens=True, **how)
         return text
     shown = [i for i in ids if i not in special or names[i] in marks]
-    text = tokenizer.decode(shown, skip_special_tokens=False)
+    text = tokenizer.decode(shown, skip_special_tokens=False, **how)
     return text
 
 
