@@ -16,6 +16,7 @@ from engine.perturb.antonym import BE, NUM_USUAL, agreeing, fits, is_near
 from engine.perturb.clauses import negated
 from engine.perturb.commands import COMMANDS, SIGNS
 from engine.perturb.lexicon import Lexicon
+from engine.perturb.nltk_lexicon import MISREAD, NltkLexicon
 from engine.perturb.opposites import OPPOSITES
 from engine.perturb.stopwords import A_FEW, CLAUSE_MARKS, HELD_BY_AT, PARTICLES, TAKE_PARTICLES
 from engine.perturb.swap import AUXILIARIES, SMILEYS
@@ -53,10 +54,15 @@ class PlainNltk:
         from nltk.corpus import wordnet
 
         self._nltk, self._wordnet, self._lemminflect = nltk, wordnet, lemminflect
+        self._restored = NltkLexicon().newswire.restored
 
     def tag(self, words: Words) -> list[str]:
         """Tags of an utterance."""
-        return [tag for _, tag in self._nltk.pos_tag(words)]
+        read = self._restored(words)
+        tags = [tag for _, tag in self._nltk.pos_tag(read.words)]
+        if any(tags[place] in MISREAD for place in read.beginnings):
+            tags = [tag for _, tag in self._nltk.pos_tag(read.plain)]
+        return tags if read.origins is None else [tags[place] for place in read.origins]
 
     def opposites(self, word: str, part_of_speech: str) -> Sequence[str]:
         """The opposite of a word's first sense."""

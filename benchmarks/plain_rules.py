@@ -89,7 +89,7 @@ class PlainRules:
         """Three words of the context, by weight."""
         there: list[tuple[str, list[str]]] = []
         for turn in context:
-            for word, tag in zip(turn, self._tag(turn), strict=True):
+            for word, tag in zip(turn, self.knowledge.tag(turn), strict=True):
                 if self._is_content(word):
                     known = [tags for other, tags in there if other == word]
                     if not known:
@@ -97,7 +97,7 @@ class PlainRules:
                     elif tag not in known[0]:
                         known[0].append(tag)
         there.sort(key=lambda each: -self.counts.term[each[0]] * self.counts.idf(each[0]))
-        tags = self._tag(reply)
+        tags = self.knowledge.tag(reply)
         after, taken = list(reply), 0
         for word, kinds in there:
             if word in reply or taken == 3:
@@ -116,7 +116,7 @@ class PlainRules:
 
     def rsw(self, context: Sequence[Words], reply: Words, draw: Draw) -> Words:
         """Words by synonyms."""
-        tags, held = self._tag(reply), held_in_one(reply)
+        tags, held = self.knowledge.tag(reply), held_in_one(reply)
         after = list(reply)
         for place, word in enumerate(reply):
             tag = tags[place]
@@ -158,15 +158,12 @@ class PlainRules:
     def rnpv(self, context: Sequence[Words], reply: Words, draw: Draw) -> Words:
         """Nouns, pronouns and verbs alone."""
         kinds = ("NN", "PRP", "WP", "VB", "MD")
-        tagged = zip(reply, self._tag(reply), strict=True)
+        tagged = zip(reply, self.knowledge.tag(reply), strict=True)
         return [word for word, tag in tagged if tag.startswith(kinds) and self._is_word(word)] or reply
 
     def ngr(self, context: Sequence[Words], reply: Words, draw: Draw) -> Words:
         """The generic reply."""
         return ["i", "am", "sorry", "can", "you", "repeat"]
-
-    def _tag(self, words: Words) -> list[str]:
-        return ["PRP" if word == "i" else tag for word, tag in zip(words, self.knowledge.tag(words), strict=True)]
 
     def _fits(self, reply: Words, place: int, other: str) -> bool:
         return reply[place - 1 : place] not in (["a"], ["an"]) or (reply[place][0] in "aeiou") == (other[0] in "aeiou")

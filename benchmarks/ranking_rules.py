@@ -41,7 +41,7 @@ SHARD = 1000
 """Groups attacked at once."""
 MOST_DRAWS = 4000
 """Of one group; no rule asks for more."""
-SETTINGS = ReplySettings(sense="first")
+SETTINGS = ReplySettings(rule="careful", sense="first")
 
 
 @dataclass(frozen=True, kw_only=True)

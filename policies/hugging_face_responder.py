@@ -29,7 +29,7 @@ from policies.decoders import GREEDY, DecoderSettings
 from policies.hugging_face import is_encoder_decoder, read_placed
 from policies.hugging_face_caches import continues_reading
 from policies.hugging_face_tokens import decode_marked, ends_of, longest_input, num_positions
-from policies.responder import Reply, require_known
+from policies.responder import ModelReply, require_known
 
 _ROLES = ("user", "assistant")
 
@@ -66,12 +66,12 @@ class HuggingFaceResponder:
 
     def replies(
         self, contexts: Sequence[Turns], *, decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()
-    ) -> list[Reply]:
+    ) -> list[ModelReply]:
         """Return replies, those of a causal model with its answers; the arguments are those of `respond`."""
         require_known(self, decoder, type(self).__name__)
         return [self._reply(turns, decoder) for turns in contexts]
 
-    def _reply(self, turns: Turns, decoder: DecoderSettings) -> Reply:
+    def _reply(self, turns: Turns, decoder: DecoderSettings) -> ModelReply:
         asked, thinks = self._asked([[detokenise(utterance) for utterance in turn] for turn in turns])
         positions = num_positions(self.model) if self._encodes else longest_input(self._tokenizer, self.model)
         length = int(min(self._max_tokens, positions / 2))
@@ -90,12 +90,12 @@ class HuggingFaceResponder:
             )
         reply = said_1T[0] if self._encodes else said_1T[0, len(kept) :]
         if self._encodes:
-            return Reply(turn_of_text(self._tokenizer.decode(reply, skip_special_tokens=True)))
+            return ModelReply(turn_of_text(decode_marked(self._tokenizer, reply.tolist())))
         parted = part_thinking(decode_marked(self._tokenizer, reply.tolist()), begun=thinks)
         ended = len(reply) < length or int(reply[-1]) in ends_of(self._tokenizer, self.model)
         finish_reason = "stop" if ended else "length"
         answer = Answer(parted.reply, finish_reason, len(kept), len(reply), reasoning=parted.reasoning)
-        return Reply(turn_of_text(answer.text), answer)
+        return ModelReply(turn_of_text(answer.text), answer)
 
     def _reading(self) -> dict[str, Any]:
         """Return what a causal model is decoded with: its ends, and its cache where that can be gone on from."""
@@ -134,7 +134,7 @@ class LocalChatResponder(ChatResponder):
 
     def replies(
         self, contexts: Sequence[Turns], *, decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()
-    ) -> list[Reply]:
+    ) -> list[ModelReply]:
         """Return replies, see `ChatResponder.replies`."""
         if decoder.rule == "beam":
             return self._beams.replies(contexts, decoder=decoder)

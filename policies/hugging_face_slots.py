@@ -134,7 +134,7 @@ def template_of(name: str | None, *, has_prompts: bool) -> str | Chat | None:
         return _NAMED[SUFFIX] if has_prompts else None
     if name in _NAMED:
         return _NAMED[name]
-    if name.endswith(".json"):
+    if name.lower().endswith(".json"):
         return read_messages(Path(name))
     if SLOT not in name:
         what = f"no template is called {name!r}{nearest(name, PLACEMENTS)}"

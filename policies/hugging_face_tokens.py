@@ -128,6 +128,13 @@ def reply_room(longest: int | float) -> int:
     return int(min(_REPLY_ROOM, longest / 4))
 
 
+def readable_tokens(tokenizer: Any, ids: Sequence[int]) -> list[str]:
+    """Return the text of each token; of one that is a part of a character, or no text, the tokenizer's own spelling."""
+    spelled = tokenizer.convert_ids_to_tokens(list(ids))
+    texts = [tokenizer.decode([token], clean_up_tokenization_spaces=False) for token in ids]
+    return [token if "\ufffd" in text or not text else text for token, text in zip(spelled, texts, strict=True)]
+
+
 def unknown_words(tokenizer: Any, text: str) -> tuple[str, ...]:
     """The words of a text that no tokens stand for: those that become the unknown token, another special one, or nothing.
 

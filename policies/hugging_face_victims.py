@@ -34,6 +34,7 @@ from policies.hugging_face_tokens import (
     ends_of,
     longest_input,
     num_positions,
+    readable_tokens,
     reply_end,
     require_finite,
     searchable,
@@ -123,9 +124,8 @@ class HuggingFaceVictim:
         raise NotImplementedError
 
     def words(self, ids: Sequence[int]) -> list[str]:
-        """The tokens as the tokenizer spells them."""
-        tokens: list[str] = self.tokenizer.convert_ids_to_tokens(list(ids))
-        return tokens
+        """Return what each token reads, as people write it; a part of a character stays as the tokenizer spells it."""
+        return readable_tokens(self.tokenizer, ids)
 
     def text(self, ids: Sequence[int]) -> str:
         """What the tokens of an input read; slots are told apart by lines."""

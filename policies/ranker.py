@@ -34,6 +34,10 @@ Pair = tuple[Context, Sequence[Utterance]]
 """A context and the candidates to score in it."""
 
 
+class UnscoredError(RankerError):
+    """Some candidates of a context have no score, for each reason of its own; others, asked alone, may have theirs."""
+
+
 class Ranker(Protocol):
     """Scores candidates; what it gives to one does not depend on the others, on their order, or on earlier calls.
 
@@ -55,10 +59,13 @@ class BatchRanker(Ranker, Protocol):
 
     def score(self, context: Context, candidates: Sequence[Utterance]) -> Scores:
         """As one of many."""
-        return self.score_all([(context, candidates)])[0]
+        (scores,) = self.score_all([(context, candidates)])
+        if isinstance(scores, RankerError):
+            raise scores
+        return scores
 
-    def score_all(self, pairs: Sequence[Pair]) -> Sequence[Scores]:
-        """Scores of each pair's candidates, as `score` gives them."""
+    def score_all(self, pairs: Sequence[Pair]) -> Sequence[Scores | RankerError]:
+        """Scores of each pair's candidates, as `score` gives them; or why there are none of that pair."""
 
 
 class Unread(NamedTuple):
@@ -202,7 +209,10 @@ def _batched(ranker: BatchRanker, pairs: Sequence[Pair]) -> list[np.ndarray | Ra
         return [_died(ranker, error)] * len(pairs)
     if len(found) != len(pairs):
         return [_wrong(ranker, "answers another number of contexts", f"{len(found)} for {len(pairs)}")] * len(pairs)
-    return [_checked(ranker, scores, candidates) for scores, (_, candidates) in zip(found, pairs, strict=True)]
+    return [
+        scores if isinstance(scores, RankerError) else _checked(ranker, scores, candidates)
+        for scores, (_, candidates) in zip(found, pairs, strict=True)
+    ]
 
 
 def _single(ranker: Ranker, pair: Pair) -> np.ndarray | RankerError:

@@ -122,7 +122,7 @@ def _chat_ranker(name: str, chat: ChatModelSettings, answers: Path | None) -> Ra
 
     model = load_chat_model(name, chat)
     if model.access < Access.SCORES:
-        return RatingRanker(kept_answers(model, answers))
+        return RatingRanker(kept_answers(model, answers), chat.judge_tokens)
     return ChatRanker(cast("ScoringChatModel", model))
 
 

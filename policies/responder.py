@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 NetworkT = TypeVar("NetworkT", bound="_Network")
 
 
-class Reply(NamedTuple):
+class ModelReply(NamedTuple):
     """A reply of a model to a context.
 
     Args:
@@ -103,11 +103,11 @@ def answer(
 
 def replies_of(
     responder: Responder, contexts: Sequence[Turns], decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()
-) -> list[Reply]:
+) -> list[ModelReply]:
     """Return replies, those of a chat model with its answers; the arguments are those of `answer`."""
-    replies: Callable[..., list[Reply]] | None = getattr(responder, "replies", None)
+    replies: Callable[..., list[ModelReply]] | None = getattr(responder, "replies", None)
     if replies is None or decoder.is_blind:
-        return [Reply(turn) for turn in answer(responder, contexts, decoder, seeds)]
+        return [ModelReply(turn) for turn in answer(responder, contexts, decoder, seeds)]
     return replies(contexts, decoder=decoder, seeds=seeds)
 
 

@@ -215,3 +215,40 @@ def test_what_is_of_no_kind_is_refused_with_the_members_of_each(mine: Path) -> N
     assert "agent: join" in str(caught.value.fix)
     with pytest.raises(ConfigError, match="defines no"):
         check_part(f"{mine}:Crt")
+
+
+HELPER = """
+class Haggler:
+    def join(self, view):
+        self.view = view
+        return self
+
+    def speak(self, rows):
+        return [self.reply(self.view.turns(row)) for row in rows.tolist()]
+
+    def choose(self, rows):
+        return rows * 0
+
+    def reply(self, turns):
+        return "Gimme all them balls, mate!" if len(turns) < 3 else "<selection>"
+
+
+class Answering:
+    def respond(self, contexts):
+        return [((self.answer(context),),) for context in contexts]
+
+    def answer(self, context):
+        return "yes"
+
+
+class Chatting(Haggler):
+    def reply(self, messages):
+        return messages[-1]["content"]
+"""
+
+
+def test_a_helper_that_is_called_as_a_chat_models_method_makes_no_chat_model(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(HELPER)
+    found = {name: [each.kind.name for each in check_part(f"{tmp_path}/mine.py:{name}")] for name in ("Haggler", "Answering")}
+    assert found == {"Haggler": ["agent"], "Answering": ["responder"]}
+    assert "chat model" in [each.kind.name for each in check_part(f"{tmp_path}/mine.py:Chatting")], "one may be both"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,8 +28,13 @@ from engine.jobs.job import Reporter
 from envs.candidates.groups import CandidateKind
 from envs.data.download import Progress
 from envs.data.lines import data_command
+from envs.data.own_files import own_file
 from envs.data.root import root_words
 from envs.pairs.compiled import nothing_to_measure
+from envs.pairs.corpora import is_path
+
+_MOST_OF_A_KIND = 10
+"""Problems of one kind that are shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +52,8 @@ class CorpusArguments(DataArguments):
     """Which corpus, where, and how the answer is printed."""
 
     name: Annotated[conf.Positional[str], conf.arg(metavar="NAME")]
-    """Registered corpus (parley data list), path/file.py:NAME, or a path of lines source<TAB>reply or of rows
-    label<TAB>turn<TAB>...<TAB>response."""
+    """Registered corpus (parley data list), path/file.py:NAME, or a path: lines source<TAB>reply, rows
+    label<TAB>turn<TAB>...<TAB>response, or a table with columns (FILE.csv#context=question,reply=answer,shares=70:15:15)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +147,7 @@ def run_check(verb: Verb, arguments: Sequence[str]) -> int:
         columns = ("part", "good groups", f"with more than {found.turns} turns")
         show_table(console, f"{found.name}, {found.where}", columns, groups, right=columns[1:])
         if found.mended:
-            show_lines(console, f"{len(found.mended):,} read otherwise", [_line(problem) for problem in found.mended])
+            show_lines(console, f"{len(found.mended):,} read otherwise", _capped(found.mended))
         show_lines(console, "unusually long", found.long)
     elif isinstance(found, ChatCheck):
         chats = [(split, f"{num:,}") for split, num in found.num_chats.items()]
@@ -150,8 +156,10 @@ def run_check(verb: Verb, arguments: Sequence[str]) -> int:
         rows = [(split, f"{num:,}") for split, num in found.num_dialogues.items()]
         rows.append(("self-play scenarios", f"{found.num_selfplay:,}"))
         show_table(console, f"{found.name}, {found.where}", ("part", "good lines"), rows, right=("good lines",))
+    if is_path(asked.name) and (shares := own_file(asked.name).told_shares):
+        console.print(Text(f"\n{shares}"), soft_wrap=True)
     heading = f"{len(found.problems):,} problem{'s' * (len(found.problems) > 1)}"
-    show_lines(console, heading, [_line(problem) for problem in found.problems])
+    show_lines(console, heading, _capped(found.problems))
     if not found.problems:
         console.print("\nnothing is wrong")
         if isinstance(found, PairCheck) and (small := nothing_to_measure(found.name, found.num_pairs)):
@@ -184,7 +192,12 @@ def _get_nltk(asked: CorpusArguments) -> int:
 def _facts(info: CorpusInfo | PairInfo | CandidateInfo | ChatInfo) -> list[tuple[str, str]]:
     if isinstance(info, CandidateInfo):
         mended = [("read otherwise", f"{info.num_mended:,} lines, which data check names")] * bool(info.num_mended)
-        return [("vocabulary", f"{info.num_words:,} words, all that occur"), ("language", info.language), *mended]
+        return [
+            ("vocabulary", f"{info.num_words:,} words, all that occur"),
+            ("language", info.language),
+            *mended,
+            *info.lacking.items(),
+        ]
     if isinstance(info, ChatInfo):
         values = ", ".join(f"{num:,} {kind}" for kind, num in info.num_entities.items())
         plain = f"{info.num_words:,} words of training utterances outside entities"
@@ -248,6 +261,18 @@ def _split_facts(split: SplitInfo | PairSplitInfo | CandidateSplitInfo | ChatSpl
         ("scenarios", f"{split.num_scenarios:,}"),
         *((f"ends: {name.replace('_', ' ')}", f"{num:,}") for name, num in split.outcomes.items()),
     ]
+
+
+def _capped(problems: Sequence[Problem]) -> list[str]:
+    """Return a line for each problem, of one kind so many at most; how many more there are is said below them."""
+    counts, lines = Counter(problem.what for problem in problems), list[str]()
+    shown = Counter[str]()
+    for problem in problems:
+        shown[problem.what] += 1
+        if shown[problem.what] <= _MOST_OF_A_KIND:
+            lines.append(_line(problem))
+    more = {what: num - _MOST_OF_A_KIND for what, num in counts.items() if num > _MOST_OF_A_KIND}
+    return lines + [f"{num:,} more like this, which --json lists: {what}" for what, num in more.items()]
 
 
 def _line(problem: Problem) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -224,8 +225,8 @@ def _filter(file: IO[bytes], built: Sequence[Strategy], asked: PerturbArguments,
 
 
 def _decoded(file: IO[bytes], counts: Counts) -> Iterator[str]:
-    for line in file:
-        text = line.rstrip(b"\r\n")
+    for number, line in enumerate(file):
+        text = line.rstrip(b"\r\n").removeprefix(b"" if number else BOM_UTF8)
         try:
             yield text.decode()
         except UnicodeDecodeError:

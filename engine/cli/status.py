@@ -19,6 +19,7 @@ from engine.cli.verbs import Verb
 from engine.jobs.status import DAMAGED, FAILED, FINISHED, INTERRUPTED, Pace, RunStatus, statuses
 from engine.store.mirror import fetched_run
 from envs.storage.places import display_path
+from policies.chat.usage import by_kind
 
 _REASONS = 5
 """Reasons of failures that a screen shows; --json has them all."""
@@ -64,6 +65,7 @@ def _show_one(console: Console, status: RunStatus) -> None:
         ("time left", _duration(status.left_s)),
         ("workers", _workers(status)),
         ("failed", f"{sum(status.errors.values()):,}"),
+        ("answers of chat models", f"{sum(status.answers.values()):,}: {by_kind(status.answers)}" if status.answers else ""),
         ("damaged parts", f"{status.damaged:,}" if status.damaged else ""),
         ("last event", _last_event(status)),
     ]

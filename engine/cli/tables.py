@@ -17,7 +17,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from engine.jobs.job import Comparison, Result
+from engine.jobs.job import TOLD, Comparison, Result
 from engine.metrics.statistics import FEW, NOTHING, Estimate, Metric
 from engine.metrics.tables import TextTable
 from engine.runtime import logs
@@ -68,6 +68,7 @@ def show_result(result: Result) -> None:
         metrics = {name: estimate.to_json() for name, estimate in result.metrics.items()}
         about = {"metrics": metrics, "files": list(map(str, result.files)), "next": result.next_commands}
         about |= {"warnings": list(result.warnings)} if result.warnings else {}
+        about |= {"chat_usage": dict(result.chat_usage)} if result.chat_usage else {}
         logger.info(result.title, extra=about | ({"failure": result.failure} if result.failure else {}))
         return
     console = make_console()
@@ -80,6 +81,8 @@ def show_result(result: Result) -> None:
     _show_tables(console, result.title, result.more)
     show_lines(console, "files", [display_path(path) for path in result.files])
     show_lines(console, "next", result.next_commands)
+    if told := result.chat_usage.get(TOLD):
+        console.print(Text(f"\n{told}"), soft_wrap=True)
     for warning in result.warnings:
         console.print(Text(f"warning: {warning}", style="yellow"), soft_wrap=True)
     if result.failure:

@@ -191,7 +191,7 @@ ENTRIES = (
     ),
     Entry.of(
         "minmax",
-        "adversarial training by rounds: adversary, target, and fresh adversaries as the measure (RLlib)",
+        "adversarial training by rounds: adversary, target, and the best of all known adversaries as the measure (RLlib)",
         "engine.jobs.negotiation.minmax:MINMAX",
         "parley minmax --target runs/rl --partner runs/negotiator --judge runs/negotiator",
         "parley minmax population --target runs/rl --env-runners 8 --address 10.0.0.1:6379",
@@ -236,10 +236,10 @@ ENTRIES = (
     ),
     Entry.of(
         "evaluate exploitability",
-        "train fresh adversaries against a frozen target and measure what they gain (RLlib)",
+        "train fresh adversaries against a frozen target and measure it by the best of all that are known (RLlib)",
         "engine.jobs.negotiation.exploitability:EVALUATE_EXPLOITABILITY",
         "parley evaluate exploitability --target runs/rl --seeds 3 --snapshots 3 --trainers 2",
-        "parley evaluate exploitability --target runs/minmax --speaker runs/rl --set reinforce.dialogues=32000",
+        "parley evaluate exploitability --target runs/minmax --speaker runs/rl --adversaries runs/adversary",
         "parley evaluate exploitability demo --run runs/demo-exploitability",
     ),
     Entry.of(

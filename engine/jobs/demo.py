@@ -1,16 +1,16 @@
 """The whole story on the embedded corpus, offline: `parley demo`.
 
-A target is fitted, and an adversary is trained against it. A round of adversarial training hardens the target; fresh
-adversaries say what they gain before and after it. Target and adversary play the same scenarios with the same seeds: the
-target against itself, and the adversary against the target. In both matches side 1 alone chooses, so that the adversary's gain
-is not a gain of the rule. A white-box attack reads the target's networks. A sequence-to-sequence model is fitted to the help
-desk, and inputs are searched that make it say what it says anyway (a search that works finds them) and what nobody taught it;
-it is trained against two perturbations of what it is asked, one that should not change its replies and one that should, and
-both models are asked what they say. A matching model and TF-IDF choose the right one of ten replies, as they are and under
-fixed rules, and searches lift wrong replies to the top. The model goes on against a discriminator, which rewards each of its
-words (REGS), and a judge says how often its replies pass for people's. Two scripted bots look for the friend both have, as
-they are and where each mishears the names that the other says. Each stage is a run of its own below the demonstration's
-folder, and resumes by itself.
+A target is fitted, and an adversary is trained against it. Two rounds of adversarial training harden the target; the best of
+all known adversaries says what can be gained before and after them. Target and adversary play the same scenarios with the
+same seeds: the target against itself, and the adversary against the target. In both matches side 1 alone chooses, so that the
+adversary's gain is not a gain of the rule. A white-box attack reads the target's networks. A sequence-to-sequence model is
+fitted to the help desk, and inputs are searched that make it say what it says anyway (a search that works finds them) and
+what nobody taught it; it is trained against two perturbations of what it is asked, one that should not change its replies and
+one that should, and both models are asked what they say. A matching model and TF-IDF choose the right one of ten replies, as
+they are and under fixed rules, and searches lift wrong replies to the top. The model goes on against a discriminator, which
+rewards each of its words (REGS), and a judge says how often its replies pass for people's. Two scripted bots look for the
+friend both have, as they are and where each mishears the names that the other says. Each stage is a run of its own below the
+demonstration's folder, and resumes by itself.
 
 The replying models know nothing of the negotiators, nor matches of hardening: their stages are done in a Ray actor beside this
 process, which then finds them finished.

@@ -27,6 +27,7 @@ from engine.metrics.tables import TextTable
 from engine.store.event_log import is_summarised
 from engine.store.head import changed_weights, require_same
 from engine.store.layout import CONFIG, SUMMARY
+from engine.store.links import refuse_links_out
 from engine.store.mirror import refresh
 from engine.store.parts import Outcomes
 from engine.store.run_folder import RunFolder
@@ -41,8 +42,9 @@ from policies.chat.settings import DEFAULT
 
 USAGE = "chat_usage"
 """Entry of the summary: what the answers of chat models took, `ChatUsage` and its cost."""
-WARNINGS, FAILURE = "warnings", "failure"
-"""Entries of `USAGE`: sentences on models whose answers are too often no reply; why they are too few replies, or empty."""
+TOLD, WARNINGS, FAILURE = "told", "warnings", "failure"
+"""Entries of `USAGE`: all of it in a sentence; sentences on models whose answers are too often no reply; why they are too few
+replies, or empty."""
 ATTACK = "attack"
 """Entry of the summary of an attack that is a composition: its parts, in words."""
 
@@ -212,6 +214,8 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
         Raises:
             ParleyError: what `prepare` and `work` say; a run of something else in the folder; a disk that refuses.
         """
+        # Before anything is read from the folder, or prepared in it.
+        refuse_links_out(path)
         weights = self.weights(config)
         if self.finished(config, path, weights):
             reporter.say(f"{display_path(path)} is finished: nothing is left to do")
@@ -225,8 +229,6 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
             path, config, job=self.name, schema=self.schema, resume_safe=self.resume_safe, weights=weights, day=day
         ) as run:
             self.conclude(run, config, self.measure(run, self.work(run, prepared, reporter)))
-            if usage := usage_of(run.path):
-                reporter.say(usage.told(getattr(config, "chat", DEFAULT)))
         return self.result(config, path)
 
     def conclude(self, run: RunFolder, config: ConfigT, summary: Summary) -> None:
@@ -243,8 +245,9 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
         description, extra = summary.description, dict(summary.extra)
         if usage := usage_of(run.path):
             asking = getattr(config, "chat", DEFAULT)
-            description = f"{description} {usage.told(asking)}"
-            judged = {WARNINGS: usage.warnings(asking), FAILURE: usage.failure(self.outcomes)}
+            told = usage.told(asking)
+            description = f"{description} {told}"
+            judged = {TOLD: told, WARNINGS: usage.warnings(asking), FAILURE: usage.failure(self.outcomes)}
             extra[USAGE] = usage.as_json(asking) | judged
         # Until it is written again: a run without it is not finished.
         (run.path / TABLE_FILE).unlink(missing_ok=True)
@@ -372,7 +375,7 @@ def losses_of(outcomes: Outcomes) -> list[str]:
         return []
     ((reason, times),) = outcomes.errors.most_common(1)
     what = f"{outcomes.failed:,} of {outcomes.done + outcomes.failed:,} items failed and are in no figure"
-    return [f"{what}, {times:,} of them with: {reason}"]
+    return [f"{what}, {times:,} of them with: {reason.splitlines()[0]}"]
 
 
 class Silent:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ from engine.store.layout import CONFIG
 from engine.store.run_folder import RunFolder
 from envs.core.errors import RunError
 from envs.storage.places import display_path
+from policies.chat.answers import ANSWERS, ANSWERS_FOLDER, ChatAnswers
+from policies.chat.usage import RunUsage
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +64,7 @@ class RunStatus:
         workers: actors that the last session asked for, 0 for none; None where items are not shared out.
         errors: failed items by reason.
         damaged: parts that cannot be read.
+        answers: answers of chat models by kind (`policies.chat.model.AnswerKind`); empty where nobody asked any.
         last_event: kind of the newest event; empty without one.
         last_event_s: how many seconds ago that was.
     """
@@ -75,12 +78,14 @@ class RunStatus:
     workers: int | None = None
     errors: Mapping[str, int] = field(default_factory=dict)
     damaged: int = 0
+    answers: Mapping[str, int] = field(default_factory=dict)
     last_event: str = ""
     last_event_s: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The same as JSON types."""
-        return {**asdict(self), "run": display_path(self.run), "errors": dict(self.errors)}
+        plain = {"run": display_path(self.run), "errors": dict(self.errors), "answers": dict(self.answers)}
+        return {**asdict(replace(self, errors={}, answers={})), **plain}
 
 
 def run_status(path: Path, now: datetime | None = None) -> RunStatus:
@@ -122,6 +127,7 @@ def run_status(path: Path, now: datetime | None = None) -> RunStatus:
         workers=shared[-1]["workers"] if shared else None,
         errors=dict(outcomes.errors.most_common()),
         damaged=outcomes.damaged,
+        answers=_answers(path),
         last_event=events[-1]["kind"] if events else "",
         last_event_s=age_s,
     )
@@ -145,6 +151,15 @@ def statuses(folder: Path, now: datetime | None = None) -> list[RunStatus]:
     if below and not (folder / CONFIG).is_file():
         return below
     return [run_status(folder, now), *below]
+
+
+def _answers(path: Path) -> dict[str, int]:
+    """Return the answers that lie in a run's own folder by kind; those of its stages are the stages' own."""
+    folder = path / ANSWERS_FOLDER
+    if not (folder / ANSWERS).is_file():
+        return {}
+    total = RunUsage(ChatAnswers(folder).usage()).total
+    return dict(total.kinds.most_common())
 
 
 def _state(run: RunFolder, writer: str | None, events: list[dict[str, Any]], num_failed: int) -> str:

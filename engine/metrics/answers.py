@@ -11,17 +11,17 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from engine.metrics.rows import Row
 from engine.metrics.statistics import NEITHER, Estimate, Metric, clustered_rate, count
-from policies.chat.model import AnswerKind
+from policies.chat.model import NO_REPLIES, AnswerKind
 
 NO_REPLY = "no_reply"
-NO_REPLY_KINDS = tuple(kind.value for kind in AnswerKind if not kind.is_reply)
+NO_REPLY_KINDS = tuple(kind.value for kind in NO_REPLIES)
 """Kinds of answers that are no replies."""
 _OF_KIND = f"{NO_REPLY}."
 """Begins the names of the counts by kind."""
 
 
 def _count_name(kind: str) -> str:
-    return f"{_OF_KIND}{kind.replace(' ', '_')}"
+    return f"{_OF_KIND}{AnswerKind(kind).column}"
 
 
 NO_REPLY_METRICS: dict[str, Metric] = {
@@ -55,6 +55,12 @@ def kinds_of_rows(rows: Iterable[Row]) -> list[Counter[str]]:
     return [Counter([row["kind"]] if is_no_reply(row) else []) for row in rows]
 
 
+def kinds_told(metrics: Mapping[str, Estimate]) -> str:
+    """Return such as "12 filtered, 3 cut in thinking", of the metrics of `no_reply_metrics`; empty where there are none."""
+    counts = {kind: metrics[name].value for kind in NO_REPLY_KINDS if (name := _count_name(kind)) in metrics}
+    return ", ".join(f"{number:,.0f} {kind}" for kind, number in counts.items())
+
+
 def no_reply_note(
     metrics: Mapping[str, Estimate], setting: str = "", rates: str = "none is a success, and all count in the rates"
 ) -> str:
@@ -65,11 +71,7 @@ def no_reply_note(
         setting: that limits the tokens of an answer; named where answers were cut in thinking.
         rates: what becomes of them in the rates of the table.
     """
-    counts = {
-        name.removeprefix(_OF_KIND).replace("_", " "): each.value for name, each in metrics.items() if name.startswith(_OF_KIND)
-    }
-    if not counts:
+    if not (told := kinds_told(metrics)):
         return ""
-    told = ", ".join(f"{number:,.0f} {kind}" for kind, number in counts.items())
-    mend = f" More tokens may end the thinking: --set {setting}=N." if setting and AnswerKind.CUT_IN_THINKING in counts else ""
+    mend = f" More tokens may end the thinking: --set {setting}=N." if setting and AnswerKind.CUT_IN_THINKING in told else ""
     return f" No reply: answers that are none ({told}); {rates}.{mend}"

@@ -12,3 +12,8 @@ Row = Mapping[str, Any]
 def finished(rows: Sequence[Row]) -> list[Row]:
     """The rows of items that came to their end."""
     return [row for row in rows if row["status"] == "ok"]
+
+
+def lost(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows of items that ended in an error."""
+    return [row for row in rows if row["status"] != "ok"]

@@ -14,6 +14,7 @@ from functools import cached_property, lru_cache
 from itertools import chain
 
 from engine.perturb import built_in_words as words_of
+from engine.perturb.newswire import SHORT_FORMS, expanded
 from engine.perturb.opposites import OPPOSITES
 from engine.perturb.phrasings import phrasings, synonyms
 from engine.perturb.ppdb import Phrase, two_way
@@ -68,14 +69,9 @@ class BuiltInLexicon:
         """The tags of many utterances."""
         return [self.tag(words) for words in utterances]
 
-    def are_tags(
-        self, utterances: Sequence[tuple[str, ...]], tags: Sequence[Sequence[str]], free: Sequence[str] = ()
-    ) -> list[bool]:
+    def are_tags(self, utterances: Sequence[tuple[str, ...]], tags: Sequence[Sequence[str]]) -> list[bool]:
         """Whether utterances have these tags; see `Lexicon`."""
-        return [
-            all(tag == asked or word in free for word, tag, asked in zip(words, self._tags(words), own, strict=True))
-            for words, own in zip(utterances, tags, strict=True)
-        ]
+        return [self._tags(words) == tuple(own) for words, own in zip(utterances, tags, strict=True)]
 
     def antonyms(self, word: str, part_of_speech: str | None) -> tuple[str, ...]:
         """Listed opposites of a word's base form, see `Lexicon`."""
@@ -94,7 +90,7 @@ class BuiltInLexicon:
         tag = _PLAIN[part_of_speech]
         return (word, tag) in self._forms and (other, tag) in self._forms
 
-    def synonyms(self, word: str, part_of_speech: str, *, every_sense: bool = False) -> tuple[str, ...]:
+    def synonyms(self, word: str, part_of_speech: str, *, every_sense: bool = False, names: bool = False) -> tuple[str, ...]:
         """Listed synonyms, of one sense; see `Lexicon`."""
         return self._synonyms.get((word, part_of_speech), ())
 
@@ -115,6 +111,13 @@ class BuiltInLexicon:
         return two_way(chain(phrases, words))
 
     def _tags_of(self, words: tuple[str, ...]) -> tuple[str, ...]:
+        if not SHORT_FORMS.keys().isdisjoint(words):
+            pieces, firsts = expanded(words)
+            tags = self._tags(tuple(pieces))
+            return tuple(tags[first] for first in firsts)
+        return self._tags_in_order(words)
+
+    def _tags_in_order(self, words: tuple[str, ...]) -> tuple[str, ...]:
         tags: list[str] = []
         awaits_verb = False
         for place, word in enumerate(words):

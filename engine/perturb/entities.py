@@ -36,7 +36,7 @@ from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
 from engine.perturb.strategy import ByEdits, Expectation
 from envs.core.errors import ConfigError, DataError
-from envs.data.lines import broken_rule, located, read_lines, require_utf8
+from envs.data.lines import broken_rule, located, read_lines, require_utf8, utf8_start
 from envs.data.root import read_file
 from envs.pairs.tokens import tokenise
 from envs.pairs.turns import EOT, Utterance
@@ -213,15 +213,15 @@ def read_entities(path: Path) -> Entities:
     """The entities of a file.
 
     Args:
-        path: lines entity<TAB>category or entity<TAB>form<TAB>category; or, where the name ends in `.json`, MutualFriends'
-            schema.
+        path: lines entity<TAB>category or entity<TAB>form<TAB>category; or MutualFriends' schema, which is JSON by its name or
+            its content.
 
     Raises:
         DataError: it cannot be read, or a line is broken.
     """
     categories: dict[Utterance, list[str]] = {}
     forms: dict[Utterance, set[Utterance]] = {}
-    for entity, form, category in _schema(path) if path.suffix == ".json" else _lines(path):
+    for entity, form, category in _schema(path) if _holds_json(path) else _lines(path):
         of_entity = categories.setdefault(entity, [])
         if category not in of_entity:
             of_entity.append(category)
@@ -263,6 +263,10 @@ def _lines(path: Path) -> Iterator[tuple[Utterance, Utterance, str]]:
         except DataError as error:
             raise located(error, str(path), number) from None
         yield known[names[0]], known[names[-1]], category.strip()
+
+
+def _holds_json(path: Path) -> bool:
+    return path.suffix.lower() == ".json" or utf8_start(path).startswith("{")
 
 
 def _schema(path: Path) -> Iterator[tuple[Utterance, Utterance, str]]:

@@ -20,10 +20,8 @@ class Lexicon(Protocol):
     def tag_all(self, utterances: Sequence[tuple[str, ...]]) -> list[list[str]]:
         """The tags of many utterances, sooner than one by one; not to be changed by whoever gets them."""
 
-    def are_tags(
-        self, utterances: Sequence[tuple[str, ...]], tags: Sequence[Sequence[str]], free: Sequence[str] = ()
-    ) -> list[bool]:
-        """Whether utterances have these tags, words that are free apart; sooner than tagging them, and not remembered."""
+    def are_tags(self, utterances: Sequence[tuple[str, ...]], tags: Sequence[Sequence[str]]) -> list[bool]:
+        """Whether utterances have these tags; sooner than tagging them, and not remembered."""
 
     def antonyms(self, word: str, part_of_speech: str | None) -> tuple[str, ...]:
         """Opposites of a word in any of its senses, in a fixed order, without repetition.
@@ -50,13 +48,14 @@ class Lexicon(Protocol):
             part_of_speech: of both: "v", "n", "a" or "r".
         """
 
-    def synonyms(self, word: str, part_of_speech: str, *, every_sense: bool = False) -> tuple[str, ...]:
-        """Base forms that mean the same as a base form, single words, the most usual first; names have none.
+    def synonyms(self, word: str, part_of_speech: str, *, every_sense: bool = False, names: bool = False) -> tuple[str, ...]:
+        """Base forms that mean the same as a base form, single words, the most usual first.
 
         Args:
             word: lower case.
             part_of_speech: "v", "n", "a" or "r".
             every_sense: of all senses of the word, not of the most usual one alone.
+            names: names have synonyms and are some; else neither.
         """
 
     def inflect(self, word: str, tag: str) -> str | None:

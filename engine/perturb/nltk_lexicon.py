@@ -9,16 +9,19 @@ Departures:
     of PPDB 1.0 that NLTK distributes, those that share a sense in WordNet, without stop words; because that list is the largest
     one, without ranks, and replaces most words of a plain sentence by words of another meaning, language or kind.
   * # Released: names of several words stay, and no vocabulary holds them. Ours: they are left out.
+  * # Released: the tagger reads lower-cased words. Ours: it reads them as newspapers write them (`newswire.py`).
 
 Not here: how tags are computed (`tagger.py`), a lexicon for machines without these data (`built_in.py`).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
+from engine.perturb.newswire import CALENDAR_AND_PEOPLES, Newswire
 from engine.perturb.ppdb import Phrase, two_way
 from envs.core.errors import DataError
 from envs.data.lines import split_lines
@@ -42,6 +45,10 @@ SELDOM = 5
 """How often these texts hold a thing, rather than somebody who is called so, at least."""
 _MAIN = 0.5
 """Share of a word's counted places that its main sense has at least."""
+MISREAD = ("NNP", "NNPS", "PDT")
+"""Tags that a capital at the beginning of a sentence brings by mistake: "Hi" as a name, "Install the" as "All the"."""
+_SHORTEST_NAME = 4
+"""Letters of a name at least: shorter ones are words of chats as well ("tho")."""
 _NUM_UTTERANCES = 1 << 16
 _NUM_WORDS = 1 << 17
 
@@ -62,7 +69,7 @@ class NltkLexicon:
         self._main_sense = lru_cache(_NUM_WORDS)(self._main_sense_of)
 
     def tag(self, words: Sequence[str]) -> list[str]:
-        """Penn Treebank tags, those of `nltk.pos_tag`."""
+        """Penn Treebank tags, those that `nltk.pos_tag` gives the words as newspapers write them (`newswire.py`)."""
         return [*self.tag_all([tuple(words)])[0]]
 
     def tag_all(self, utterances: Sequence[tuple[str, ...]]) -> list[list[str]]:
@@ -72,14 +79,24 @@ class NltkLexicon:
         if len(known) + len(new) > _NUM_UTTERANCES:
             known.clear()
             new = list(dict.fromkeys(utterances))
-        known.update(zip(new, self._tagger.tag(new), strict=True))
+        known.update(zip(new, self._tags_of(new), strict=True))
         return [known[words] for words in utterances]
 
-    def are_tags(
-        self, utterances: Sequence[tuple[str, ...]], tags: Sequence[Sequence[str]], free: Sequence[str] = ()
-    ) -> list[bool]:
+    def are_tags(self, utterances: Sequence[tuple[str, ...]], tags: Sequence[Sequence[str]]) -> list[bool]:
         """Whether utterances have these tags; see `Lexicon`."""
-        return self._tagger.are_tags(utterances, tags, free)
+        read = list(map(self.newswire.restored, utterances))
+        asked = [
+            own if each.origins is None else _at(each.origins, own, len(each.words))
+            for own, each in zip(tags, read, strict=True)
+        ]
+        found = self._tagger.are_tags([each.words for each in read], asked)
+        # A beginning may have been taken for a name, and then be read without its capital.
+        again = [row for row, each in enumerate(read) if each.beginnings and not found[row]]
+        plain = self._tagger.are_tags([read[row].plain for row in again], [asked[row] for row in again])
+        for row, is_right in zip(again, plain, strict=True):
+            if is_right:
+                found[row] = self._tags_of([utterances[row]]) == [list(tags[row])]
+        return found
 
     def antonyms(self, word: str, part_of_speech: str | None) -> tuple[str, ...]:
         """The first opposite of every lemma of every sense, in WordNet's order; see `Lexicon`."""
@@ -99,15 +116,17 @@ class NltkLexicon:
         senses = self._main_sense(word, part_of_speech), self._main_sense(other, part_of_speech)
         return senses[0] is not None and senses[0] == senses[1]
 
-    def synonyms(self, word: str, part_of_speech: str, *, every_sense: bool = False) -> tuple[str, ...]:
+    def synonyms(self, word: str, part_of_speech: str, *, every_sense: bool = False, names: bool = False) -> tuple[str, ...]:
         """The other words of a base form's synsets, in WordNet's order; see `Lexicon`."""
-        if part_of_speech == "n" and self._is_name(word):
+        if part_of_speech == "n" and not names and self._is_name(word):
             return ()
-        senses = self._wordnet.synsets if every_sense else self._first_sense
-        lemmas = (
-            name for synset in senses(word, part_of_speech) for name in synset.lemma_names() if not synset.instance_hypernyms()
-        )
-        return tuple(dict.fromkeys(name for name in lemmas if name != word and name.isalpha() and name.islower()))
+        synsets = (self._wordnet.synsets if every_sense else self._first_sense)(word, part_of_speech)
+        if names:
+            lemmas = (name.lower() for synset in synsets for name in synset.lemma_names())
+        else:
+            plain = (synset for synset in synsets if not synset.instance_hypernyms())
+            lemmas = (name for synset in plain for name in synset.lemma_names() if name.islower())
+        return tuple(dict.fromkeys(name for name in lemmas if name != word and name.isalpha()))
 
     def inflect(self, word: str, tag: str) -> str | None:
         """The form of a word's base that has a tag; of verbs and nouns that are in no dictionary the base alone, by rule."""
@@ -143,6 +162,44 @@ class NltkLexicon:
 
         return Tagger(_guarded(TAGGER, PerceptronTagger))
 
+    def _tags_of(self, utterances: Sequence[Sequence[str]]) -> list[list[str]]:
+        """The tags of utterances as newspapers write them."""
+        read = list(map(self.newswire.restored, utterances))
+        found: list[list[str]] = self._tagger.tag([each.words for each in read])
+        # What is taken for a name because of its capital alone is none.
+        again = [
+            row
+            for row, (each, tags) in enumerate(zip(read, found, strict=True))
+            if any(tags[place] in MISREAD for place in each.beginnings)
+        ]
+        for row, tags in zip(again, self._tagger.tag([read[row].plain for row in again]), strict=True):
+            found[row] = tags
+        return [
+            tags if each.origins is None else [tags[place] for place in each.origins]
+            for each, tags in zip(read, found, strict=True)
+        ]
+
+    @cached_property
+    def newswire(self) -> Newswire:
+        """What the tagger reads of an utterance."""
+        return Newswire(self._only_names.__contains__)
+
+    @cached_property
+    def _only_names(self) -> frozenset[str]:
+        """Words that name one person, place or thing in each of their senses, with those of the calendar and of peoples."""
+        senses = {word: count for word, count in self._named.items() if len(word) >= _SHORTEST_NAME and word.isalpha()}
+        for kind in ("noun", "verb", "adj", "adv"):
+            for line in _lines(WORDNET, f"index.{kind}"):
+                word = line[: line.index(" ")]
+                # A line has the number of the word's senses behind its part of speech.
+                if word in senses and (kind != "noun" or int(line.split(" ", 3)[2]) > senses[word]):
+                    del senses[word]
+                # "Gates" may be several of them.
+                senses.pop(f"{word}s", None)
+        for line in _lines(WORDNET, "verb.exc"):
+            senses.pop(line.partition(" ")[0], None)
+        return frozenset(senses) | CALENDAR_AND_PEOPLES
+
     @cached_property
     def _wordnet(self) -> Any:
         from nltk.corpus.reader import CorpusReader, WordNetCorpusReader
@@ -166,18 +223,21 @@ class NltkLexicon:
 
         Texts are in lower case, so that no tag tells a john from John.
         """
-        if word not in self._names:
+        if word not in self._named:
             return False
         synsets = (synset for synset in self._wordnet.synsets(word, pos="n") if not synset.instance_hypernyms())
         others = (lemma for synset in synsets for lemma in synset.lemmas())
         return sum(self._num_met(lemma) for lemma in others if lemma.name().lower() == word) < SELDOM
 
     @cached_property
-    def _names(self) -> frozenset[str]:
-        """Nouns of which a sense is an instance, from the file (wndb(5WN)): asking for all senses of each word takes long."""
+    def _named(self) -> Counter[str]:
+        """Nouns with the number of their senses that are an instance, from the file (wndb(5WN)).
+
+        Asking for all senses of each word takes long.
+        """
         synsets = (line.split(" ") for line in _lines(WORDNET, "data.noun") if " @i " in line)
         # The number of words is hexadecimal; another number stands behind each.
-        return frozenset(word.lower() for fields in synsets for word in fields[4 : 4 + 2 * int(fields[3], 16) : 2])
+        return Counter(word.lower() for fields in synsets for word in fields[4 : 4 + 2 * int(fields[3], 16) : 2])
 
     def _num_met(self, lemma: Any) -> int:
         return self._sense_counts.get(lemma.key(), 0)
@@ -236,6 +296,14 @@ def _guarded(folder: str, load: Callable[[], Any]) -> Any:
             got=None if missing else str(error).strip().partition("\n")[0],
             fix=_FIX,
         ) from None
+
+
+def _at(places: Sequence[int], tags: Sequence[str], num: int) -> list[str | None]:
+    """Tags at some places, none at the others."""
+    asked: list[str | None] = [None] * num
+    for place, tag in zip(places, tags, strict=True):
+        asked[place] = tag
+    return asked
 
 
 def _lines(folder: str, name: str) -> list[str]:

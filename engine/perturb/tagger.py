@@ -32,6 +32,8 @@ _SIDE_BY_SIDE = 512
 _ROOM = 1 << 12
 """Words that the tables begin with room for."""
 _UNKNOWN = -1
+_FREE = -2
+"""Stands for a tag that is not asked about."""
 _LAST_MARK = 3
 """Of the rows of the marks around an utterance, the last; words stand behind them."""
 _NONE = 0
@@ -92,30 +94,27 @@ class Tagger:
                 found[row] = tags
         return found
 
-    def are_tags(
-        self, utterances: Sequence[Sequence[str]], tags: Sequence[Sequence[str]], free: Sequence[str] = ()
-    ) -> list[bool]:
+    def are_tags(self, utterances: Sequence[Sequence[str]], tags: Sequence[Sequence[str | None]]) -> list[bool]:
         """Whether `tag` would give just these tags; sooner, for the tags before each word are known.
 
         Args:
             utterances: words.
-            tags: as many for each.
-            free: words whose tags are not asked about.
+            tags: as many for each; None where any will do.
         """
-        self._take_in([*utterances, free])
+        self._take_in(utterances)
         found = []
         for start in range(0, len(utterances), _SIDE_BY_SIDE):
             end = start + _SIDE_BY_SIDE
-            found += self._confirmed(utterances[start:end], tags[start:end], free)
+            found += self._confirmed(utterances[start:end], tags[start:end])
         return found
 
-    def _confirmed(self, utterances: Sequence[Sequence[str]], tags: Sequence[Sequence[str]], free: Sequence[str]) -> list[bool]:
+    def _confirmed(self, utterances: Sequence[Sequence[str]], tags: Sequence[Sequence[str | None]]) -> list[bool]:
         """Whether each word has its tag if all words before it have theirs, which is the same for an utterance as a whole."""
         ids_P, _, ends_B = self._joined(utterances)
         certain_P = self._certain_W[ids_P]
         wanted_P, is_word_P = certain_P.copy(), ids_P > _LAST_MARK
-        wanted_P[is_word_P] = [self._place.get(tag, _UNKNOWN) for own in tags for tag in own]
-        where_F = np.flatnonzero(np.isin(ids_P, [self._ids[word] for word in free]))
+        wanted_P[is_word_P] = [_FREE if tag is None else self._place.get(tag, _UNKNOWN) for own in tags for tag in own]
+        where_F = np.flatnonzero(wanted_P == _FREE)
         wanted_P[where_F] = certain_P[where_F]
         where_F = where_F[certain_P[where_F] == _UNKNOWN]
         row_F = np.searchsorted(ends_B, where_F, side="right")
@@ -132,7 +131,7 @@ class Tagger:
         is_wrong_B[np.searchsorted(ends_B, np.flatnonzero(is_wrong_P), side="right")] = True
         is_tied_B[np.searchsorted(ends_B, where_A[_are_tied(score_AT)], side="right")] = True
         return [
-            all(tag == asked or word in free for (word, tag), asked in zip(self._perceptron.tag(words), own, strict=True))
+            all(asked in (tag, None) for (_, tag), asked in zip(self._perceptron.tag(words), own, strict=True))
             if is_tied
             else not is_wrong
             for words, own, is_tied, is_wrong in zip(utterances, tags, is_tied_B.tolist(), is_wrong_B.tolist(), strict=True)

@@ -37,10 +37,11 @@ from envs.core.config import check
 from envs.core.errors import ConfigError, RankerError
 from envs.core.seeds import stream
 from envs.pairs.turns import Utterance
-from policies.ranker import Ranker, compared_outcomes
+from policies.ranker import Ranker, UnscoredError, compared_outcomes
 
 if TYPE_CHECKING:
     from engine.perturb.replies.language import ReplyLanguage, Tagged
+from engine.perturb.replies.settings import CAREFUL
 
 _REPLACEABLE = ("noun", "verb", "adjective", "adverb")
 """Classes of words that synonyms may replace; names are one of their own."""
@@ -130,7 +131,13 @@ class RankAttack:
             asked = {row: search.wanted() for row, search in active.items() if not search.is_over}
             pairs = [(active[row].case.group.context, drafts) for row, drafts in asked.items()]
             for row, scores in zip(asked, compared_outcomes(self.ranker, pairs), strict=True):
-                active[row].tell(asked[row], scores)
+                if isinstance(scores, UnscoredError) and len(asked[row]) > 1:
+                    context = active[row].case.group.context
+                    active[row].tell_apart(
+                        asked[row], compared_outcomes(self.ranker, [(context, [each]) for each in asked[row]])
+                    )
+                else:
+                    active[row].tell(asked[row], scores)
             for row in [row for row, search in active.items() if search.is_over]:
                 found[row] = active.pop(row).outcome()
         return [found[row] for row in range(len(groups))]
@@ -188,4 +195,4 @@ class RankAttack:
             for word, tag, stay in zip(words, tags, stays, strict=True)
             if not stay and self.language.is_content(word) and self.language.class_of(tag) in _REPLACEABLE
         ]
-        return dict(zip(asked, self.language.synonyms(asked, "shared", "inflected"), strict=True))
+        return dict(zip(asked, self.language.synonyms(asked, CAREFUL), strict=True))

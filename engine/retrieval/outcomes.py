@@ -50,6 +50,7 @@ class AttackOutcome:
         score: of the edited reply, on the same scale.
         queries: made; the scores before any edit are none.
         num_slopes: gradients asked for.
+        num_unscored: drafts that the ranker gave no score; they are taken to be no closer to the goal than the reply as it was.
         trace: of the drafts that came closer.
     """
 
@@ -65,6 +66,7 @@ class AttackOutcome:
     score: float | None = None
     queries: int = 0
     num_slopes: int = 0
+    num_unscored: int = 0
     trace: tuple[TracePoint, ...] = ()
 
     @property

@@ -13,6 +13,7 @@ from engine.retrieval.methods import Asked, AttackMethod
 from engine.retrieval.outcomes import AttackOutcome, Status, TracePoint
 from envs.core.errors import RankerError
 from envs.pairs.turns import Utterance
+from policies.ranker import UnscoredError
 
 _AHEAD = 64
 """Drafts that are scored at once; of those behind a success none counts as a query."""
@@ -41,6 +42,7 @@ class CaseSearch:
         self._counted = {case.original.words}
         self._status: Status = "failure"
         self._reason = "no edit is left to try"
+        self._num_unscored = 0
         self.is_over = False
         self._steps = method.steps(case)
         self._asked, self._margins = Asked(()), list[float]()
@@ -55,10 +57,23 @@ class CaseSearch:
 
     def tell(self, drafts: Sequence[Utterance], scores: np.ndarray | RankerError) -> None:
         """Goes on with the scores of what was wanted, or ends with why there are none."""
+        if isinstance(scores, UnscoredError):
+            self.tell_apart(drafts, [scores] * len(drafts))
+            return
         if isinstance(scores, RankerError):
             self._end("error", str(scores))
             return
         self._known.update(zip(drafts, scores.tolist(), strict=True))
+        self._read_on()
+
+    def tell_apart(self, drafts: Sequence[Utterance], scores: Sequence[np.ndarray | RankerError]) -> None:
+        """Goes on with what each draft came to; one that has no score is no closer to the goal than the reply as it was."""
+        for words, score in zip(drafts, scores, strict=True):
+            if isinstance(score, RankerError) and not isinstance(score, UnscoredError):
+                self._end("error", str(score))
+                return
+            self._num_unscored += isinstance(score, RankerError)
+            self._known[words] = self._scores[self.case.place] if isinstance(score, RankerError) else float(score[0])
         self._read_on()
 
     def outcome(self) -> AttackOutcome:
@@ -77,6 +92,7 @@ class CaseSearch:
             score=self._known[best.words],
             queries=len(self._counted) - 1,
             num_slopes=case.inside.num_slopes,
+            num_unscored=self._num_unscored,
             trace=tuple(self._trace),
         )
 

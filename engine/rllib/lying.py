@@ -14,8 +14,10 @@ from gymnasium import spaces
 
 from engine.rllib.choosing import ChoiceRunner, ChooserModule
 from envs.core.seeds import derive_seed, stream
-from envs.friends.lies import FEATURES, Decisions, LyingGame, num_lies
+from envs.friends.events import FriendsChat
+from envs.friends.lies import FEATURES, Choice, Decisions, LyingGame, num_lies
 from envs.friends.scenario import FriendsScenario, ScenarioOptions, random_friends
+from policies.chat.model import NoReplyError
 from policies.liar import Liar, load_liar
 
 
@@ -58,6 +60,33 @@ class LyingChats:
             for place, (scenario, index) in enumerate(zip(drawn, indices, strict=True))
         ]
 
+    def play(
+        self, chats: Sequence[tuple[FriendsScenario, int]], choose: Choice
+    ) -> tuple[dict[int, FriendsChat], list[Decisions]]:
+        """Play chats to their end, without those in which a chat model gave no reply.
+
+        Args:
+            chats: scenario and seed of each, as `chats` gives them.
+            choose: which lies are told.
+
+        Returns:
+            The chats that came to their end, by their place; and all decisions in them.
+
+        Raises:
+            AgentError: a player fails, or gave no reply in any chat.
+        """
+        left = list(range(len(chats)))
+        while True:
+            noted: list[Decisions] = []
+            try:
+                played = self.game.play([chats[place] for place in left], choose, noted.append)
+                return dict(zip(left, played, strict=True)), noted
+            except NoReplyError as error:
+                going = [place for number, place in enumerate(left) if number not in error.rows]
+                if not going or len(going) == len(left):
+                    raise
+                left = going
+
 
 class LiarModule(ChooserModule):
     """Around a `Liar`."""
@@ -74,8 +103,9 @@ class LiarRunner(ChoiceRunner):
 
     def play(self, indices: Sequence[int]) -> dict[str, np.ndarray]:
         """See `ChoiceRunner`; `agreed`, `events` and `lies` (N,) are the figures."""
-        game, noted = self.env.game, list[Decisions]()
-        chats = game.play(self.env.chats(self.config.master_seed, "lied to", indices), self.drawn, noted.append)
+        game = self.env.game
+        chats, noted = self.env.play(self.env.chats(self.config.master_seed, "lied to", indices), self.drawn)
+        ended = [chats.get(place) for place in range(len(indices))]
         examples = np.array([int(key) for each in noted for key in each.keys], dtype=np.int64)
         taken = np.concatenate([np.zeros(0, dtype=np.int64), *(each.taken for each in noted)])
         rewards = np.where(taken > 0, -game.rules.cost, 0.0).astype(np.float32)
@@ -93,8 +123,8 @@ class LiarRunner(ChoiceRunner):
             "rewards": rewards,
             "step": steps,
             "example": examples,
-            "tried": np.isin(np.arange(len(chats)), examples),
-            "agreed": np.array([chat.agreed for chat in chats]),
-            "events": np.array([len(chat.events) for chat in chats]),
-            "lies": np.array(num_lies(chats)),
+            "tried": np.isin(np.arange(len(ended)), examples),
+            "agreed": np.array([chat is not None and chat.agreed for chat in ended]),
+            "events": np.array([0 if chat is None else len(chat.events) for chat in ended]),
+            "lies": np.array([0 if chat is None else num_lies([chat])[0] for chat in ended]),
         }

@@ -9,11 +9,9 @@
     summary.json       the metrics
     lock               held by the process that writes, where the file system has locks
 
-No link below the folder is followed out of it (`links.py`).
-
 `RunFolder.open` starts a run or goes on with it: a part counts when it reads back whole and every item in it worked.
 Shards with a damaged part or a failed item are done again, whole. `RunFolder.load` looks at a run and changes nothing. Where
-the folder is the local copy of a URI, the run is at that URI (`mirror.py`).
+the folder is the local copy of a URI, the run is at that URI (`mirror.py`). No link in it is followed out of it (`links.py`).
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ class Evolution(Proposals):
         self._known.update(found)
         for _ in range(num - len(found)):
             for _ in range(_TRIES):
-                words = self._child(rng) if (self.members or self._start) and not self._blind else self._drawn(rng)
+                words = self._child(rng) if (self._parents or self._start) and not self._blind else self._drawn(rng)
                 if words not in self._known and self._allows(words):
                     self._known.add(words)
                     found.append(words)
@@ -188,10 +188,14 @@ class Evolution(Proposals):
         return tuple(new if changes else word for word, new, changes in zip(words, drawn, exchanged, strict=True))
 
     def _parent(self, rng: Generator) -> Words:
-        """The fitter of two members; they stand in that order. The start where there is none yet."""
-        if not self.members:
-            return self._start
-        return self.members[min(rng.integers(len(self.members), size=2).tolist())].words
+        """Return the fitter of two parents, which stand in that order; the start where there is none yet."""
+        parents = self._parents
+        return parents[min(rng.integers(len(parents), size=2).tolist())].words if parents else self._start
+
+    @property
+    def _parents(self) -> list[Member]:
+        """Members that got a reply, the fittest first: what is blocked leads nowhere."""
+        return [member for member in self.members if member.fitness > NO_FITNESS]
 
 
 def closeness(reply: str, target: str) -> float:

@@ -80,7 +80,7 @@ def load_fitness(settings: FitnessSettings, chat: ChatModelSettings, answers: Pa
         from policies.chat.loading import load_chat_model
         from policies.chat.verdicts import ChatRatings
 
-        return ChatRatings(load_chat_model(absolute_address(settings.judge), chat, answers=answers))
+        return ChatRatings(load_chat_model(absolute_address(settings.judge), chat, answers=answers), chat.judge_tokens)
     if settings.by == "similarity":
         return _similarity(settings.encoder)
     return lambda replies, target, prompt: [ReplyRating(closeness(reply, target)) for reply in replies]

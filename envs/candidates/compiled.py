@@ -7,7 +7,7 @@ of the source and every option. Wrong replies are drawn, and candidates shuffled
     train-groups.arrow, ...       number, dialogue (int64), context, candidates (list of int32, rows of utterances)
     train-candidates.arrow, ...   label, kind, attackable (uint8), one candidate a row
     vocabulary.json               every word of all splits
-    facts.json                    the language, and the number of lines that were mended
+    facts.json                    the language, the number of lines that were mended, and splits that lack replies to draw
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -61,7 +61,7 @@ class CandidateCorpus:
         folder: the compiled files.
         language: "zh" where most of the different words hold a Chinese character, else "en".
         num_mended: lines that are read otherwise than they stand.
-        splits: "train", "val" and "test".
+        splits: "train", "val" and "test"; one that lacks replies to draw wrong ones from raises DataError when asked for.
     """
 
     name: str
@@ -69,6 +69,11 @@ class CandidateCorpus:
     language: Language
     num_mended: int
     splits: dict[str, CandidateSplit]
+
+    @property
+    def lacking(self) -> dict[str, str]:
+        """Splits that lack replies to draw wrong ones from, and what is said of each."""
+        return {name: said[0] for name, said in self.splits.lacking.items()} if isinstance(self.splits, _Splits) else {}
 
     @property
     def digest(self) -> str:
@@ -141,12 +146,18 @@ def _compile(text: CandidateText, options: CandidateOptions, folder: Path) -> No
     vocabulary = WordList(tuple(word for word, _ in counts.most_common()))
     read = {name: _cut(split.split(name, vocabulary), options) for name, split in text.splits.items()}
     statistics = reply_statistics(read["train"])
-    facts = {"language": "zh" if is_chinese(counts) else "en", "mended": len(text.mended)}
+    whole, lacking = dict[str, CandidateSplit](), dict[str, list[str]]()
+    for name, split in read.items():
+        try:
+            whole[name] = with_negatives(split, options, statistics) if text.splits[name].is_drawn else split
+        except DataError as error:
+            # Whoever asks for another split does not need this one.
+            whole[name], lacking[name] = split.first_none(), [error.what, str(error.where), str(error.got), str(error.fix)]
+    facts = {"language": "zh" if is_chinese(counts) else "en", "mended": len(text.mended), "lacking": lacking}
 
     def write(draft: Path) -> None:
-        for name, split in read.items():
-            whole = with_negatives(split, options, statistics) if text.splits[name].is_drawn else split
-            _write(draft, whole if options.file_order else _shuffled(whole, options.seed))
+        for split in whole.values():
+            _write(draft, split if options.file_order else _shuffled(split, options.seed))
         vocabulary.save(draft / _VOCABULARY)
         (draft / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
 
@@ -197,8 +208,22 @@ def _write(draft: Path, split: CandidateSplit) -> None:
 def _open(name: str, folder: Path) -> CandidateCorpus:
     vocabulary = WordList.load(folder / _VOCABULARY)
     facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
-    splits = {split: _mapped(split, folder, vocabulary) for split in SPLITS}
+    lacking = facts.get("lacking", {})
+    splits = _Splits({split: _mapped(split, folder, vocabulary) for split in SPLITS if split not in lacking})
+    splits.lacking = lacking
     return CandidateCorpus(name, folder, facts["language"], facts["mended"], splits)
+
+
+class _Splits(dict[str, CandidateSplit]):
+    """Splits by their names; those that could not be made say why when they are asked for."""
+
+    lacking: Mapping[str, Sequence[str]]
+
+    def __missing__(self, name: str) -> CandidateSplit:
+        if name not in self.lacking:
+            raise KeyError(name)
+        what, where, got, fix = self.lacking[name]
+        raise DataError(what, where=where, got=got, fix=fix)
 
 
 def _mapped(name: str, folder: Path, vocabulary: WordList) -> CandidateSplit:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from glob import escape
 from pathlib import Path
 
 from envs.candidates.dailydialog import read_dailydialog
@@ -12,15 +13,14 @@ from envs.candidates.text import CandidateText
 from envs.core.errors import ConfigError
 from envs.core.registry import Registry, nearest
 from envs.data.lines import read_lines
-from envs.data.sources import SPLITS, named_source
+from envs.data.own_files import LABEL, OwnFile, own_file, split_files, split_named
+from envs.data.sources import named_source
 from envs.pairs.chinese import cutter_version
 from envs.pairs.corpora import find_pairs, is_path, of_your_own, pair_corpora
 from envs.pairs.dailydialog import FILES
 
 candidate_corpora = Registry("corpus of candidates", "parley.candidates")
 
-_NAMES = {"train": ("train",), "val": ("val", "valid", "dev"), "test": ("test",)}
-_SUFFIXES = ("", ".txt", ".tsv")
 _LOOKED_AT = 100
 """Lines of a file by which it is told whether they are rows or pairs."""
 
@@ -36,8 +36,8 @@ def find_candidates(name: str) -> CandidateSource:
         ConfigError: no such corpus, with the nearest name.
     """
     if is_path(name):
-        path = Path(name).expanduser()
-        return own_candidates(path) if holds_rows(path) else PairCandidates(pairs=find_pairs(name))
+        own = own_file(name)
+        return own_candidates(own) if holds_rows(own) else PairCandidates(pairs=find_pairs(name))
     if name in pair_corpora:
         return PairCandidates(pairs=find_pairs(name))
     if name in candidate_corpora or ".py:" in name:
@@ -53,59 +53,56 @@ def find_candidates(name: str) -> CandidateSource:
     )
 
 
-def holds_rows(path: Path) -> bool:
+def holds_rows(own: OwnFile) -> bool:
     """Whether a file, or those of a folder, hold rows and not pairs.
 
-    A line with a tab speaks for rows if a label, 0 or 1, stands before the tab, else for pairs. As many on both sides are rows,
-    so that a broken line of a short file is named; lines without a tab are broken in either and do not count.
+    Records are rows if they have labels. A line with a tab speaks for rows if a label, 0 or 1, stands before the tab, else for
+    pairs. As many on both sides are rows, so that a broken line of a short file is named; lines without a tab are broken in
+    either and do not count.
     """
-    files = [path] if path.is_file() else list(_files(path).values())
-    firsts = [line.split("\t")[0] for file in files for line in read_lines(file)[:_LOOKED_AT] if "\t" in line]
+    files = [own] if own.path.is_file() else [own.of(path) for path in split_files(own.path).values()]
+    if any(file.kind for file in files):
+        return any(file.kind is not None and LABEL in file.roles for file in files)
+    firsts = [line.split("\t")[0] for file in files for line in read_lines(file.path)[:_LOOKED_AT] if "\t" in line]
     num_labelled = sum(first in ("0", "1") for first in firsts)
     return num_labelled > 0 and 2 * num_labelled >= len(firsts)
 
 
-def own_candidates(path: Path) -> FileCandidates:
+def own_candidates(file: Path | OwnFile) -> FileCandidates:
     """The corpus of a file or a folder of rows.
 
     Args:
-        path: a folder of `train`, `val` (`valid`, `dev`) and `test`, with the suffix .txt, .tsv or none, of which some may be
-            absent; one such file, for that split alone; or any other file, in which each group belongs to the split that its
-            context names, 90 : 5 : 5.
+        file: a folder of `train`, `val` (`valid`, `dev`) and `test`, with a suffix of text or of records or none, of which some
+            may be absent; one such file, for that split alone; or any other file, in which each group belongs to the split that
+            its context names, 90 : 5 : 5 or as its name says.
 
     Raises:
         ConfigError: two files of the folder are of one split.
     """
-    files: dict[str | None, str] = {split: file.name for split, file in _files(path).items()}
+    own = file if isinstance(file, OwnFile) else OwnFile(file)
+    path = own.path
+    files: dict[str | None, str] = {split: file.name for split, file in split_files(path).items()}
     if path.is_file():
-        files = {next((split for split, stems in _NAMES.items() if path.stem in stems), None): path.name}
+        files = {split_named(path): path.name}
+    told = next((f", {file.told}" for name in files.values() if (file := own.of(_place(path) / name)).kind), "")
     return FileCandidates(
         name=path.stem if path.is_file() else path.resolve().name,
-        summary="candidates of your own",
+        summary=f"candidates of your own{told}",
         licence="your own",
         obtain="",
-        wanted=tuple((name,) for name in files.values()),
-        reader=partial(_read_rows, files=files),
-        place=path if path.is_dir() else path.parent,
-        tools=(cutter_version(),),
+        wanted=tuple((escape(name),) for name in files.values()),
+        reader=partial(_read_rows, files=files, own=own),
+        place=_place(path),
+        tools=(cutter_version(), *own.key),
     )
 
 
-def _files(folder: Path) -> dict[str, Path]:
-    """The file of each split that a folder has."""
-    found = {}
-    for split in SPLITS:
-        files = [path for stem in _NAMES[split] for suffix in _SUFFIXES if (path := folder / f"{stem}{suffix}").is_file()]
-        if len(files) > 1:
-            got, fix = ", ".join(path.name for path in files), "leave one of them there, or name a file"
-            raise ConfigError(f"two files of one folder are for {split}", where=folder, got=got, fix=fix)
-        if files:
-            found[split] = files[0]
-    return found
+def _place(path: Path) -> Path:
+    return path if path.is_dir() else path.parent
 
 
-def _read_rows(folder: Path, files: dict[str | None, str]) -> CandidateText:
-    return read_rows({split: folder / name for split, name in files.items()})
+def _read_rows(folder: Path, files: dict[str | None, str], own: OwnFile | None = None) -> CandidateText:
+    return read_rows({split: (own or OwnFile(folder)).of(folder / name) for split, name in files.items()})
 
 
 candidate_corpora.register("dailydialog_pp", "replies that people wrote to mislead, Sai et al. 2020")(

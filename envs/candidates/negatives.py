@@ -95,7 +95,7 @@ class ReplyPool:
                     f"the {self._split.name} split has too few replies to draw {num} wrong ones for a context",
                     where=self._split.key(row),
                     got=f"{len(found) + len(left)} that other dialogues hold, and that differ from the right one",
-                    fix="give it more dialogues, or make groups smaller",
+                    fix="give it more dialogues, a larger share (FILE#shares=70:15:15) or smaller groups (candidates.size)",
                 )
             found += draws.permutation(left)[: num - len(found)].tolist()
         return found

@@ -1,5 +1,7 @@
 """Reader of rows "label TAB turn TAB ... TAB turn TAB response": Ubuntu V1, Douban, E-commerce, and files of your own.
 
+Records of CSV, TSV, JSON, JSON Lines and Parquet are rows where a column holds labels (`envs/data/own_files.py`).
+
 Neighbouring rows with one context are a group; groups may have different sizes and several right replies. A label is 1 or 0.
 Text comes in words with blanks between, as these corpora are published; Chinese without blanks is cut by jieba, if most of a
 file is written so. What is read otherwise than it stands is reported line by line (`CandidateText.mended`):
@@ -21,6 +23,7 @@ from envs.candidates.groups import CandidateKind
 from envs.candidates.text import CandidateText, ListedReply
 from envs.core.errors import DataError
 from envs.data.lines import broken_rule, read_lines, require_utf8
+from envs.data.own_files import OwnFile
 from envs.pairs.chinese import comes_in_words, cut
 from envs.pairs.text import split_of
 from envs.pairs.tokens import tokenise
@@ -59,18 +62,18 @@ def parse_row(line: str, number: int) -> Row:
     return Row(number, _LABELS[label], tuple(context), response)
 
 
-def read_rows(files: Mapping[str | None, Path]) -> CandidateText:
+def read_rows(files: Mapping[str | None, Path | OwnFile]) -> CandidateText:
     """Reads one file for each split, or one for all.
 
     Args:
-        files: by split; under None the file of which each group belongs to the split that its context names, 90 : 5 : 5.
+        files: by split; under None the file of which each group belongs to the split that its context names by its shares.
 
     Raises:
         ConfigError: some is Chinese without blanks, and jieba is not installed.
     """
     text = CandidateText()
-    for only, path in files.items():
-        _Reader(path, text, only).read()
+    for only, file in files.items():
+        _Reader(file if isinstance(file, OwnFile) else OwnFile(file), text, only).read()
     return text
 
 
@@ -80,8 +83,8 @@ _APART = "\N{IDEOGRAPHIC FULL STOP}"
 class _Reader:
     """Of one file."""
 
-    def __init__(self, path: Path, text: CandidateText, only: str | None) -> None:
-        self._path, self._text, self._only = path, text, only
+    def __init__(self, own: OwnFile, text: CandidateText, only: str | None) -> None:
+        self._own, self._path, self._text, self._only = own, own.path, text, only
         self._words: Callable[[str], list[str]] = tokenise
 
     def read(self) -> None:
@@ -98,6 +101,11 @@ class _Reader:
 
     def _rows(self) -> list[Row]:
         rows: list[Row] = []
+        if self._own.kind is not None:
+            for each in self._own.exchanges(self._text.broken):
+                if each is not None:
+                    rows += [Row(each.line, bool(each.label), each.context, reply) for reply in each.replies]
+            return rows
         for number, line in enumerate(read_lines(self._path), 1):
             try:
                 row = parse_row(line, number)
@@ -113,7 +121,7 @@ class _Reader:
         context = [self._said(turn, first.line) for turn in first.context]
         kinds = {True: CandidateKind.POSITIVE, False: CandidateKind.NEGATIVE}
         replies = [ListedReply(row.line, self._said(row.response, row.line), row.label, kinds[row.label]) for row in rows]
-        name = self._only or split_of("\t".join(first.context))
+        name = self._only or split_of("\t".join(first.context), self._own.shares)
         self._text.listed(name, self._path, first.line, context, replies)
 
     def _said(self, text: str, line: int) -> list[str]:

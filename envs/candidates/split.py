@@ -84,6 +84,10 @@ class CandidateSplit(Sequence[CandidateGroup]):
         """So many groups at the beginning; all where the limit is 0."""
         return self.chosen(np.arange(limit)) if 0 < limit < len(self) else self
 
+    def first_none(self) -> CandidateSplit:
+        """No group, of the same utterances."""
+        return self.chosen(np.zeros(0, dtype=np.int64))
+
     def chosen(self, rows: np.ndarray) -> CandidateSplit:
         """Some of the groups, of the same utterances.
 

@@ -54,6 +54,15 @@ def text_lines(text: str) -> list[str]:
     return [line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1])]
 
 
+def utf8_start(path: Path) -> str:
+    """Return the first line of a user's file that is not blank, without blanks and a byte order mark around.
+
+    Raises:
+        DataError: the file cannot be read.
+    """
+    return next((line.strip() for line in read_lines(path) if line.strip()), "")
+
+
 def utf8_text(path: Path) -> str:
     """Return the text of a user's file, without a byte order mark.
 

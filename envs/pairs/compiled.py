@@ -192,7 +192,7 @@ def nothing_to_measure(name: str, num_pairs: Mapping[str, int]) -> DataError | N
     return DataError(
         f"the corpus {name!r} has nothing to train and measure on",
         got=f"empty: {', '.join(empty)}",
-        fix="name a corpus with more pairs, or a folder with train.tsv, val.tsv and test.tsv",
+        fix="name a corpus with more pairs, other shares (FILE#shares=70:15:15), or a folder of three files",
     )
 
 

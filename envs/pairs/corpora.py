@@ -6,6 +6,8 @@ from pathlib import Path
 
 from envs.core.errors import ConfigError
 from envs.core.registry import Registry
+from envs.data.own_files import own_file
+from envs.data.records import KINDS
 from envs.data.sources import named_source
 from envs.pairs import helpdesk, tokens
 from envs.pairs.conversations import read_conversations
@@ -15,7 +17,7 @@ from envs.pairs.helpdesk.dialogues import helpdesk_pairs
 from envs.pairs.sources import FilePairs, GeneratedPairs, PairSource
 from envs.pairs.subtitles import DICTIONARY, SAMPLES, SUFFIXES, read_opus, read_sample
 from envs.pairs.switchboard import read_switchboard
-from envs.pairs.tabbed import SUFFIX, tabbed_pairs
+from envs.pairs.tabbed import tabbed_pairs
 from envs.pairs.ubuntu import FOLDERS, LINKS, LOG, read_ubuntu
 
 pair_corpora = Registry("pair corpus", "parley.pairs")
@@ -25,14 +27,15 @@ def find_pairs(name: str) -> PairSource:
     """The corpus of that name.
 
     Args:
-        name: a registered name, `path/file.py:NAME`, or a path as `is_path` knows them.
+        name: a registered name, `path/file.py:NAME`, or a path as `is_path` knows them, columns included.
 
     Raises:
         ConfigError: no such corpus, with the nearest name.
+        DataError: the file cannot be read, or it is not known which of its columns hold what.
     """
     source: PairSource
     if is_path(name):
-        return tabbed_pairs(Path(name).expanduser())
+        return tabbed_pairs(own_file(name))
     try:
         source = named_source(pair_corpora, name, "read", "fingerprint", "vocabulary")
     except ConfigError as error:
@@ -46,14 +49,15 @@ def of_your_own(name: str) -> str:
     """What to name instead of a corpus that is not known: the folder that lies here by that name, or any file or folder."""
     if Path(name).is_dir():
         return f"or ./{name} for the folder that lies here"
-    return "or a file of lines source<TAB>reply, or ./FOLDER"
+    return "or a file of lines source<TAB>reply, a table with columns (FILE.csv#context=COLUMN,reply=COLUMN), or ./FOLDER"
 
 
 def is_path(name: str) -> bool:
     """Whether a name is that of a file of pairs, or holds a `/` as that of a folder does (`./mine` for one that lies here)."""
     if ".py:" in name or name.endswith(".py"):
         return False
-    return "/" in name or name.endswith(SUFFIX) or ("." in name and Path(name).is_file())
+    path = own_file(name).path
+    return "/" in name or path.suffix.lower() in KINDS or ("." in name and path.is_file())
 
 
 pair_corpora.register("helpdesk", "scripted help-desk dialogues, generated")(

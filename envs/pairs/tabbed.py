@@ -1,24 +1,27 @@
-"""Reader of your own pairs: files of lines "source<TAB>reply", named by their path.
+"""Reader of your own pairs: files of lines "source<TAB>reply", or of records with columns, named by their path.
 
     source <TAB> reply                        one turn before the reply
     turn <TAB> ... <TAB> source <TAB> reply   several, the oldest first; `<eot>` between turns does as well
     source <TAB> reply ||| reply              several replies, each a pair with the same source
 
-`path/file.tsv`, or a file of any other name, is one file, of which each line belongs to the split that the hash of its source
-names, 90 : 5 : 5, so that no source is in two of them. `path/folder` holds `train.tsv`, `val.tsv` and `test.tsv`. A context
-that repeats the end of the line before, its reply included, is made of the same utterances, as in a dialogue that was cut into
-pairs. `parley reply` writes such files.
+CSV, TSV, JSON, JSON Lines and Parquet are read by their columns (`envs/data/own_files.py`); a context may be a list of turns
+there, and a reply a list of replies. `path/file` is one file, of which each line belongs to the split that the hash of its
+source names, 90 : 5 : 5 or as its name says, so that no source is in two of them. `path/folder` holds a file each for `train`,
+`val` and `test`. A context that repeats the end of the line before, its reply included, is made of the same utterances, as in
+a dialogue that was cut into pairs. `parley reply` writes such files.
 """
 
 from __future__ import annotations
 
 import glob
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
 from envs.core.errors import DataError
 from envs.data.lines import broken_rule, located, read_lines, require_utf8
+from envs.data.own_files import EVEN_SHARES, OwnFile, looks_like_csv, split_files
 from envs.data.sources import SPLITS
 from envs.pairs.sources import FilePairs
 from envs.pairs.text import PairText, split_of
@@ -31,29 +34,45 @@ MAX_WORDS = 10_000
 """Words of a side; a line with more of them is not one utterance."""
 
 
+Said = list[list[str]]
+"""Utterances as words."""
+
+
 class TabbedPairs(FilePairs):
-    """A corpus of lines as above."""
+    """A corpus of lines or records as above."""
 
-    READER_VERSION: ClassVar[int] = FilePairs.READER_VERSION + 1
+    READER_VERSION: ClassVar[int] = FilePairs.READER_VERSION + 2
 
 
-def tabbed_pairs(path: Path) -> TabbedPairs:
-    """The corpus of a file or a folder of files.
+def tabbed_pairs(file: Path | OwnFile) -> TabbedPairs:
+    """Return the corpus of a file or a folder of files.
 
     Args:
-        path: a file, or a folder; what is not there is a file where its name has a suffix.
+        file: a file, or a folder; what is not there is a file where its name has a suffix.
+
+    Raises:
+        ConfigError: two files of the folder are for one split.
+        DataError: the file cannot be read, or it is not known which columns hold what.
     """
+    own = file if isinstance(file, OwnFile) else OwnFile(file)
+    path = own.path
     is_file = path.is_file() or (bool(path.suffix) and not path.is_dir())
-    names = (path.name,) if is_file else tuple(f"{split}{SUFFIX}" for split in SPLITS)
+    files = {} if is_file else {split: path / f"{split}{SUFFIX}" for split in SPLITS} | split_files(path)
+    names = [path.name] if is_file else [file.name for file in files.values()]
+    there = [own.of(file) for file in (files.values() or [path]) if file.is_file()]
+    told = next((f", {file.told}" for file in there if file.kind), "")
+    if is_file and own.shares != EVEN_SHARES:
+        told += f", {':'.join(map(str, own.shares))} to train, val and test"
     return TabbedPairs(
         name=path.stem if is_file else path.resolve().name,
-        summary="pairs of your own",
+        summary=f"pairs of your own{told}",
         licence="your own",
         obtain="",
         vocabulary=VOCABULARY,
         wanted=tuple((glob.escape(name),) for name in names),
-        reader=partial(_read_one, name=path.name) if is_file else _read_three,
+        reader=partial(_read_one, own=own) if is_file else partial(_read_three, own=own, files=files),
         place=path.parent if is_file else path,
+        tools=own.key,
     )
 
 
@@ -84,30 +103,28 @@ def _words(name: str, turn: Turn, line: str) -> list[str]:
     return words
 
 
-def _read_one(folder: Path, name: str) -> PairText:
+def _read_one(folder: Path, own: OwnFile) -> PairText:
     text = PairText()
-    _read(folder / name, text, None)
+    _read(own, text, None)
     return text
 
 
-def _read_three(folder: Path) -> PairText:
+def _read_three(folder: Path, own: OwnFile, files: dict[str, Path]) -> PairText:
     text = PairText()
-    for split in SPLITS:
-        _read(folder / f"{split}{SUFFIX}", text, split)
+    for split, path in files.items():
+        _read(own.of(path), text, split)
     return text
 
 
-def _read(path: Path, text: PairText, only: str | None) -> None:
-    """Reads a file into one split, or each line into that of its source's hash."""
-    last, said, rows = "", list[list[str]](), list[int]()
-    for number, line in enumerate(read_lines(path), 1):
-        try:
-            context, replies = parse_line(line)
-        except DataError as error:
-            text.broken.append(located(error, str(path), number, "mend the line, or leave it out"))
+def _read(own: OwnFile, text: PairText, only: str | None) -> None:
+    """Read a file into one split, or each line into that of its source's hash."""
+    last, said, rows = "", Said(), list[int]()
+    for entry in _lines(own, text.broken) if own.kind is None else _records(own, text.broken):
+        if entry is None:
             said, rows = [], []
             continue
-        name = split_of(" ".join(context[-1])) if only is None else only
+        context, replies = entry
+        name = split_of(" ".join(context[-1]), own.shares) if only is None else only
         split = text.splits[name]
         if name == last and context == said[-len(context) :]:
             asked = rows[-len(context) :]
@@ -118,3 +135,32 @@ def _read(path: Path, text: PairText, only: str | None) -> None:
         for answer in answers:
             split.link(asked[-1], answer)
         last, said, rows = name, [*context, replies[0]], [*asked, answers[0]]
+
+
+def _lines(own: OwnFile, broken: list[DataError]) -> Iterator[tuple[Said, Said] | None]:
+    """Read lines in turn; None comes in the place of a broken one."""
+    if other := looks_like_csv(own.path):
+        broken.append(other)
+        return
+    for number, line in enumerate(read_lines(own.path), 1):
+        try:
+            yield parse_line(line)
+        except DataError as error:
+            broken.append(located(error, str(own.path), number, "mend the line, or leave it out"))
+            yield None
+
+
+def _records(own: OwnFile, broken: list[DataError]) -> Iterator[tuple[Said, Said] | None]:
+    """Read records in turn; None comes in the place of a broken one."""
+    for exchange in own.exchanges(broken):
+        if exchange is None:
+            yield None
+            continue
+        try:
+            context = [_words("the context", turn, text) for text in exchange.context for turn in parse_turns(text)]
+            replies = [_words("the reply", turn, text) for text in exchange.replies for turn in parse_turns(text)]
+        except DataError as error:
+            broken.append(located(error, str(own.path), exchange.line, "mend the record, or leave it out"))
+            yield None
+        else:
+            yield context, replies

@@ -9,6 +9,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import gcd
 
 import numpy as np
 
@@ -89,7 +90,13 @@ class PairText(ReadText):
     broken: list[DataError] = field(default_factory=list)
 
 
-def split_of(key: str) -> str:
-    """The split that something belongs to by its name or content alone: 90 % "train", 5 % "val", 5 % "test"."""
-    twentieth = stable_hash("split", key) % 20
-    return SPLITS[max(0, twentieth - 17)]
+def split_of(key: str, shares: tuple[int, int, int] = (90, 5, 5)) -> str:
+    """Return the split that something belongs to by its name or content alone.
+
+    Args:
+        key: the name or content.
+        shares: of train, val and test.
+    """
+    train, val, test = (share // gcd(*shares) for share in shares)
+    place = stable_hash("split", key) % (train + val + test)
+    return SPLITS[(place >= train) + (place >= train + val)]

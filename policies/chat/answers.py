@@ -59,8 +59,10 @@ class ChatAnswers:
         self._questions: dict[str, str] = {}
         self._lock = threading.Lock()
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._path.touch()
+            # One that is there is read alone until something is kept, also where nobody may write.
+            if not self._path.exists():
+                folder.mkdir(parents=True, exist_ok=True)
+                self._path.touch()
         except OSError as error:
             raise self._broken(error) from error
 

@@ -55,6 +55,25 @@ def _is_the_same_alone(model: OwnChatModel) -> None:
 
 _TESTS = (_answers_every_chat, _takes_temperature_and_seeds, _repeats_itself, _is_the_same_alone)
 _PROTOCOL = "policies.chat.model.ChatModel"
-CHAT_MODEL = Kind("chat model", _PROTOCOL, ("answer",), _make, _TESTS)
-REPLYING = Kind("chat model", _PROTOCOL, ("reply",), _make, _TESTS, unlike=lambda part: hasattr(part, "answer"))
+_OTHERS = ("join", "respond", "score_all", "perturb", "read")
+"""Members by which parts of other kinds are told."""
+
+
+def _is_helper(part: Any, name: str, parameter: str) -> bool:
+    """Return whether a method of a part of another kind is a helper of its own that is called as a chat model's is."""
+    if not any(hasattr(part, other) for other in _OTHERS):
+        return False
+    given = [each for each in inspect.signature(getattr(part, name)).parameters if each != "self"]
+    return given[:1] != [parameter]
+
+
+CHAT_MODEL = Kind("chat model", _PROTOCOL, ("answer",), _make, _TESTS, unlike=lambda part: _is_helper(part, "answer", "chats"))
+REPLYING = Kind(
+    "chat model",
+    _PROTOCOL,
+    ("reply",),
+    _make,
+    _TESTS,
+    unlike=lambda part: hasattr(part, "answer") or _is_helper(part, "reply", "messages"),
+)
 """The same of one that answers a list of messages with a text."""

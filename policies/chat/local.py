@@ -152,7 +152,8 @@ class LocalChatModel:
             text, reasoning, closed = part_thinking(text, begun=prompt.thinks)
             # An end in the middle of thinking ends no reply.
             ended = ended and closed
-        return Answer(text, "stop" if ended else "length", len(prompt.ids), len(ids), reasoning=reasoning)
+        reason = "stop" if ended else "length"
+        return Answer(text, reason, len(prompt.ids), len(ids), reasoning=reasoning, notes=prompt.notes)
 
     @torch.inference_mode()
     def _answers_scored(self, before: list[int], replies: Sequence[list[int]]) -> list[ReplyScore]:

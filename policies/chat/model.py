@@ -108,7 +108,8 @@ class AnswerKind(StrEnum):
 
 
 _THINKS = (
-    "leave room behind the reasoning (tokens of an answer: chat.max_tokens of players, chat.judge_tokens of judges), "
+    "leave room behind the reasoning (tokens of an answer: chat.max_tokens of players and of replies, success.tokens of "
+    "searches, writing.max_tokens of attackers, chat.judge_tokens of judges), "
     """or ask without it: --set chat.extra='{"chat_template_kwargs": {"enable_thinking": false}}'"""
 )
 _FIXES = {
@@ -141,7 +142,7 @@ class Answer:
         failed_attempts: attempts without an answer before it.
         reasoning: what the model thought before its reply, as far as it is shown.
         withheld: text that is no reply: half of a filtered answer, a refusal in a field of its own, the call of a tool as JSON,
-            or what a server says of a question that its moderation stopped. Text given with such a finish reason is moved here.
+            or what a server says of a question that its moderation stopped. Text of an answer that is no reply is moved here.
         notes: what was done differently from what was asked, such as `drawn at the server's own temperature`; counted in a run.
 
     Raises:
@@ -164,7 +165,7 @@ class Answer:
         # Rows and events hold no half of a surrogate pair, as one that is cut may end in.
         for field in ("text", "reasoning", "withheld"):
             object.__setattr__(self, field, well_formed(getattr(self, field)))
-        if self.text and not self.kind.is_reply:
+        if self.text.strip() and not self.kind.is_reply:
             object.__setattr__(self, "withheld", "\n".join(filter(str.strip, (self.withheld, self.text))))
             object.__setattr__(self, "text", "")
 

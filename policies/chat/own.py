@@ -60,7 +60,7 @@ class OwnChatModel:
         """Answers as they come, in order, see `ArrivingChatModel`: one by one where one text is given at a time."""
         said = self._answered(chats, decoding, seeds) if hasattr(self._part, "answer") else map(self._replied, chats)
         for place, text in enumerate(said):
-            answer = self._answer(text) if isinstance(text, str) else text
+            answer = self._of_text(text) if isinstance(text, str) else text
             if not isinstance(answer, Answer):
                 fix = "return texts, or policies.chat.model.Answer"
                 raise ModelError("the model's answer is no text", where=self.name, got=repr(answer)[:80], fix=fix)
@@ -76,6 +76,13 @@ class OwnChatModel:
             raise ModelError("the model does not score every reply", where=self.name, got=repr(found)[:80], fix=fix)
         return found
 
+    def _of_text(self, text: str) -> Answer:
+        """Return the answer that a text is, its reasoning parted from its reply."""
+        if not self._parts_thinking:
+            return Answer(text)
+        reply, reasoning, closed = part_thinking(text)
+        return Answer(reply, "stop" if closed else "length", reasoning=reasoning)
+
     def _answered(self, chats: Sequence[Chat], decoding: ChatDecoding, seeds: Sequence[int]) -> list[Any]:
         with self._calls.call("answer", len(chats)):
             said = list(self._part.answer(chats, decoding=decoding, seeds=seeds))
@@ -83,12 +90,6 @@ class OwnChatModel:
             got, fix = f"{len(said)} of {len(chats)}", "return a list with one answer for each chat"
             raise ModelError("the model does not answer every chat", where=self.name, got=got, fix=fix)
         return said
-
-    def _answer(self, text: str) -> Answer:
-        if not self._parts_thinking:
-            return Answer(text)
-        reply, reasoning, closed = part_thinking(text)
-        return Answer(reply, "stop" if closed else "length", reasoning=reasoning)
 
     def _replied(self, chat: Chat) -> Any:
         with self._calls.call("reply"):

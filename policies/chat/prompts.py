@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from envs.core.errors import ConfigError
 from policies.chat.model import ROLES, Chat, ChatTooLongError, Message
-from policies.chat.templates import write_prompt
+from policies.chat.templates import role_notes, write_prompt
 from policies.chat.thinking import opens_thinking
 from policies.hugging_face_tokens import ends_of, longest_input
 
@@ -19,10 +19,12 @@ class ChatPrompt(NamedTuple):
     Args:
         ids: its tokens.
         thinks: whether it ends with a start of thinking, so that the answer begins inside.
+        notes: what was done to messages whose roles the template does not take, as `Answer.notes` has it.
     """
 
     ids: list[int]
     thinks: bool
+    notes: tuple[str, ...] = ()
 
 
 class ChatPrompts:
@@ -76,7 +78,7 @@ class ChatPrompts:
             got = f"{self._tokenizer.convert_ids_to_tokens(highest)!r}, number {highest:,} of {self._num_tokens:,}"
             fix = "save the tokenizer that the model was trained with beside it"
             raise ConfigError("the tokenizer writes a token that the model lacks", where=self._where, got=got, fix=fix)
-        return ChatPrompt(ids, opens_thinking(text))
+        return ChatPrompt(ids, opens_thinking(text), role_notes(self._tokenizer, chat))
 
     def reply_ids(self, reply: str) -> list[int]:
         """The tokens of a reply, without an end.

@@ -1,8 +1,9 @@
 """Chat models as rankers where texts are all that can be seen of them: each reply is rated by a number from 0 to 100.
 
 An answer that is no such number is asked about once more; what is none then is `UNRATED`, below every rating, and is counted
-and warned of. A reply without words is not asked about, and is `UNRATED` too. Of a context that is longer than the model reads
-the oldest turns are left out (`newest.py`).
+and warned of. A reply without words is not asked about, and is `UNRATED` too. An answer that is no reply (cut in thinking,
+filtered, ...) rates nothing: the context has no scores, and the reason is the kind of the answer. Of a context that is longer
+than the model reads the oldest turns are left out (`newest.py`).
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from envs.candidates.groups import Context
+from envs.core.errors import RankerError
 from envs.pairs.turns import Utterance
 from envs.pairs.written import detokenise
-from policies.chat.model import Chat, ChatModel, Message
+from policies.chat.model import AnswerKind, Chat, ChatModel, Message
 from policies.chat.newest import NewestTurns, Questions
+from policies.chat.settings import DEFAULT
 from policies.chat.strict import StrictQuestion
-from policies.ranker import LimitedRanker, Pair, Unread
+from policies.ranker import LimitedRanker, Pair, Unread, UnscoredError
 
 logger = logging.getLogger(__name__)
 
@@ -39,28 +42,40 @@ _NUMBER = re.compile(r"[\s\"'`*]*(\d{1,3})[\s\"'`*.]*")
 
 
 class RatingRanker(LimitedRanker):
-    """A chat model that rates replies, one question a reply."""
+    """A chat model that rates replies, one question a reply.
 
-    def __init__(self, chat_model: ChatModel) -> None:
-        self.chat_model, self._asked = chat_model, StrictQuestion(chat_model, rating_of, REPAIR)
-        self._newest = NewestTurns(self._rated)
+    Args:
+        chat_model: who is asked.
+        max_tokens: tokens of an answer at most.
+    """
 
-    def score_all(self, pairs: Sequence[Pair]) -> list[np.ndarray]:
-        """Ratings from 0 to 100, or `UNRATED`; a reply that comes twice in a context is asked about once."""
+    def __init__(self, chat_model: ChatModel, max_tokens: int = DEFAULT.judge_tokens) -> None:
+        self.chat_model, self._asked = chat_model, StrictQuestion(chat_model, rating_of, REPAIR, max_tokens)
+        self._newest, self._is_told = NewestTurns(self._rated), False
+
+    def score_all(self, pairs: Sequence[Pair]) -> list[np.ndarray | RankerError]:
+        """Return ratings from 0 to 100, or `UNRATED`; a reply that comes twice in a context is asked about once."""
         asked = list(dict.fromkeys((context, reply) for context, candidates in pairs for reply in candidates if reply))
-        found = dict(zip(asked, self._newest(asked), strict=True))
-        return [np.array([found.get((context, reply), UNRATED) for reply in candidates]) for context, candidates in pairs]
+        ratings = dict(zip(asked, self._newest(asked), strict=True))
+        return [self._scores([ratings.get((context, reply), UNRATED) for reply in candidates]) for context, candidates in pairs]
 
     def unread(self, context: Context, candidates: Sequence[Utterance]) -> Unread:
         """Turns that were left out for any reply so far; replies are read whole."""
         return Unread(self._newest.left_out.get(context, 0))
 
-    def _rated(self, asked: Questions) -> list[float]:
-        found = self._asked([_question(*each) for each in asked])
-        if None in found:
-            what = "%s rates %d replies by no number, asked twice; %d so far"
-            logger.warning(what, self.chat_model.name, found.count(None), self._asked.unparsable)
-        return [UNRATED if rating is None else rating for rating in found]
+    def _scores(self, ratings: Sequence[float | AnswerKind]) -> np.ndarray | RankerError:
+        lost = [rating for rating in ratings if isinstance(rating, AnswerKind)]
+        if not lost:
+            return np.array(ratings, dtype=np.float64)
+        got = f"{len(lost)} of {len(ratings)} replies are not rated"
+        return UnscoredError(f"no answer ({lost[0].value})", where=self.chat_model.name, got=got, fix=lost[0].fix)
+
+    def _rated(self, asked: Questions) -> list[float | AnswerKind]:
+        answers = self._asked([_question(*each) for each in asked])
+        if not self._is_told and (told := self._asked.told()):
+            logger.warning("%s: of its ratings %s; further ones are counted at the end", self.chat_model.name, told)
+            self._is_told = True
+        return [answer.value if answer.value is not None else answer.kind if answer.is_lost else UNRATED for answer in answers]
 
 
 def rating_of(text: str) -> float | None:

@@ -11,15 +11,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from policies.chat.model import Chat, ChatDecoding
-from policies.chat.refusals import Reading, RefusalKind
-from policies.chat.roles import fold_system, merged
+from policies.chat.refusals import RefusalKind, RefusalReading
+from policies.chat.roles import FOLDED, MERGED, fold_system, merged
 from policies.chat.settings import LIMITS, ChatModelSettings
 
 OWN_TEMPERATURE = "drawn at the server's own temperature"
 NO_SEED = "drawn without a seed"
 NO_LIMIT = "without a limit of tokens"
-FOLDED = "asked with the system's text in front of the user's"
-MERGED = "asked with neighbours of one role as one message"
 SHORTENED = "allowed fewer tokens than were asked for, for the messages leave no more room"
 _DRAWN_BY = ("temperature", "seed")
 
@@ -84,7 +82,7 @@ class RequestShape:
         }
         return tuple(note for note, holds in notes.items() if holds)
 
-    def suited(self, reading: Reading, body: Mapping[str, Any]) -> RequestShape | None:
+    def suited(self, reading: RefusalReading, body: Mapping[str, Any]) -> RequestShape | None:
         """Return the shape that suits a refusal of a body of this shape; None where there is none."""
         name = reading.field
         roles = [message["role"] for message in body["messages"]]
@@ -101,7 +99,7 @@ class RequestShape:
             return replace(self, refused=refused, limit_field=next((other for other in LIMITS if other not in refused), ""))
         return None
 
-    def told(self, reading: Reading) -> str:
+    def told(self, reading: RefusalReading) -> str:
         """Return what this shape does where another one met a refusal."""
         if reading.kind is RefusalKind.FIELD and reading.field in LIMITS and self.limit_field:
             return f"{self.limit_field} is sent instead"

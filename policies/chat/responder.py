@@ -15,7 +15,7 @@ from envs.pairs.written import detokenise
 from policies.chat.model import Chat, ChatDecoding, ChatModel, Message
 from policies.chat.settings import MAX_REPLY_TOKENS
 from policies.decoders import GREEDY, DecoderSettings
-from policies.responder import Reply, require_known
+from policies.responder import ModelReply, require_known
 
 _ROLES = ("user", "assistant")
 
@@ -42,7 +42,7 @@ class ChatResponder:
 
     def replies(
         self, contexts: Sequence[Turns], *, decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()
-    ) -> list[Reply]:
+    ) -> list[ModelReply]:
         """Return replies with the model's answers; the arguments are those of `respond`.
 
         Raises:
@@ -52,7 +52,7 @@ class ChatResponder:
         decoding = ChatDecoding(temperature=decoder.temperature if decoder.draws else 0.0, max_tokens=self._max_tokens)
         chats = [chat_of_turns([" ".join(map(detokenise, turn)) for turn in turns]) for turns in contexts]
         answers = self.chat_model.answer(chats, decoding=decoding, seeds=seeds if decoder.draws else ()) if chats else []
-        return [Reply(turn_of_text(answer.text), answer) for answer in answers]
+        return [ModelReply(turn_of_text(answer.text), answer) for answer in answers]
 
 
 def chat_of_turns(said: Sequence[str]) -> Chat:

@@ -14,6 +14,9 @@ from collections.abc import Iterable
 
 from policies.chat.model import Chat, Message
 
+FOLDED = "asked with the system's text in front of the user's"
+MERGED = "asked with neighbours of one role as one message"
+"""Notes of answers (`Answer.notes`) to messages that were changed so."""
 _SYSTEM = r"['\"`]?(?:system|developer)['\"`]?(?: role| messages?| prompts?| instructions?)+"
 _NOT_TAKEN = r"(?:(?:is|are) )?(?:not (?:supported|allowed|enabled|permitted|accepted)|unsupported|disallowed)"
 _NO_SYSTEM = re.compile(

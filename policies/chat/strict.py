@@ -1,15 +1,42 @@
-"""Questions to a chat model with a strict answer; any other answer is asked about once more, and then counted."""
+"""Questions to a chat model with a strict answer; any other answer is asked about once more, and then counted.
+
+A reply of another form is answered by a repair. A model that was cut in thinking is asked the same with more room, which models
+that reason need. Any other answer without a reply is not asked for again: at temperature 0 it would be the same.
+"""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
-from policies.chat.model import Chat, ChatDecoding, ChatModel, Message
+from policies.chat.model import NO_REPLIES, Answer, AnswerKind, Chat, ChatDecoding, ChatModel, Message
+from policies.chat.settings import DEFAULT
+from policies.chat.usage import by_kind
 
-_DECODING = ChatDecoding(max_tokens=16)
+MORE_ROOM = 64
+"""How many times as many tokens a model has that was cut in thinking."""
 ReadT = TypeVar("ReadT")
+
+
+class StrictAnswer(NamedTuple, Generic[ReadT]):
+    """What a question came to.
+
+    Args:
+        value: what the answer says; None for one of another form, and for no reply.
+        kind: of the last answer.
+        num_answers: 1, or 2 where it was asked once more.
+    """
+
+    value: ReadT | None
+    kind: AnswerKind
+    num_answers: int = 1
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether there is no reply to read."""
+        return self.kind in NO_REPLIES
 
 
 class StrictQuestion(Generic[ReadT]):
@@ -19,30 +46,46 @@ class StrictQuestion(Generic[ReadT]):
         chat_model: who is asked.
         read: what an answer says; None for one of another form.
         repair: what is asked where the first answer is of another form.
+        max_tokens: tokens of an answer at most.
 
     Attributes:
-        asked: answers that were asked for, second ones included.
         unparsable: questions of which neither answer was of the form.
+        no_replies: questions whose last answer is no reply, by its kind.
     """
 
-    def __init__(self, chat_model: ChatModel, read: Callable[[str], ReadT | None], repair: str) -> None:
+    def __init__(
+        self, chat_model: ChatModel, read: Callable[[str], ReadT | None], repair: str, max_tokens: int = DEFAULT.judge_tokens
+    ) -> None:
         self._model, self._read, self._repair = chat_model, read, repair
-        self.asked = self.unparsable = 0
+        self._decoding = ChatDecoding(max_tokens=max_tokens)
+        self._more_room = ChatDecoding(max_tokens=MORE_ROOM * max_tokens)
+        self.unparsable, self.no_replies = 0, Counter[AnswerKind]()
 
-    def __call__(self, chats: Sequence[Chat]) -> list[ReadT | None]:
-        """What the answer to each chat says; None where it is of another form."""
-        said = self._answers(chats)
-        found = [self._read(text) for text in said]
-        open_places = [place for place, each in enumerate(found) if each is None]
-        again = [(*chats[place], Message("assistant", said[place]), Message("user", self._repair)) for place in open_places]
-        for place, text in zip(open_places, self._answers(again), strict=True):
-            found[place] = self._read(text)
-        self.asked += len(chats) + len(again)
-        self.unparsable += found.count(None)
+    def __call__(self, chats: Sequence[Chat]) -> list[StrictAnswer[ReadT]]:
+        """Return what the answer to each chat says."""
+        first = self._answers(chats, self._decoding)
+        found = [StrictAnswer(self._value(answer), answer.kind) for answer in first]
+        cut = [place for place, each in enumerate(found) if each.kind is AnswerKind.CUT_IN_THINKING]
+        odd = [place for place, each in enumerate(found) if each.value is None and not each.is_lost]
+        repairs = [(*chats[place], Message("assistant", first[place].text), Message("user", self._repair)) for place in odd]
+        second = self._answers([chats[place] for place in cut], self._more_room) + self._answers(repairs, self._decoding)
+        for place, answer in zip(cut + odd, second, strict=True):
+            found[place] = StrictAnswer(self._value(answer), answer.kind, 2)
+        self.no_replies.update(each.kind for each in found if each.is_lost)
+        self.unparsable += sum(each.value is None and not each.is_lost for each in found)
         return found
 
-    def _answers(self, chats: Sequence[Chat]) -> list[str]:
-        return [answer.text for answer in self._model.answer(chats, decoding=_DECODING)] if chats else []
+    def told(self) -> str:
+        """Return what could not be read so far, such as "3 of another form, asked twice; 2 no reply (2 filtered)"."""
+        odd = [f"{self.unparsable:,} of another form, asked twice"] if self.unparsable else []
+        lost = self.no_replies.total()
+        return "; ".join(odd + ([f"{lost:,} no reply ({by_kind(self.no_replies)})"] if lost else []))
+
+    def _value(self, answer: Answer) -> ReadT | None:
+        return self._read(answer.text) if answer.is_reply else None
+
+    def _answers(self, chats: Sequence[Chat], decoding: ChatDecoding) -> list[Answer]:
+        return self._model.answer(chats, decoding=decoding) if chats else []
 
 
 def word_of(text: str, words: Collection[str]) -> str | None:

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from envs.core.errors import ConfigError
 from policies.chat.model import Chat, Message
-from policies.chat.roles import fold_system, merged
+from policies.chat.roles import FOLDED, MERGED, fold_system, merged
 
 logger = logging.getLogger(__name__)
 _OPTIONS = "parley_template_options"
@@ -33,13 +33,15 @@ _OPTIONS = "parley_template_options"
 _END = "\ue001"
 """Stands behind a begun answer, so that no template trims it; of the private use area, which no text holds."""
 _AS_IT_IS = ""
+_MERGED = "neighbours of one role are merged"
 _FOLDED = "the system's text stands in front of the first message of the user"
 _WAYS: dict[str, Callable[[Chat], Chat]] = {
     _AS_IT_IS: lambda chat: chat,
-    "neighbours of one role are merged": merged,
+    _MERGED: merged,
     _FOLDED: fold_system,
 }
 """What is done to messages that a template does not take, the least first, with what the log says of it."""
+_NOTES = {_AS_IT_IS: (), _MERGED: (MERGED,), _FOLDED: (FOLDED,)}
 _DIRECTIVES = [f"%{flag}{letter}" for letter in "aAbBcdDeFGHIjmMnpSTuUVwWxXyY" for flag in ("-", "")]
 _DATE_VARIABLES = ("date_string", "current_date", "today_date", "today", "date")
 _FORMATS = ("%d %b %Y", "%d %B %Y", "%B %d, %Y", "%b %d, %Y", "%Y-%m-%d", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%A, %B %d, %Y")
@@ -137,6 +139,11 @@ def write_prompt(tokenizer: Any, chat: Chat, *, asked: bool = True, begun: bool 
         what = "the chat template does not leave the beginning of an answer as it is"
         raise ConfigError(what, where=_where(tokenizer), got=repr(chat[-1].content.removesuffix(_END))[:80], fix=fix)
     return text
+
+
+def role_notes(tokenizer: Any, chat: Chat) -> tuple[str, ...]:
+    """Return what is done to messages that are answered so that the template takes their roles, as `Answer.notes` has it."""
+    return _NOTES[_way(tokenizer, tuple(message.role for message in chat), True).roles]
 
 
 def _way(tokenizer: Any, roles: tuple[str, ...], asked: bool) -> _Way:

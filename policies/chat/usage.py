@@ -168,7 +168,7 @@ def _warning(address: str, usage: ChatUsage) -> str:
     return f"{share} ({usage.no_reply_share():.0%}: {by_kind(lost)}); {kind.fix}"
 
 
-def by_kind(counts: Mapping[str, int]) -> str:
+def by_kind(counts: Mapping[Any, int]) -> str:
     """Return counts by kind in words, such as "3 cut in thinking, 1 filtered"."""
     return ", ".join(f"{num:,} {kind}" for kind, num in sorted(counts.items(), key=lambda pair: -pair[1]) if num)
 

@@ -14,9 +14,10 @@ from typing import NamedTuple
 
 from envs.core.errors import ConfigError
 from envs.data.lines import utf8_text
-from policies.chat.model import Chat, ChatModel, Message
+from policies.chat.model import AnswerKind, Chat, ChatModel, Message
 from policies.chat.rating import REPAIR as NUMBER
 from policies.chat.rating import rating_of
+from policies.chat.settings import DEFAULT
 from policies.chat.strict import StrictQuestion, word_of
 
 ASKED_FOR = """Below is what a chat model was asked for and what it replied.
@@ -58,6 +59,8 @@ class ReplyVerdict(NamedTuple):
     """That it was asked for."""
     parsed: bool
     """Whether it said yes or no at all."""
+    kind: AnswerKind = AnswerKind.REPLY
+    """Of its last answer."""
 
 
 class ReplyRating(NamedTuple):
@@ -69,6 +72,8 @@ class ReplyRating(NamedTuple):
     """That a judge was asked for."""
     parsed: bool = True
     """Whether it gave a number at all; without one the value is 0."""
+    kind: AnswerKind = AnswerKind.REPLY
+    """Of its last answer."""
 
 
 class ChatVerdicts:
@@ -77,10 +82,12 @@ class ChatVerdicts:
     Args:
         chat_model: who is asked.
         question: a text with `{reply}`; the project's own when empty.
+        max_tokens: tokens of an answer at most.
     """
 
-    def __init__(self, chat_model: ChatModel, question: str = "") -> None:
-        self._question, self._asked = question, StrictQuestion(chat_model, partial(word_of, words=(_YES, _NO)), REPAIR)
+    def __init__(self, chat_model: ChatModel, question: str = "", max_tokens: int = DEFAULT.judge_tokens) -> None:
+        read = partial(word_of, words=(_YES, _NO))
+        self._question, self._asked = question, StrictQuestion(chat_model, read, REPAIR, max_tokens)
 
     def __call__(self, reply: str, target: str, prompt: str | None) -> ReplyVerdict:
         """What the judge says of a reply.
@@ -91,16 +98,20 @@ class ChatVerdicts:
             prompt: the request that the target came with; None without one.
         """
         question = self._question or (WANTED if prompt is None else ASKED_FOR)
-        before = self._asked.asked
         (word,) = self._asked([(_filled(question, reply, target, prompt or ""),)])
-        return ReplyVerdict(word == _YES, self._asked.asked - before, word is not None)
+        return ReplyVerdict(word.value == _YES, word.num_answers, word.value is not None, word.kind)
 
 
 class ChatRatings:
-    """Rates replies by a chat model."""
+    """Rates replies by a chat model.
 
-    def __init__(self, chat_model: ChatModel) -> None:
-        self._model = chat_model
+    Args:
+        chat_model: who is asked.
+        max_tokens: tokens of an answer at most.
+    """
+
+    def __init__(self, chat_model: ChatModel, max_tokens: int = DEFAULT.judge_tokens) -> None:
+        self._rate = StrictQuestion(chat_model, rating_of, NUMBER, max_tokens)
 
     def __call__(self, replies: Sequence[str], target: str, prompt: str | None) -> list[ReplyRating]:
         """How close replies are to what is wanted.
@@ -111,11 +122,10 @@ class ChatRatings:
             prompt: the request that the target came with; None without one.
         """
         asked: list[Chat] = [(_filled(HOW_FAR, reply, target, prompt or "(none)"),) for reply in replies]
-        rate = StrictQuestion(self._model, rating_of, NUMBER)
-        ratings = rate(asked)
-        found = [ReplyRating((rating or 0.0) / 100, 1, rating is not None) for rating in ratings]
-        # Second questions are counted with the first reply.
-        return [found[0]._replace(answers=1 + rate.asked - len(found)), *found[1:]] if found else []
+        return [
+            ReplyRating((rating.value or 0.0) / 100, rating.num_answers, rating.value is not None, rating.kind)
+            for rating in self._rate(asked)
+        ]
 
 
 def _filled(question: str, reply: str, target: str, prompt: str) -> Message:

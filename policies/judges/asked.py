@@ -1,14 +1,16 @@
 """A chat model as a judge: it is asked whether a person or a machine wrote a reply, and answers with one word.
 
 An answer that is neither word is asked about once more; what is no word then is 0, which says nothing, and is counted and
-warned of. Answers are not fitted: as a classifier's, the side of its threshold that errs least on the pairs of a fit is taken,
-so that a model that is wrong throughout is told from one that knows nothing.
+warned of. So is an answer that is no reply (cut in thinking, filtered, ...), by its kind. Answers are not fitted: as a
+classifier's, the side of its threshold that errs least on the pairs of a fit is taken, so that a model that is wrong throughout
+is told from one that knows nothing.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,11 +20,12 @@ import numpy as np
 from envs.pairs.replied import RepliedPair
 from envs.pairs.written import detokenise
 from policies.chat.loading import load_chat_model
-from policies.chat.model import Chat, ChatModel, Message
+from policies.chat.model import AnswerKind, Chat, ChatModel, Message
+from policies.chat.settings import DEFAULT
 from policies.chat.strict import StrictQuestion, word_of
 from policies.judges.classifier import ThresholdJudge
 from policies.judges.judge import Judge, JudgeSettings
-from policies.judges.remembered import Remembered
+from policies.judges.remembered import Numbers, Remembered
 
 logger = logging.getLogger(__name__)
 
@@ -40,18 +43,27 @@ _ANSWERS = {"human": 1.0, "machine": -1.0}
 
 
 class AskedSides:
-    """What a chat model says of pairs: 1 for a person, -1 for a machine, 0 where it says neither."""
+    """What a chat model says of pairs: 1 for a person, -1 for a machine, 0 where it says neither.
 
-    def __init__(self, chat_model: ChatModel) -> None:
-        self._name, self._asked = chat_model.name, StrictQuestion(chat_model, side_of, REPAIR)
+    Args:
+        chat_model: who is asked.
+        max_tokens: tokens of an answer at most.
+    """
+
+    def __init__(self, chat_model: ChatModel, max_tokens: int = DEFAULT.judge_tokens) -> None:
+        self._name, self._asked = chat_model.name, StrictQuestion(chat_model, side_of, REPAIR, max_tokens)
+        self._is_told = False
+        self.lost: dict[RepliedPair, AnswerKind] = {}
+        """Pairs of which the model gave no reply, with the kind of its answer."""
 
     def __call__(self, pairs: Sequence[RepliedPair]) -> np.ndarray:
         """(N,)."""
-        said = self._asked([question_of(pair) for pair in pairs])
-        if None in said:
-            texts = "of %d pairs %s says neither human nor machine, asked twice; %d so far"
-            logger.warning(texts, said.count(None), self._name, self._asked.unparsable)
-        return np.array([0.0 if side is None else side for side in said])
+        answers = self._asked([question_of(pair) for pair in pairs])
+        self.lost |= {pair: answer.kind for pair, answer in zip(pairs, answers, strict=True) if answer.is_lost}
+        if not self._is_told and (told := self._asked.told()):
+            logger.warning("%s says neither human nor machine: %s; further ones are counted at the end", self._name, told)
+            self._is_told = True
+        return np.array([answer.value or 0.0 for answer in answers])
 
 
 def question_of(pair: RepliedPair) -> Chat:
@@ -67,11 +79,25 @@ def side_of(text: str) -> float | None:
 
 
 class AskedJudge(ThresholdJudge):
-    """A threshold of what a chat model says."""
+    """A threshold of what a chat model says.
+
+    Args:
+        sides: what it says, with the pairs of which it gives no reply.
+        numbers: the same, kept.
+    """
+
+    def __init__(self, sides: AskedSides, numbers: Numbers) -> None:
+        super().__init__(numbers)
+        self._sides = sides
 
     def num_unparsable(self, pairs: Sequence[RepliedPair]) -> int:
-        """Of how many pairs it says neither word."""
-        return int((self._numbers(pairs) == 0).sum())
+        """Of how many pairs its reply is neither word."""
+        return int((self._numbers(pairs) == 0).sum()) - self.no_replies(pairs).total()
+
+    def no_replies(self, pairs: Sequence[RepliedPair]) -> Counter[str]:
+        """Of how many pairs it gives no reply, by the kind of its answer."""
+        _ = self._numbers(pairs)
+        return Counter(self._sides.lost[pair].column for pair in pairs if pair in self._sides.lost)
 
 
 def asked_judge(name: str, settings: JudgeSettings) -> Callable[[], Judge]:
@@ -87,4 +113,5 @@ def asked_judge(name: str, settings: JudgeSettings) -> Callable[[], Judge]:
     """
     chat = dataclasses.replace(settings.chat, device=settings.device)
     model = load_chat_model(name, chat, answers=Path(settings.answers) if settings.answers else None)
-    return partial(AskedJudge, Remembered(AskedSides(model)))
+    sides = AskedSides(model, chat.judge_tokens)
+    return partial(AskedJudge, sides, Remembered(sides))

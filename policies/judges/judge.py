@@ -12,7 +12,7 @@ is named as `path/file.py:Name` and is called without arguments.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -57,6 +57,14 @@ class Parsing(Protocol):
 
     def num_unparsable(self, pairs: Sequence[RepliedPair]) -> int:
         """Of how many pairs it could not read the answer."""
+
+
+@runtime_checkable
+class Answering(Protocol):
+    """A judge that asks a chat model, some answers of which may be no reply."""
+
+    def no_replies(self, pairs: Sequence[RepliedPair]) -> Mapping[str, int]:
+        """Of how many pairs it had no reply, by `AnswerKind.column`."""
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from envs.candidates.groups import Context
+from envs.core.errors import RankerError
 from envs.pairs.turns import Utterance
-from policies.ranker import LimitedRanker, Pair, Ranker, Unread, scores_of, unread_of
+from policies.ranker import LimitedRanker, Pair, Ranker, Unread, outcomes_of, unread_of
 
 NO_CONTEXT: Context = ((),)
 """One turn without a word."""
@@ -67,9 +68,9 @@ class ResponseOnly(LimitedRanker):
         self.ranker = ranker
         self.gives_probabilities = bool(getattr(ranker, "gives_probabilities", False))
 
-    def score_all(self, pairs: Sequence[Pair]) -> list[np.ndarray]:
+    def score_all(self, pairs: Sequence[Pair]) -> list[np.ndarray | RankerError]:
         """What the ranker says of candidates behind one turn without a word."""
-        return scores_of(self.ranker, [(NO_CONTEXT, candidates) for _, candidates in pairs])
+        return outcomes_of(self.ranker, [(NO_CONTEXT, candidates) for _, candidates in pairs])
 
     def unread(self, context: Context, candidates: Sequence[Utterance]) -> Unread:
         """Of the candidates alone."""

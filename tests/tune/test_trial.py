@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from engine.jobs.job import Silent
+from engine.jobs.job import FAILURE, Result, Silent
+from engine.metrics.statistics import Estimate
 from engine.runtime.session import RaySession
 from engine.store.lease import STALE_S
 from engine.store.run_folder import RunFolder
+from envs.core.errors import RunError
 from envs.data.root import CACHE_VARIABLE
 from envs.storage.files import put
 from envs.storage.places import local_copy
@@ -19,7 +22,7 @@ from tests.tune.plans import SMALL
 from tune.config import SweepConfig
 from tune.plan import find_plan
 from tune.sweep import AGAIN, Swept, measured_again
-from tune.trial import Setup, measure
+from tune.trial import Setup, _measured, measure
 
 
 def test_what_is_measured_again_shares_no_dialogue_with_what_chose(tmp_path: Path) -> None:
@@ -69,3 +72,11 @@ def test_it_waits_on_another_machine_until_the_lease_of_a_lost_one_runs_out(
     found = measure({"adversary": "scripted", "max_turns": 8}, setup, 4, local_copy(uri))
     assert found.n == 4
     assert time.time() - started >= left_s
+
+
+def test_a_trial_of_which_most_answers_are_no_reply_has_failed() -> None:
+    failure = "9 of 10 answers of fake are no reply"
+    result = Result(Path("runs/x"), "x", {"score": Estimate(1.0, 0.5, 1.5, 9)}, chat_usage={FAILURE: failure})
+    with pytest.raises(RunError, match="9 of 10 answers"):
+        _measured({"score": 1.0}, result)
+    assert _measured({"score": 1.0}, replace(result, chat_usage={FAILURE: ""})).value == 1.0

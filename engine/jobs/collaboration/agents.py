@@ -22,7 +22,7 @@ from policies.chat.answers import kept_answers
 from policies.chat.friend import ChatFriend
 from policies.chat.own import OwnChatModel
 from policies.chat.seat import ChatSeat, chat_model, require_address
-from policies.chat.settings import DEFAULT
+from policies.chat.settings import DEFAULT, ChatAsking
 from policies.dynonet.settings import FriendsDecoding
 
 SCRIPTED = "scripted"
@@ -64,7 +64,7 @@ def make_friends_agent(
         require_address(spec)
         return ChatFriend(spec, partial(chat_model, spec, seat.on(device), answers=answers), temperature, seat.max_tokens)
     if ".py:" in spec:
-        own = OwnFriendsAgent(spec, corpus, seat.timeout_s)
+        own = OwnFriendsAgent(spec, corpus, seat)
         if own.chat_model is None:
             return own
         return ChatFriend(spec, partial(kept_answers, own.chat_model, answers), temperature, seat.max_tokens)
@@ -100,7 +100,7 @@ class OwnFriendsAgent:
     Args:
         spec: `path/file.py:Name`; also what reports call it.
         corpus: whose names friends have.
-        timeout_s: for an answer, where it is a chat model.
+        settings: how it is asked, where it is a chat model.
 
     Attributes:
         chat_model: what was made, where it is a chat model, which does not join by itself.
@@ -109,7 +109,7 @@ class OwnFriendsAgent:
         ConfigError: the user's code raised, or made something that cannot play.
     """
 
-    def __init__(self, spec: str, corpus: FriendsCorpus, timeout_s: float = DEFAULT.timeout_s) -> None:
+    def __init__(self, spec: str, corpus: FriendsCorpus, settings: ChatAsking = DEFAULT) -> None:
         self.name = spec
         maker = friends_agents.get(spec)
         if not callable(maker):
@@ -118,8 +118,11 @@ class OwnFriendsAgent:
             self._agent = maker if takes_messages(maker) else made_by(maker, corpus)
         joins, *answers = (callable(getattr(self._agent, name, None)) for name in ("join", "answer", "reply"))
         is_chat_model = takes_messages(maker) or (any(answers) and not joins)
-        self.chat_model = OwnChatModel(spec, self._agent, timeout_s) if is_chat_model else None
-        if self.chat_model is None:
+        self.chat_model: OwnChatModel | None = None
+        if is_chat_model:
+            parts_thinking = settings.thinking == "part"
+            self.chat_model = OwnChatModel(spec, self._agent, settings.timeout_s, parts_thinking=parts_thinking)
+        else:
             self._require(self._agent, ("join",))
 
     def join(self, view: FriendsView) -> FriendsSession:

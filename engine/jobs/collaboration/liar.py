@@ -30,8 +30,9 @@ from envs.core.ranges import Configuration, NonNegativeInt, NumItems, PositiveIn
 from envs.data.root import root_words
 from envs.friends.compiled import load_friends
 from envs.friends.corpora import EMBEDDED_FRIENDS
+from envs.friends.events import FriendsChat
 from envs.friends.game import FriendsRules
-from envs.friends.lies import Choice, Decisions, LieRules, LyingGame, by_chance, num_lies
+from envs.friends.lies import Choice, LieRules, LyingGame, by_chance, num_lies
 from envs.friends.scenario import ScenarioOptions, check_schema
 from envs.storage.copies import CHECKPOINT
 from envs.storage.places import display_path
@@ -111,18 +112,25 @@ class LiarWorld:
     chats: LyingChats
     liar: Liar
 
-    def play(self, choose: Choice) -> tuple[LiedTo, float]:
-        """The chats that measure, and how often it lied while it might."""
-        noted: list[Decisions] = []
-        game, config = self.chats.game, self.config
-        played = game.play(self.chats.chats(config.seed, "measured lies", range(config.scenarios)), choose, noted.append)
-        found = LiedTo(
-            [game.harm(chat) for chat in played],
-            [chat.agreed for chat in played],
-            [len(chat.events) for chat in played],
-            num_lies(played),
-        )
-        return found, sum(found.lies) / max(sum(len(each.taken) for each in noted), 1)
+    def play(self, choose: Choice) -> tuple[dict[int, FriendsChat], float]:
+        """Return the chats that measure, by scenario, and how often it lied while it might."""
+        chats = self.chats.chats(self.config.seed, "measured lies", range(self.config.scenarios))
+        played, noted = self.chats.play(chats, choose)
+        return played, sum(num_lies(played.values())) / max(sum(len(each.taken) for each in noted), 1)
+
+    def compared(self, played: Mapping[str, Mapping[int, FriendsChat]]) -> dict[str, LiedTo]:
+        """Return what chats came to, on the scenarios on which none of them was lost.
+
+        Args:
+            played: chats by scenario, by who lies.
+        """
+        game, found = self.chats.game, {}
+        scenarios = sorted(set.intersection(*map(set, played.values())))
+        for who, chats in played.items():
+            kept = [chats[scenario] for scenario in scenarios]
+            agreed, events = [chat.agreed for chat in kept], [len(chat.events) for chat in kept]
+            found[who] = LiedTo([game.harm(chat) for chat in kept], agreed, events, num_lies(kept))
+        return found
 
 
 def opened_world(config: TrainLiarConfig, answers: Path | None = None) -> LiarWorld:
@@ -215,7 +223,8 @@ class TrainLiar(ChoiceJob[TrainLiarConfig, LiarWorld]):
             self.learn(run, config, liar, save, chats, LiarRunner, LiarModule, reporter)
             reporter.say(f"measuring on {config.scenarios:,} scenarios, with its lies, random ones and none")
             by_policy, rate = prepared.play(liar_choice(liar))
-            played = {POLICY: by_policy, RANDOM: prepared.play(by_chance(rate))[0], HONEST: prepared.play(by_chance(0.0))[0]}
+            others = {RANDOM: prepared.play(by_chance(rate))[0], HONEST: prepared.play(by_chance(0.0))[0]}
+            played = prepared.compared({POLICY: by_policy, **others})
         run.event(MEASURED, **{f"{HARM}{who}": list(chats.harm) for who, chats in played.items()})
         metrics = lying_metrics(played)
         about = {"model": config.model, "body": config.body, "seed": config.seed, HARM: metrics[HARM].value}

@@ -68,6 +68,8 @@ class CandidateInfo(Info):
     language: str
     num_mended: int
     """Lines that are read otherwise than they stand."""
+    lacking: dict[str, str]
+    """What is said of splits that lack replies to draw wrong ones from, which are not among the others."""
     splits: tuple[CandidateSplitInfo, ...]
 
 
@@ -106,6 +108,7 @@ def describe_candidates(source: CandidateSource, root: Path) -> CandidateInfo:
         num_words=len(corpus.splits["train"].vocabulary),
         language=corpus.language,
         num_mended=corpus.num_mended,
+        lacking=corpus.lacking,
         splits=tuple(_split_info(split, known if name != "train" else set()) for name, split in corpus.splits.items()),
     )
 

@@ -22,6 +22,7 @@ from envs.core.errors import ConfigError, DataError
 from envs.core.registry import nearest
 from envs.data.download import DownloadError, Progress, download, replacing
 from envs.data.lines import corpus_named, data_command, read_lines, whole_commands
+from envs.data.own_files import own_file
 from envs.data.root import data_root as resolve_data_root
 from envs.data.root import missing_files
 from envs.data.sources import CorpusFile, named_source
@@ -143,8 +144,8 @@ def find_corpus(name: str) -> AnySource:
         ConfigError: no such corpus, with the nearest name.
     """
     source: AnySource
-    if is_path(name) and holds_rows(path := Path(name).expanduser()):
-        return own_candidates(path)
+    if is_path(name) and holds_rows(own := own_file(name)):
+        return own_candidates(own)
     if is_path(name) or name in pair_corpora:
         return find_pairs(name)
     for registry in (candidate_corpora, corpora, friend_corpora):

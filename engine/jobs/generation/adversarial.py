@@ -31,6 +31,7 @@ from engine.store.schemas import OK
 from envs.core.config import from_dict
 from envs.pairs.replied import SAMPLE
 from policies.chat.answers import ANSWERS_FOLDER
+from policies.chat.usage import by_kind
 from policies.judges.judge import CONTROLS
 from policies.judges.makers import judge_maker
 
@@ -163,11 +164,19 @@ def _silent(run: RunFolder) -> dict[str, str]:
 
 
 def _unparsable(run: RunFolder) -> list[str]:
-    """Of chat models that judge, how often they said neither word; controls and other judges are never asked."""
-    counted: Counter[str] = Counter()
-    for row in run.read_rows().select(["judge", "unparsable"]).to_pylist():
-        counted[row["judge"]] += row["unparsable"] or 0
-    return [f"{judge} said neither human nor machine of {num:,} pairs, asked twice." for judge, num in counted.items() if num]
+    """Return of chat models that judge how often they said neither word, and how often they gave no reply."""
+    odd, lost = Counter[str](), dict[str, Counter[str]]()
+    for row in run.read_rows().select(["judge", "unparsable", "no_reply"]).to_pylist():
+        odd[row["judge"]] += row["unparsable"] or 0
+        kinds = {name.replace("_", " "): num for name, num in (row["no_reply"] or {}).items()}
+        lost.setdefault(row["judge"], Counter()).update(kinds)
+    said = [f"{judge} said neither human nor machine of {num:,} pairs, asked twice." for judge, num in odd.items() if num]
+    no_reply = [
+        f"{judge} gave no reply of {kinds.total():,} pairs, which says nothing of them ({by_kind(kinds)})."
+        for judge, kinds in lost.items()
+        if kinds.total()
+    ]
+    return said + no_reply
 
 
 def asked_of(config: AdversarialConfig, systems: Sequence[str]) -> AskedJudges:

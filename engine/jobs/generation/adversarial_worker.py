@@ -20,7 +20,8 @@ from engine.runtime.sharding import Shard
 from engine.store.schemas import OK, error_row, list_of, ok_row, with_base
 from envs.core.errors import RefusedModelError
 from envs.core.seeds import derive_seed
-from policies.judges.judge import Featured, Judge, JudgeSettings, Parsing, scores_by
+from policies.chat.model import NO_REPLIES
+from policies.judges.judge import Answering, Featured, Judge, JudgeSettings, Parsing, scores_by
 from policies.judges.makers import judge_maker
 
 NUM_EXAMPLES, NUM_FEATURES = 3, 50
@@ -46,6 +47,8 @@ JUDGED = with_base(
         pa.field("examples", list_of(_EXAMPLE)),
         # Pairs of the fold of which a judge that asks a chat model could not read the answer; 0 of other judges.
         pa.field("unparsable", pa.int64()),
+        # Those of which the chat model gave no reply, by the kind of its answer; null of other judges.
+        pa.field("no_reply", pa.struct([pa.field(kind.column, pa.int64()) for kind in NO_REPLIES])),
         # Of a linear judge the words of largest weight.
         pa.field("features", list_of(_FEATURE)),
     ]
@@ -132,12 +135,15 @@ class JudgingWorker:
         judge = self._maker(item.name)()
         judge.fit([scenario.pairs[place].pair for place in seen], labels[seen], seed)
         asked = [scenario.pairs[place] for place in unseen]
-        scores = scores_by(judge, [each.pair for each in asked])
+        pairs = [each.pair for each in asked]
+        scores = scores_by(judge, pairs)
+        lost = judge.no_replies(pairs) if isinstance(judge, Answering) else None
         return {
             "scenario": item.scenario,
             "judge": item.judge,
             "fold": item.fold,
-            "unparsable": judge.num_unparsable([each.pair for each in asked]) if isinstance(judge, Parsing) else 0,
+            "unparsable": judge.num_unparsable(pairs) if isinstance(judge, Parsing) else 0,
+            "no_reply": None if lost is None else {kind.column: lost.get(kind.column, 0) for kind in NO_REPLIES},
             "sources": [each.source for each in asked],
             "labels": labels[unseen].tolist(),
             "scores": scores.tolist(),

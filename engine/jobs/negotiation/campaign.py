@@ -138,12 +138,6 @@ class Campaign:
         """Return the name of the control."""
         return display_path(self._phase(0, f"{CONTROL}-target"))
 
-    def last(self) -> tuple[tuple[str, str], tuple[str, str]]:
-        """The target of the last round and a fresh adversary that measured it, then the same of the control."""
-        target, measured = (display_path(self._phase(0, f"{CONTROL}-{role}")) for role in ("target", EXPLOITABILITY))
-        number = self._config.rounds
-        return (self.target(number), self._best_responses(number)[0]), (target, f"{measured}/{exploitability.ADVERSARY}")
-
     def _best_responses(self, number: int) -> list[str]:
         """The fresh adversaries that measured the target after a round."""
         count = self._config.num_adversaries if number else self._config.num_final_adversaries
@@ -324,7 +318,7 @@ class Campaign:
             targets=",".join(targets),
             adversaries=",".join(adversaries),
             known=",".join(display_path(self._path / stage) for stage in known),
-            dialogues=self._config.choosing,
+            dialogues=min(self._config.choosing, self._config.dialogues),
             seed=derive_seed(self._config.seed, exploitability.CHOOSING),
             **self._config.playing(),
         )

@@ -51,7 +51,7 @@ class MinMaxConfig(MeasuringConfig, RepeatedConfig):
     dialogues: NumItems = 1000
     """Dialogues of each measurement."""
     choosing: NumItems = 200
-    """Dialogues of each pair in which known adversaries play a target; they choose the best, which is measured in others."""
+    """Dialogues of each pair, at most as many as measure, in which known adversaries play a target; they choose the best."""
     perplexity_limit: float = 1.5
     """Perplexity, as a multiple of that at the start of a phase, from which the phase counts as diverged; 0 for no limit."""
     retries: NonNegativeInt = 3

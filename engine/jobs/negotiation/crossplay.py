@@ -15,7 +15,7 @@ import numpy as np
 
 from engine.jobs.negotiation.campaign import Campaign
 from engine.jobs.negotiation.exploitability import BEST, SCRIPTED
-from engine.jobs.negotiation.population import labels
+from engine.jobs.negotiation.population import labels, played_in
 from engine.metrics.exploitability import best_index, gained_by_training
 from engine.metrics.negotiation.known import KnownAdversaries
 from engine.metrics.negotiation.population import Played, payoff_estimates
@@ -101,6 +101,20 @@ def measure_all(campaign: Campaign, path: Path, last: int, measured: Mapping[str
         learned={shown[name]: _learned(played, name, target, campaign.start) for name, target in met.items() if target},
     )
     return CrossPlayed(gains, known, shown[result])
+
+
+def best_trained(campaign: Campaign, path: Path, target: str) -> str:
+    """Return the adversary that gains most from a target, of those that a finished campaign trained or was given.
+
+    Args:
+        campaign: a finished one.
+        path: its folder.
+        target: one of its targets.
+    """
+    played = played_in(path / ALL_PLAYED)
+    trained = [index for index, name in enumerate(played.adversaries) if name not in (campaign.start, *SCRIPTED)]
+    gains_GA = played.gains_GTA[:, list(played.targets).index(target)][:, trained]
+    return played.adversaries[trained[best_index(gains_GA)]]
 
 
 def _with_untrained(campaign: Campaign, met: Mapping[str, str]) -> list[str]:

@@ -25,6 +25,7 @@ from engine.jobs.negotiation import minmax, negotiator, reinforce, table, table_
 from engine.jobs.negotiation.attack import TransferSettings
 from engine.jobs.negotiation.campaign import Campaign
 from engine.jobs.negotiation.campaign_config import MinMaxConfig
+from engine.jobs.negotiation.crossplay import best_trained
 from engine.jobs.negotiation.language import PUBLISHED
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
 from engine.jobs.repeated import nth_name, nth_seed
@@ -325,11 +326,16 @@ def _steps(config: ReproductionConfig, path: Path, number: int) -> dict[str, Sta
 
 
 def _after_training(path: Path, config: ReproductionConfig) -> tuple[tuple[str, str], tuple[str, str]]:
-    """Target and fresh adversary after the last round, and of the control; nothing before adversarial training is finished."""
+    """Return the target of the last round and its best adversary, and the same of the control.
+
+    Nothing before adversarial training is finished.
+    """
     if not (path / SUMMARY).exists():
         return ("", ""), ("", "")
     run = RunFolder.load(path)
-    return Campaign(from_dict(MinMaxConfig, run.config), run, Silent()).last()
+    campaign = Campaign(from_dict(MinMaxConfig, run.config), run, Silent())
+    hardened, control = campaign.target(config.rounds), campaign.control_target()
+    return (hardened, best_trained(campaign, path, hardened)), (control, best_trained(campaign, path, control))
 
 
 def _found(config: ReproductionConfig, path: Path) -> Reproduction:

@@ -159,6 +159,12 @@ def _rows(path: Path) -> Iterable[tuple[int, Mapping[str, str]]]:
             raise DataError("the sheet lacks columns", where=path, got=f"without {', '.join(missing)}", fix=fix)
         for cells in reader:
             if any(cells):
+                if any(cell.strip() for cell in cells[len(columns) :]):
+                    fix = "quote a cell that holds a separator, or save the sheet from the spreadsheet again"
+                    where = f"{path}, line {reader.line_num}"
+                    raise DataError(
+                        "a line has more cells than the sheet has columns", where=where, got=cells[-1][:80], fix=fix
+                    )
                 padded = [*cells, *[""] * (len(columns) - len(cells))]
                 yield reader.line_num, dict(zip(columns, padded, strict=False))
     except csv.Error as error:

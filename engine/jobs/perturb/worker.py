@@ -33,7 +33,7 @@ from policies.responder import replies_of
 
 if TYPE_CHECKING:
     from engine.perturb.strategy import Strategy
-    from policies.responder import Reply, Responder, TrainableResponder
+    from policies.responder import ModelReply, Responder, TrainableResponder
 
 CLEAN = ""
 """What rows call the context as it was recorded."""
@@ -156,10 +156,10 @@ class RobustnessWorker:
             for place, example in enumerate(shard.items)
         ]
 
-    def _answers(self, responder: Responder, asked: Iterable[Sequence[Turns]]) -> Mapping[Turns, Reply]:
+    def _answers(self, responder: Responder, asked: Iterable[Sequence[Turns]]) -> Mapping[Turns, ModelReply]:
         """The replies to all contexts that differ, those of a length side by side."""
         contexts = sorted({turns for each in asked for turns in each}, key=lambda turns: (len(context_words(turns)), turns))
-        said: dict[Turns, Reply] = {}
+        said: dict[Turns, ModelReply] = {}
         for start in range(0, len(contexts), self.config.engine.batch_size):
             batch = contexts[start : start + self.config.engine.batch_size]
             # A context is asked about once, whichever examples it belongs to, so its text names its seed.
@@ -173,7 +173,7 @@ class RobustnessWorker:
         strategy: str,
         items: Sequence[Example],
         contexts: Sequence[Turns],
-        said: Mapping[Turns, Reply],
+        said: Mapping[Turns, ModelReply],
     ) -> Iterator[dict[str, Any]]:
         """Yield the entries of the column `replies` for one model and one strategy, without their names.
 

@@ -107,18 +107,19 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
         if not config.search_runs and not config.strategies:
             fix = "--searches RUN of parley search, or --strategies random-swap,character-noise"
             raise ConfigError("there is nothing to harden the model against", got="neither searches nor strategies", fix=fix)
-        if config.method == "lora":
-            from policies.chat.lora import require_peft
-
-            require_peft()
         kept = read_lessons(path)
         triggers: Mapping[str, Sequence[FoundTrigger]] = {}
+        # Before packages, corpora and models are loaded, which takes half a minute.
         if config.search_runs and kept is None:
             found = found_triggers(config.search_runs, hits_only=config.found == "hits")
             if config.reply == OWN:
                 for each in found:
                     require_request(each, config.template)
             triggers = split_triggers(found, config.held_out, config.seed)
+        if config.method == "lora":
+            from policies.chat.lora import require_peft
+
+            require_peft()
         clean = clean_examples(config)
         strategies = _strategies(config, clean["train"][0])
         tokenizer, model = _read_model(config)

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from engine.jobs.apart import rows_apart
 from engine.jobs.checkpoints import absolute_name, located
-from engine.jobs.job import Job, Reporter, Silent, Summary
+from engine.jobs.job import Job, Reporter, Result, Silent, Summary
 from engine.jobs.limit import drawn
 from engine.jobs.sharded import RESUME_SAFE, Sharded, ShardedConfig, Tally, spread, work_off
 from engine.metrics.answers import (
@@ -30,12 +30,12 @@ from engine.metrics.answers import (
     NO_REPLY_METRICS,
     is_no_reply,
     kinds_of_rows,
+    kinds_told,
     no_reply_metrics,
-    no_reply_note,
 )
 from engine.metrics.replies import REPLIES, has_word, reply_metrics
 from engine.metrics.rows import finished
-from engine.metrics.statistics import Metric
+from engine.metrics.statistics import NOTHING, Estimate, Metric
 from engine.runtime.record import Counts, Rows
 from engine.runtime.sharding import Shard
 from engine.store.answers import ANSWERED, answer_columns
@@ -56,7 +56,7 @@ from policies.chat.addresses import is_chat_address
 from policies.chat.answers import ANSWERS_FOLDER
 from policies.chat.settings import ChatReplying
 from policies.decoders import GREEDY, DecoderSettings
-from policies.responder import Reply, replies_of, require_decoder
+from policies.responder import ModelReply, replies_of, require_decoder
 from policies.stored import CONFIG, model_inside
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class ReplyWorker:
     def _replied(self, shard: Shard[Example]) -> list[dict[str, Any]]:
         replying, size = self.replying, self.replying.config.batch_size
         order = sorted(range(len(shard.items)), key=lambda place: len(context_words(shard.items[place].context)))
-        said: dict[int, Reply] = {}
+        said: dict[int, ModelReply] = {}
         for start in range(0, len(order), size):
             places = order[start : start + size]
             seeds = [replying.seed(shard.keys[place]) for place in places]
@@ -283,16 +283,17 @@ class ReplyJob(Job[ReplyConfig, AskedContexts, AskedContexts]):
         metrics = dict(reply_metrics(said, recorded, found.longest))
         if any(row["kind"] for row in rows):
             metrics |= no_reply_metrics(kinds_of_rows(rows), [1] * len(rows))
-        without = ""
-        if num := len(rows) - len(replied):
-            told = no_reply_note(metrics, "chat.max_tokens")
-            without = f"{num:,} of {len(rows):,} contexts got no reply, and have no line in {MACHINE_FILE}.{told}"
+        without = without_line(metrics)
         return Summary(
             f"replies of {config.model} on {found.corpus}",
             " ".join(filter(None, [what, found.note, without])),
             metrics,
             {NUM_CONTEXTS: len(found.examples)},
         )
+
+    def present(self, result: Result, run: RunFolder) -> Result:
+        without = without_line(result.metrics)
+        return replace(result, warnings=[without, *result.warnings]) if without else result
 
     def next_commands(self, config: ReplyConfig, path: Path) -> tuple[str, ...]:
         named = {"human": HUMAN_FILE, "machine": MACHINE_FILE, "next-utterances": NEXT_FILE}
@@ -321,6 +322,15 @@ def _is_ours(config: ReplyConfig) -> bool:
 def _fitted_to(name: str) -> str:
     found = json.loads((model_inside(fetched_model(name)) / CONFIG).read_text(encoding="utf-8"))["provenance"].get("corpus")
     return found if isinstance(found, str) else ""
+
+
+def without_line(metrics: Mapping[str, Estimate]) -> str:
+    """Return a sentence on contexts without a reply, which have no line in the file; empty where there are none."""
+    share = metrics.get(NO_REPLY, NOTHING)
+    if not share.n or not share.value:
+        return ""
+    what = f"{round(share.value * share.n):,} of {share.n:,} contexts got no reply, and have no line in {MACHINE_FILE}"
+    return f"{what} ({kinds_told(metrics)})"
 
 
 def tabbed_line(context: Turns, reply: str) -> str:

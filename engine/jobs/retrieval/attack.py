@@ -7,7 +7,6 @@ to the others. The baseline, random edits at the same budget, is always there. A
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -23,7 +22,6 @@ from engine.jobs.retrieval.groups import RankedGroup
 from engine.jobs.retrieval.matcher import TRAIN_MATCHER
 from engine.jobs.retrieval.pool import SEARCH
 from engine.jobs.retrieval.prepared import (
-    ERRORS,
     NOT_RATED,
     NUM_CONTEXTS,
     RANKERS,
@@ -33,6 +31,7 @@ from engine.jobs.retrieval.prepared import (
     found_ranking,
     not_rated,
     not_read,
+    without_scores,
 )
 from engine.jobs.retrieval.rows import ATTACKED_CONTEXTS, SEARCHES
 from engine.jobs.sharded import work_off
@@ -115,7 +114,7 @@ class AttackRanking(RankersJob[RankingAttackConfig]):
                 RANKERS: {each.label: asdict(each) for each in found.rankers},
                 GOAL: str(goal_of(config)),
                 BUDGET: config.budget,
-                ERRORS: {model: Counter(reasons).most_common(1)[0][0] for model, reasons in read.errors.items()},
+                **without_scores(read.errors),
                 NOT_RATED: not_rated(run.path, found.rankers, before),
                 **not_read(rows, "before", config.candidates.turns, found.rankers),
             },

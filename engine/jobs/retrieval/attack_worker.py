@@ -225,6 +225,7 @@ def _told(outcome: AttackOutcome) -> dict[str, Any]:
         "rank_after": after,
         "queries": outcome.queries,
         "num_slopes": outcome.num_slopes,
+        "num_unscored": outcome.num_unscored,
         "trace": [point._asdict() for point in outcome.trace],
     }
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -24,12 +26,16 @@ from envs.candidates.groups import CandidateGroup, Context
 from envs.candidates.split import CandidateSplit
 from envs.core.errors import ConfigError, DataError
 from envs.core.seeds import derive_seed
-from envs.pairs.corpora import pair_corpora
+from envs.data.own_files import own_file
+from envs.pairs.corpora import is_path, pair_corpora
 from envs.pairs.turns import Utterance
 
 if TYPE_CHECKING:
     from engine.jobs.retrieval.matcher_config import TrainMatcherConfig
 
+logger = logging.getLogger(__name__)
+_FEW_CONTEXTS = 50
+"""Contexts of a file that is shared out below which the shares are said."""
 FEW = 64
 """Contexts that are enough to try whether a ranker can be fitted, and a rule built."""
 
@@ -76,7 +82,11 @@ def opened(config: RankersConfig) -> CandidateCorpus:
     Raises:
         DataError: it cannot be read.
     """
-    return load_candidates(config.corpus, config.data_root, options=config.candidates)
+    options = config.candidates
+    if config.split == "train":
+        # Groups that are ranked have the same size in every split.
+        options = replace(options, train_size=options.size)
+    return load_candidates(config.corpus, config.data_root, options=options)
 
 
 def ranked_split(config: RankersConfig, corpus: CandidateCorpus) -> CandidateSplit:
@@ -100,6 +110,9 @@ def chosen_groups(config: RankersConfig, corpus: CandidateCorpus) -> Mapping[str
         DataError: there is none.
     """
     split = ranked_split(config, corpus)
+    if len(split) < _FEW_CONTEXTS and is_path(config.corpus) and (shares := own_file(config.corpus).told_shares):
+        whole = sum(map(len, corpus.splits.values()))
+        logger.warning("%d of %d contexts are of the %s split: %s", len(split), whole, config.split, shares)
     rows = drawn(range(len(split)), config.limit, config.seed, corpus.name)
     cut = split.is_cut.tolist()
     return {split.key(row): RankedGroup(split[row], int(split.dialogues[row]), is_cut=cut[row]) for row in rows}

@@ -37,10 +37,12 @@ from policies.chat.rating import UNRATED
 from policies.ranker import Ranker, Unread, unread_of
 from policies.rankers import RESPONSE_ONLY
 
-NUM_CONTEXTS, RANKERS, ERRORS, NOT_RATED, CUT, UNREAD = "contexts", "rankers", "errors", "not_rated", "cut", "unread"
+NUM_CONTEXTS, RANKERS, ERRORS, NOT_SCORED = "contexts", "rankers", "errors", "not_scored"
+NOT_RATED, CUT, UNREAD = "not_rated", "cut", "unread"
 """Entries of the summary: how many contexts there are; the rankers, by label; of rankers that gave no scores the most frequent
-reason; of chat models that were asked for ratings how many replies they rated by no number, and of how many; how many contexts
-have lost their oldest turns, and how many turns they keep; by ranker how many contexts and replies it did not read whole."""
+reason, and for how many contexts; of chat models that were asked for ratings how many replies they rated by no number, and of
+how many; how many contexts have lost their oldest turns, and how many turns they keep; by ranker how many contexts and replies
+it did not read whole."""
 
 RankersConfigT = TypeVar("RankersConfigT", bound=RankersConfig)
 
@@ -112,7 +114,12 @@ def found_ranking(
 
 def not_scored(summary: Mapping[str, Any]) -> list[str]:
     """What rankers gave no scores of, and why, and what they did not read, in sentences; of the summary of a run."""
-    found = [f"{model} gave no scores for some contexts: {reason}." for model, reason in summary.get(ERRORS, {}).items()]
+    # Runs of older versions do not count them.
+    counted, whole = summary.get(NOT_SCORED, {}), f" of {summary.get(NUM_CONTEXTS, 0):,}"
+    found = [
+        f"{model} gave no scores for {f'{counted[model]:,}{whole}' if model in counted else 'some'} contexts: {reason}."
+        for model, reason in summary.get(ERRORS, {}).items()
+    ]
     # Runs of older versions do not count them.
     for model, (lost, num) in summary.get(NOT_RATED, {}).items():
         found.append(f"{model} rated {lost:,} of {num:,} replies by no number: they stand below all others, tied.")
@@ -128,6 +135,16 @@ def not_scored(summary: Mapping[str, Any]) -> list[str]:
         what = f"{they} did not read all of {contexts:,} contexts and {replies:,} replies."
         found.append(f"{', '.join(models)} {are} made for shorter texts: {what}")
     return found
+
+
+def without_scores(errors: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """The entries `ERRORS` and `NOT_SCORED` of the summary.
+
+    Args:
+        errors: by ranker one reason for each context without scores.
+    """
+    reasons = {model: " ".join(Counter(each).most_common(1)[0][0].split()) for model, each in errors.items()}
+    return {ERRORS: reasons, NOT_SCORED: {model: len(each) for model, each in errors.items()}}
 
 
 def not_read(rows: Iterable[Mapping[str, Any]], column: str, turns: int, rankers: Sequence[AskedRanker]) -> dict[str, Any]:

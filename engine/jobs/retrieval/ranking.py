@@ -6,7 +6,6 @@ worker makes of it is one row for each context (`worker.py`), and depends on not
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from itertools import islice
@@ -21,7 +20,6 @@ from engine.jobs.retrieval.asked import asked_rankers
 from engine.jobs.retrieval.attack import ATTACK_RANKING
 from engine.jobs.retrieval.config import RankersConfig, RankingAttackConfig, RankingConfig
 from engine.jobs.retrieval.prepared import (
-    ERRORS,
     NOT_RATED,
     NUM_CONTEXTS,
     RANKERS,
@@ -30,6 +28,7 @@ from engine.jobs.retrieval.prepared import (
     found_ranking,
     not_rated,
     not_read,
+    without_scores,
 )
 from engine.jobs.retrieval.rows import RANKED_CANDIDATES, RANKING
 from engine.jobs.retrieval.worker import Ranking
@@ -100,7 +99,8 @@ class EvaluateRanking(RankersJob[RankingConfig]):
     def measure(self, run: RunFolder, found: EvaluatedRanking) -> Summary:
         config = found.config
         rows = run.read_rows().to_pylist()
-        read = RankedRows(rows, config.metrics.untouched, config.metrics.unranked)
+        controls = [each.label for each in found.rankers if each.is_control]
+        read = RankedRows(rows, config.metrics.untouched, config.metrics.unranked, controls)
         entries = (entry for row in rows if row["status"] == OK for entry in row["ranked"])
         scored = ((entry["model"], entry["scores"]) for entry in entries if entry["rule"] == CLEAN and entry["scores"])
         named = [each.label for each in found.rankers if not each.is_control]
@@ -116,7 +116,7 @@ class EvaluateRanking(RankersJob[RankingConfig]):
                 NUM_CONTEXTS: len(found.groups),
                 RANKERS: rankers,
                 RULES: read.rules,
-                ERRORS: {model: Counter(reasons).most_common(1)[0][0] for model, reasons in read.errors.items()},
+                **without_scores(read.errors),
                 NOT_RATED: not_rated(run.path, found.rankers, scored),
                 **not_read(rows, "ranked", config.candidates.turns, found.rankers),
                 SIZE: read.size,

@@ -118,6 +118,8 @@ _SEARCHED = pa.struct(
         pa.field("rank_after", pa.float64()),
         pa.field("queries", pa.int64()),
         pa.field("num_slopes", pa.int64()),
+        # Drafts without a score, which are taken to be no closer to the goal than the reply as it was.
+        pa.field("num_unscored", pa.int64()),
         pa.field("trace", list_of(_TRACE)),
         pa.field("transfers", list_of(_TRANSFER)),
     ]

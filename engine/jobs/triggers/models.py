@@ -323,7 +323,8 @@ def chat_judge(config: SuccessSettings, chat: ChatModelSettings, answers: Path |
     if not config.judge:
         return None
     question = read_question(Path(config.question)) if config.question else ""
-    return ChatVerdicts(load_chat_model(absolute_address(config.judge), chat, answers=answers), question)
+    model = load_chat_model(absolute_address(config.judge), chat, answers=answers)
+    return ChatVerdicts(model, question, chat.judge_tokens)
 
 
 def _stored(network: Seq2Seq | LanguageModel, kind: ModelFormat[PairVocabulary, Any, Any]) -> StoredNetwork:

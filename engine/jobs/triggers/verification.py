@@ -13,7 +13,7 @@ from engine.triggers.success import Success, SuccessSettings
 from envs.core.seeds import derive_seed
 from policies.chat.model import Answer
 from policies.chat.settings import ChatModelSettings
-from policies.chat.thinking import part_thinking
+from policies.chat.thinking import opens_thinking, part_thinking
 from policies.chat.verdicts import ReplyVerdict
 
 if TYPE_CHECKING:
@@ -71,11 +71,15 @@ class Verifier:
             prompt: the request that it came with.
             seed: of the draws.
         """
+        from policies.hugging_face_tokens import decode_marked
+
         num_tokens = self._success.num_tokens(len(victim.target(target)))
+        begun = opens_thinking(getattr(victim, "template", ""))
 
         def judged(temperature: float = 0.0, seed: int = 0) -> JudgedAnswer:
             ids, ended = victim.say(read, num_tokens, temperature=temperature, seed=seed)
-            parted = part_thinking(victim.reply_text(ids))
+            said = decode_marked(victim.tokenizer, ids, clean_up_tokenization_spaces=False)
+            parted = part_thinking(said, begun=begun)
             finish_reason = "stop" if ended else "length"
             answer = Answer(parted.reply, finish_reason, len(read), len(ids), reasoning=parted.reasoning)
             return JudgedAnswer(answer, self._success.verdict(answer, target, prompt))

@@ -39,7 +39,7 @@ YES, SIGN, NO, OPEN = "yes", "sign only", "no", "open"
 """Whether a figure is reproduced."""
 
 _SPOKEN = {PLAIN: "RL agent, no attack, both choose", **TABLE_2, "none": "no attack, the target alone chooses"}
-_TRAINED_AGAIN = {"rl": "RL attack, a fresh adversary", KNOWN: "RL attack, the adversary of training"}
+_TRAINED_AGAIN = {"rl": "RL attack, the best adversary", KNOWN: "RL attack, the adversary of training"}
 
 
 class PaperTable(NamedTuple):

@@ -34,10 +34,12 @@ from engine.metrics.statistics import (
 from engine.metrics.tables import ABSENT, BETWEEN, TextTable, few_note, figure, num_measured, number
 from engine.negotiation.tactics import ARMS, ATTACKERS, NONE, WrittenTactic
 from envs.negotiation.scenario import ILLEGAL
+from policies.chat.written import NO_REPLY
 
 _COUNTS = {
     "tactics": Metric("tactics", NEITHER, "different ones that the attacker wrote and that were tried", "count"),
     "unusable": Metric("answers without a tactic", LOWER_FOR_ADVERSARY, "refusals, empty or too long, once repaired", "count"),
+    "no_reply": Metric("answers without a reply", LOWER_FOR_ADVERSARY, "of those: cut in thinking, filtered, ...", "count"),
     "dialogues": Metric("dialogues played", LOWER_FOR_ADVERSARY, "with the target to choose the tactic", "count", main=True),
     "calls": Metric("model calls", LOWER_FOR_ADVERSARY, "of the attacker, and of chat models in those dialogues", "count"),
     "tokens_in": Metric("tokens read", LOWER_FOR_ADVERSARY, "by these calls, as far as the models say", "count"),
@@ -148,10 +150,13 @@ class TacticsPlayed:
     def _costs(self, arm: str) -> dict[str, Estimate]:
         own, numbers = [each for each in self.written if each.arm == arm], self.numbers(arm)
         rows = [row for number in numbers for row in self.tried.get(number, ())]
-        moves = [row[f"chat_{side}"] for row in rows for side in SIDES if row[f"chat_{side}"]]
+        # Dialogues that were lost for want of a reply have cost their answers, too.
+        asked = [row for row in self.rows if not row["held_out"] and row["tactic_number"] in numbers]
+        moves = [row[f"chat_{side}"] for row in asked for side in SIDES if row[f"chat_{side}"]]
         totals = {
             "tactics": len(numbers),
             "unusable": sum(not each.number for each in own),
+            "no_reply": sum(each.problem.startswith(NO_REPLY) for each in own),
             "dialogues": len(rows),
             "calls": sum(each.calls for each in own) + sum(one["answers"] for one in moves),
             "tokens_in": sum(each.tokens_in for each in own) + sum(one["tokens_in"] for one in moves),

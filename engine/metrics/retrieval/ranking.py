@@ -7,7 +7,7 @@ that do not keep labels have kinds of their own, "a@1.smn.sow" is A_n@1. What ru
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -27,7 +27,7 @@ from engine.metrics.retrieval.ranks import (
     group_metrics,
     recall_at,
 )
-from engine.metrics.rows import Row, finished
+from engine.metrics.rows import Row, finished, lost
 from engine.metrics.statistics import Estimate, Metric, count, mean, rate
 from envs.candidates.groups import CandidateKind
 
@@ -77,13 +77,23 @@ class RankedRows:
     """Rows of contexts, to be read by ranker and rule.
 
     Args:
-        rows: of a run; those of contexts that failed do not count.
+        rows: of a run; a context that failed has no figures, and counts as one for which no ranker gave scores.
         untouched: as in `attack_metrics`.
         unranked: as in `group_metrics`.
+        controls: rankers that are not to blame where a context failed.
     """
 
-    def __init__(self, rows: Sequence[Row], untouched: Untouched = "left-out", unranked: Unranked = "left-out") -> None:
+    def __init__(
+        self,
+        rows: Sequence[Row],
+        untouched: Untouched = "left-out",
+        unranked: Unranked = "left-out",
+        controls: Collection[str] = (),
+    ) -> None:
         self.rows, self._untouched, self._unranked = finished(rows), untouched, unranked
+        self.num_contexts = len(rows)
+        """Contexts, those that failed included."""
+        self._failed, self._controls = {row["item_key"]: str(row["error"]) for row in lost(rows)}, controls
         self.clusters: dict[int, int] = {number: row["dialogue"] for number, row in enumerate(self.rows)}
         """The dialogue of each context, by its place in the rows."""
         self.size = size.pop() if len(size := {len(row["labels"]) for row in self.rows}) == 1 else None
@@ -104,7 +114,7 @@ class RankedRows:
     @cached_property
     def errors(self) -> dict[str, list[str]]:
         """By ranker, why it gave no scores: one reason for each context without some."""
-        found: dict[str, dict[str, str]] = {}
+        found = {model: dict(self._failed) for model in self.models if self._failed and model not in self._controls}
         for row in self.rows:
             for entry in row["ranked"]:
                 if entry["error"]:
@@ -207,7 +217,7 @@ def ranking_metrics(found: RankedRows) -> dict[str, Estimate]:
         metrics[f"{WORDS}.{rule}"] = mean(*found.words_changed(rule))
     at_first = first_place(found.several)
     for model in found.models:
-        metrics[f"{FAILED}.{model}"] = count(len(found.errors.get(model, ())), len(found.rows))
+        metrics[f"{FAILED}.{model}"] = count(len(found.errors.get(model, ())), found.num_contexts)
         clean = found.measured(model, CLEAN)
         for point in found.kept_points(model):
             metrics[f"{KEPT}{point.k}.{model}"] = point.accuracy

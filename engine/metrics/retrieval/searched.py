@@ -19,7 +19,7 @@ import numpy as np
 
 from engine.metrics.retrieval.attacked import compared
 from engine.metrics.retrieval.ranks import GroupMetrics
-from engine.metrics.rows import Row, finished
+from engine.metrics.rows import Row, finished, lost
 from engine.metrics.statistics import (
     FOR_ADVERSARY,
     LOWER_FOR_ADVERSARY,
@@ -90,11 +90,14 @@ class SearchedRows:
     """Rows of attacked contexts, to be read by ranker and method.
 
     Args:
-        rows: of a run; those of contexts that failed do not count.
+        rows: of a run; a context that failed was not attacked, and counts as one for which no ranker gave scores.
     """
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self.rows = finished(rows)
+        self.num_contexts = len(rows)
+        """Contexts, those that failed included."""
+        self._failed = [str(row["error"]) for row in lost(rows)]
         self.clusters: dict[int, int] = {number: row["dialogue"] for number, row in enumerate(self.rows)}
         """The dialogue of each context, by its place in the rows."""
 
@@ -120,7 +123,8 @@ class SearchedRows:
             for number, each in entries:
                 if each["status"] == "error":
                     found.setdefault(model, {}).setdefault(number, each["reason"])
-        return {model: list(reasons.values()) for model, reasons in found.items()}
+        apart = {model: list(found.get(model, {}).values()) for model in self.models}
+        return {model: self._failed + reasons for model, reasons in apart.items() if self._failed or reasons}
 
     def tried(self, model: str, method: str) -> list[tuple[int, Row]]:
         """The attacks of a method on a ranker that came to an end."""
@@ -164,7 +168,7 @@ def search_metrics(found: SearchedRows, budget: int) -> dict[str, Estimate]:
         for other, each in _transfers(tried, found.clusters).items():
             metrics[f"{TRANSFER}.{model}.{other}.{method}"] = each
     for model in found.models:
-        metrics |= {f"{name}.{model}": count(num, len(found.rows)) for name, num in _contexts(found, model).items()}
+        metrics |= {f"{name}.{model}": count(num, found.num_contexts) for name, num in _contexts(found, model).items()}
     return metrics
 
 

@@ -71,7 +71,8 @@ def shown_inputs(inputs: Iterable[ShownInput]) -> dict[str, TextTable]:
         reply = f"(no reply: {each.no_reply})" if each.no_reply else each.reply
         texts = map(_shortened, (*([each.model] if several else []), told, typed, reply))
         rows.append((_SUCCESS if each.success else _NONE, *texts))
-    note = f"{num_successes:,} successes of {num:,} inputs; at most {NUM_SHOWN} are shown, all are in the rows and on the page."
+    successes = "1 success" if num_successes == 1 else f"{num_successes:,} successes"
+    note = f"{successes} of {num:,} input{'s' * (num > 1)}; at most {NUM_SHOWN} are shown, all are in the rows and on the page."
     return {heading: TextTable(columns, tuple(rows), note, texts=columns[1:])}
 
 

@@ -7,7 +7,7 @@ once. Words are those of the corpus: one that no dictionary holds has the tag of
 of a Chinese compound stands last.
 
   * # Paper: WordNet from NLTK, which has no Chinese. Ours: the Chinese Open Wordnet. It does not order senses, so
-    that only words of one sense have synonyms, unless `replies.sense` is "any".
+    that under rule "careful" only words of one sense have synonyms.
 
 Not here: how text is cut into words (`envs/pairs/chinese.py`).
 """
@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 
 from engine.perturb.flat import FlatContexts
-from engine.perturb.replies.language import Form, Sense, Tagged, WordClass, is_word
+from engine.perturb.replies.language import Tagged, WordClass, is_word
+from engine.perturb.replies.settings import SynonymChoice
 from envs.core.errors import DataError
 from envs.data.lines import broken_rule, located, read_lines, require_utf8
 from envs.data.root import data_root
@@ -99,22 +100,23 @@ class Chinese:
         """None, see `ReplyLanguage`: names have tags of their own."""
         return np.zeros(len(flat.words), dtype=bool)
 
-    def synonyms(self, asked: Sequence[Tagged], sense: Sense, form: Form) -> list[Utterance]:
+    def synonyms(self, asked: Sequence[Tagged], choice: SynonymChoice) -> list[Utterance]:
         """The other words of a word's synsets, see `ReplyLanguage`; Chinese words have one form.
 
         Raises:
             DataError: the Chinese Open Wordnet is not there, or a line of it is broken.
         """
-        return [self._synonyms_of(word, tag, sense) for word, tag in asked]
+        return [self._synonyms_of(word, tag, choice) for word, tag in asked]
 
     def fits(self, before: str, word: str, other: str) -> bool:
         """Always, see `ReplyLanguage`."""
         return True
 
-    def _synonyms_of(self, word: str, tag: str, sense: Sense) -> Utterance:
-        part = _PARTS_OF_SPEECH.get(self.class_of(tag))
-        senses = () if part is None else self._senses.get((word, part), ())
-        if sense != "any" and len(senses) > 1:
+    def _synonyms_of(self, word: str, tag: str, choice: SynonymChoice) -> Utterance:
+        own = _PARTS_OF_SPEECH.get(self.class_of(tag))
+        parts = ([] if own is None else [own]) if choice.same_class else _PARTS_OF_SPEECH.values()
+        senses = [sense for part in parts for sense in self._senses.get((word, part), ())]
+        if choice.sense != "any" and len(senses) > 1:
             return ()
         return tuple(dict.fromkeys(other for each in senses for other in self._words[each] if other != word))
 

@@ -15,6 +15,7 @@ import numpy as np
 from engine.perturb.commands import NAMES, in_commands
 from engine.perturb.flat import FlatContexts
 from engine.perturb.lexicon import Lexicon
+from engine.perturb.replies.settings import SynonymChoice
 from engine.perturb.synonyms import BASE_TAGS, PARTS_OF_SPEECH, fits_article
 from envs.pairs.tokens import PATH, UNKNOWN, URL
 from envs.pairs.turns import Utterance
@@ -24,8 +25,6 @@ WordClass = Literal["noun", "pronoun", "verb", "modal", "adjective", "adverb", "
 """What tags are sorted into; a name is a noun too, but stays where synonyms enter."""
 Tagged = tuple[str, str]
 """A word, lower case, and its tag."""
-Sense = Literal["shared", "first", "any"]
-Form = Literal["inflected", "base"]
 _NUM_WORDS = 1 << 17
 
 
@@ -49,9 +48,9 @@ class ReplyLanguage(Protocol):
         """Whether a word says something by itself: neither a mark nor a stop word."""
 
     def stays(self, flat: FlatContexts) -> np.ndarray:
-        """Which words no synonym may replace, whatever their tag (N,) bool."""
+        """Which words are known names or belong to commands, whatever their tag (N,) bool."""
 
-    def synonyms(self, asked: Sequence[Tagged], sense: Sense, form: Form) -> list[Utterance]:
+    def synonyms(self, asked: Sequence[Tagged], choice: SynonymChoice) -> list[Utterance]:
         """Of each word those that mean the same, without itself, in a fixed order; sooner than one by one."""
 
     def fits(self, before: str, word: str, other: str) -> bool:
@@ -87,16 +86,12 @@ class English:
         self.is_content = lru_cache(_NUM_WORDS)(self._is_content)
 
     def tag_all(self, utterances: Sequence[Utterance]) -> list[list[str]]:
-        """Penn Treebank tags, see `ReplyLanguage`.
-
-        NLTK's tagger was trained on text with capitals and takes no "i" for a pronoun; here each is one.
-        """
-        found = self.lexicon.tag_all(utterances)
-        return [_with_i(words, tags) if "i" in words else tags for words, tags in zip(utterances, found, strict=True)]
+        """Penn Treebank tags, see `ReplyLanguage`."""
+        return self.lexicon.tag_all(utterances)
 
     def are_tags(self, utterances: Sequence[Utterance], tags: Sequence[Sequence[str]]) -> list[bool]:
-        """See `ReplyLanguage`; an "i" is a pronoun, whatever the lexicon takes it for."""
-        return self.lexicon.are_tags(utterances, tags, ("i",))
+        """See `ReplyLanguage`."""
+        return self.lexicon.are_tags(utterances, tags)
 
     def class_of(self, tag: str) -> WordClass:
         """The class of a Penn Treebank tag, see `ReplyLanguage`."""
@@ -106,13 +101,15 @@ class English:
         """What belongs to a command or names a program, see `ReplyLanguage`."""
         return in_commands(flat) | flat.are_in(NAMES)
 
-    def synonyms(self, asked: Sequence[Tagged], sense: Sense, form: Form) -> list[Utterance]:
-        """Synonyms that the tagger by itself takes for the part of speech of the word, see `ReplyLanguage`."""
-        found = [self._forms(word, tag, sense, form) for word, tag in asked]
+    def synonyms(self, asked: Sequence[Tagged], choice: SynonymChoice) -> list[Utterance]:
+        """Synonyms of words, see `ReplyLanguage`."""
+        found = [self._forms(word, tag, choice) for word, tag in asked]
+        if not choice.tagged_alone:
+            return found
         forms = list(dict.fromkeys(chain.from_iterable(found)))
         alone = {each: self.class_of(tag) for each, (tag,) in zip(forms, self.tag_all(list(zip(forms))), strict=True)}
         return [
-            tuple(other for other in others if alone[other] in _ALONE[tag[0]])
+            tuple(other for other in others if alone[other] in _ALONE.get(tag[0], ()))
             for (_, tag), others in zip(asked, found, strict=True)
         ]
 
@@ -125,20 +122,23 @@ class English:
         says = len(word) > 1 and is_word(word) and word not in CLITICS
         return says and word not in self.lexicon.stopwords and word not in (URL, PATH, UNKNOWN)
 
-    def _forms_of(self, word: str, tag: str, sense: Sense, form: Form) -> Utterance:
-        kind = PARTS_OF_SPEECH.get(tag[:1])
-        base = None if kind is None or not word.isalpha() else self.lexicon.inflect(word, BASE_TAGS[tag[0]])
-        if kind is None or base is None:
+    def _forms_of(self, word: str, tag: str, choice: SynonymChoice) -> Utterance:
+        if not word.isalpha():
             return ()
-        others: Iterable[str] = self.lexicon.synonyms(base, kind, every_sense=sense == "any")
-        if sense == "shared":
-            others = [other for other in others if self.lexicon.same_sense(base, other, kind)]
-        forms = others if form == "base" else [self.lexicon.inflect(other, tag) for other in others]
-        return tuple(dict.fromkeys(other for other in forms if other is not None and other != word and self.usual(other)))
+        first = tag[:1] if tag[:1] in PARTS_OF_SPEECH else ""
+        firsts = first if choice.same_class else PARTS_OF_SPEECH
+        others = (other for letter in firsts for other in self._bases_of(word, letter, choice))
+        forms = others if choice.form == "base" else (self.lexicon.inflect(other, tag) for other in others)
+        fitting = (other for other in forms if other is not None and other != word)
+        return tuple(other for other in dict.fromkeys(fitting) if not choice.usual or self.usual(other))
 
-
-def _with_i(words: Utterance, tags: Sequence[str]) -> list[str]:
-    return ["PRP" if word == "i" else tag for word, tag in zip(words, tags, strict=True)]
+    def _bases_of(self, word: str, letter: str, choice: SynonymChoice) -> Iterable[str]:
+        """The base forms of synonyms of a word, as a part of speech that tags with a letter begin with."""
+        base, kind = self.lexicon.inflect(word, BASE_TAGS[letter]), PARTS_OF_SPEECH[letter]
+        if base is None:
+            return ()
+        others = self.lexicon.synonyms(base, kind, every_sense=choice.sense == "any", names=not choice.known_names)
+        return others if choice.sense != "shared" else [other for other in others if self.lexicon.same_sense(base, other, kind)]
 
 
 _CLASSES: Mapping[str, WordClass] = {

@@ -2,10 +2,51 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 from envs.core.ranges import Configuration, PositiveInt, PositiveShare
+
+Sense = Literal["shared", "first", "any"]
+Form = Literal["inflected", "base"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SynonymChoice:
+    """Which synonyms RSW takes; see the fields of these names in `ReplySettings`."""
+
+    sense: Sense
+    synonym: Literal["first", "random"]
+    form: Form
+    same_class: bool
+    tagged_alone: bool
+    usual: bool
+    known_names: bool
+    articles: bool
+
+
+CAREFUL = SynonymChoice(
+    sense="shared",
+    synonym="first",
+    form="inflected",
+    same_class=True,
+    tagged_alone=True,
+    usual=True,
+    known_names=True,
+    articles=True,
+)
+"""Synonyms that keep a reply right."""
+PLAIN = SynonymChoice(
+    sense="any",
+    synonym="random",
+    form="base",
+    same_class=False,
+    tagged_alone=False,
+    usual=False,
+    known_names=False,
+    articles=False,
+)
+"""The paper's words, read as they stand."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,12 +69,24 @@ class ReplySettings(Configuration):
     """IIW: of several words of one tag, which is replaced."""
     context_share: PositiveShare = 1 / 9
     """IIW in training: words replaced, as a share of the words of the context (paper)."""
-    sense: Literal["shared", "first", "any"] = "shared"
-    """RSW: synonyms whose main sense is the word's too, those of the word's first sense, or of all its senses in order."""
-    synonym: Literal["first", "random"] = "first"
-    """RSW: of several synonyms, which enters."""
-    form: Literal["inflected", "base"] = "inflected"
-    """RSW: a synonym in the form of the word that it replaces, or as WordNet has it."""
+    rule: Literal["paper", "careful"] = "paper"
+    """RSW: any lemma of WordNet for each word but stop words and names (paper), or only what keeps the reply right."""
+    sense: Sense | None = None
+    """RSW: synonyms whose main sense is the word's too ("shared"; rule careful), of its first sense, or of any (paper)."""
+    synonym: Literal["first", "random"] | None = None
+    """RSW: of several synonyms, the first (careful), or one at random (paper)."""
+    form: Form | None = None
+    """RSW: a synonym in the form of the word that it replaces ("inflected"; careful), or as WordNet has it (paper)."""
+    same_class: bool | None = None
+    """RSW: nouns, verbs, adjectives and adverbs alone, by their own kind (careful); or any word (paper)."""
+    tagged_alone: bool | None = None
+    """RSW: only synonyms that the tagger takes for the word's part of speech when it reads them alone (careful)."""
+    usual: bool | None = None
+    """RSW: only synonyms that the corpus says a few times, where one is at hand (careful)."""
+    known_names: bool | None = None
+    """RSW: names that WordNet knows, programs and commands stay too (careful), not tagged names alone (paper)."""
+    articles: bool | None = None
+    """RSW: only synonyms that fit the "a" or "an" before them (careful)."""
     synonym_rate: PositiveShare = 1.0
     """RSW: share of the words with a synonym that are replaced."""
     shuffled: Literal["all", "words"] = "all"
@@ -48,3 +101,10 @@ class ReplySettings(Configuration):
     """NGR: replies that are drawn from, separated by |; "several" for those of the project; the paper's one when empty."""
     copied: Literal["random", "last"] = "random"
     """COPY_k: the turns that become replies are drawn, or are the last ones."""
+
+    @property
+    def synonym_choice(self) -> SynonymChoice:
+        """Return the choice of the rule, with what is set apart from it."""
+        chosen = {field.name: getattr(self, field.name) for field in fields(SynonymChoice)}
+        given = {name: value for name, value in chosen.items() if value is not None}
+        return replace(PLAIN if self.rule == "paper" else CAREFUL, **given)

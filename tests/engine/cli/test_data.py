@@ -60,6 +60,32 @@ def test_check_counts_pairs_and_lists_every_problem(parley: Parley, tmp_path: Pa
     assert json.loads(parley(f"data check {path} --json").out)["num_pairs"] == {"train": 1, "val": 0, "test": 0}
 
 
+def test_check_shows_some_problems_of_a_kind_and_counts_the_others(parley: Parley, tmp_path: Path) -> None:
+    path = tmp_path / "own.tsv"
+    path.write_text("hello\thi\n" + "nonsense\n" * 281 + "a\t\n", encoding="utf-8")
+    outcome = parley(f"data check {path}")
+    assert "282 problems:" in outcome.err
+    assert outcome.err.count("; got nonsense; ") == 10
+    assert "271 more like this, which --json lists: a broken line: a tab belongs between" in outcome.err
+    assert "the reply has no word" in outcome.err
+    assert len(json.loads(parley(f"data check {path} --json").out)["problems"]) == 282
+
+
+def test_check_says_how_a_file_is_read_and_shared_out(parley: Parley, tmp_path: Path) -> None:
+    path = tmp_path / "faq.csv"
+    path.write_text("q,a\n" + "".join(f"question {n},answer {n}\n" for n in range(200)), encoding="utf-8")
+    outcome = parley(f"data check {path}")
+    assert outcome.status == 2
+    assert f"name them: {path}#context=q,reply=a" in outcome.err.replace("\n", "")
+    outcome = parley(f"data check {path}#context=q,reply=a")
+    assert outcome.status == 0
+    assert (
+        f"shared out 90:5:5 to train, val and test by hash of the source; {path}#shares=70:15:15 does otherwise" in outcome.err
+    )
+    outcome = parley(f"data info {path}#context=q,reply=a,shares=1:0:1 --json")
+    assert json.loads(outcome.out)["summary"] == "pairs of your own, CSV: context=q, reply=a, 1:0:1 to train, val and test"
+
+
 def test_check_says_that_there_is_nothing_to_train_on(parley: Parley, tmp_path: Path) -> None:
     (tmp_path / "own.tsv").touch()
     outcome = parley(f"data check {tmp_path / 'own.tsv'}")

@@ -40,12 +40,12 @@ KEPT = dict.fromkeys(("advantage", "exploitability_drop", "plain_agreement_befor
 
 @pytest.fixture
 def _small_corpus(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Puts the made-up corpus in the place of the embedded one, which takes seconds to make, and two adversaries for four."""
+    """Puts the made-up corpus in the place of the embedded one, which takes seconds to make, and two adversaries for three."""
     fitted, trained, hardened = negotiator.demo(), reinforce.demo(), minmax.demo()
     small: dict[str, Any] = {"corpus": CORPUS, "data_root": root}
     monkeypatch.setattr(negotiator, "demo", lambda: dataclasses.replace(fitted, **small))
     monkeypatch.setattr(reinforce, "demo", lambda: dataclasses.replace(trained, data_root=root))
-    few = dataclasses.replace(hardened, data_root=root, num_final_adversaries=2)
+    few = dataclasses.replace(hardened, data_root=root, num_final_adversaries=2, num_adversaries=1, rounds=1)
     monkeypatch.setattr(minmax, "demo", lambda: few)
     matcher = dataclasses.replace(matcher_config.demo(), limit=60)
     monkeypatch.setattr(matcher_config, "demo", lambda: matcher)
@@ -141,8 +141,9 @@ def test_the_stages_name_each_other_as_the_folder_was_given() -> None:
     assert configs["selfplay"].complementary, "the rule of the attack, so that like is compared with like"
     assert {config.seed for config in configs.values()} == {7}
     assert (configs["minmax"].target, configs["minmax"].adversary) == ("runs/demo/target", "runs/demo/adversary")
-    assert configs["minmax"].rounds == 1
-    assert configs["minmax"].num_final_adversaries == 4, "one training is one draw"
+    assert configs["minmax"].rounds == 2
+    assert configs["minmax"].num_final_adversaries == 3, "one training is one draw"
+    assert configs["minmax"].adversaries == "mixture", "all known adversaries are learned from, by the equilibrium"
     assert configs["minmax"].control, "training alone may explain what is gained"
     before = {str(getattr(configs[name], key, "")) for name in BESIDE for key in ("model", "lm", "trained")}
     before = {name for names in before for name in names.split(",")}

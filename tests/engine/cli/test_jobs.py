@@ -243,6 +243,23 @@ def result() -> Result:
     )
 
 
+def test_answers_of_chat_models_stand_on_the_last_screen_and_in_the_object(
+    result: Result, capsys: pytest.CaptureFixture[str]
+) -> None:
+    usage = {"told": "Chat models gave 4 answers, 3 no reply (3 filtered).", "kinds": {"reply": 1, "filtered": 3}}
+    warned = replace(result, warnings=["1 of 2 items failed"], chat_usage=usage, failure="3 of 4 answers are no reply")
+    assert carry_out(find("selfplay"), fake(warned), JobCommand(ASKED, Path("runs/x"), True)) == 1
+    shown = capsys.readouterr()
+    lines = shown.err.splitlines()
+    order = ["Chat models gave", "warning: 1 of 2", "failed: 3 of 4"]
+    told, warning, failed = (next(i for i, line in enumerate(lines) if line.startswith(begin)) for begin in order)
+    assert told < warning < failed
+    assert lines[warning] == "warning: 1 of 2 items failed"
+    printed = only_object(shown.out)
+    assert printed["chat_usage"]["kinds"] == {"reply": 1, "filtered": 3}
+    assert printed["warnings"] == ["1 of 2 items failed"]
+
+
 def test_what_a_job_prints_stays_off_standard_output(result: Result, capsys: pytest.CaptureFixture[str]) -> None:
     status = carry_out(find("selfplay"), fake(result), JobCommand(ASKED, Path("runs/x"), True))
     shown = capsys.readouterr()

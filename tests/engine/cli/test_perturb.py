@@ -83,6 +83,13 @@ def test_json_has_one_object_for_each_line_and_strategy(typed: Parley) -> None:
     assert found[2] == {"line": 2, "strategy": "random-swap", "before": "ok", "after": "ok", "changed": 0, "untouched": True}
 
 
+def test_a_byte_order_mark_is_no_part_of_a_line(typed: Parley) -> None:
+    commands = [typed("perturb random-swap --json", start + LINE.encode()) for start in (b"\xef\xbb\xbf", b"")]
+    marked, plain = (records(outcome.out) for outcome in commands)
+    assert marked == plain
+    assert "\ufeff" not in commands[0].out
+
+
 def test_a_line_becomes_the_same_wherever_it_stands(typed: Parley, tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("a word of ours\n" * CHUNK + LINE)
     many = records(typed("perturb random-swap --json --input in.txt", b"").out)

@@ -23,7 +23,7 @@ def rows(tmp_path: Path) -> Path:
 
 
 def test_replies_stand_before_and_after_below_their_context(parley: Parley, rows: Path) -> None:
-    outcome = parley(f"perturb iiw,rsw --context {rows} {BUILT_IN}")
+    outcome = parley(f"perturb iiw,rsw --set replies.rule=careful --context {rows} {BUILT_IN}")
     assert outcome.status == 0
     assert [" ".join(line.split()) for line in outcome.out.splitlines()] == [
         "1 context how do i start the old machine ? <eot> which disk is it",

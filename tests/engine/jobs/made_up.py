@@ -91,7 +91,7 @@ def campaign(root: Path, target: Path, **changes: Any) -> MinMaxConfig:
     """Adversarial training of two updates a phase and six dialogues a measurement."""
     rule = replace(REINFORCE, dialogues=12)
     settings: dict[str, Any] = {"corpus": CORPUS, "data_root": root, "save_every": 1, "perplexity_limit": 0}
-    settings |= {"rounds": 2, "budget": 12, "dialogues": 6, "choosing": 6, "attack": rule, "defence": rule}
+    settings |= {"rounds": 2, "budget": 12, "dialogues": 6, "attack": rule, "defence": rule}
     return MinMaxConfig(target=str(target), **{**settings, **changes})
 
 

@@ -103,9 +103,8 @@ def test_a_folder_of_a_causal_model_ranks_beside_others(tmp_path: Path) -> None:
     assert found["tiny_model"]["name"] == f"hf:{folder}"
 
 
-@pytest.mark.parametrize("always", ["I'm sorry, but I can't help with that.", ""])
-def test_a_model_that_rates_nothing_is_no_ranker_and_the_run_says_so(tmp_path: Path, always: str) -> None:
-    with serving(lambda number, body: Said(completion(always))) as server:
+def test_a_model_that_rates_nothing_is_no_ranker_and_the_run_says_so(tmp_path: Path) -> None:
+    with serving(lambda number, body: Said(completion("I'm sorry, but I can't help with that."))) as server:
         config = RankingConfig(model=server.name, rules="none", limit=2, num_erased=0, chat=QUICK)
         result = EVALUATE_RANKING.run(config, tmp_path / "ranking", Silent())
         searching = RankingAttackConfig(model=server.name, limit=2, budget=12, chat=QUICK)
@@ -116,6 +115,38 @@ def test_a_model_that_rates_nothing_is_no_ranker_and_the_run_says_so(tmp_path: P
     assert "fake rated 20 of 20" in next(iter(attacked.tables.values())).note
     for run in ("ranking", "attack"):
         assert "fake rated 20 of 20 replies by no number" in (tmp_path / run / "table.md").read_text()
+
+
+def moderated(number: int, body: dict[str, Any]) -> Said:
+    """Rates by the length of the question, and says nothing of some."""
+    length = len(body["messages"][0]["content"])
+    return Said(completion("" if length % 29 == 0 else str(length % 101)))
+
+
+def test_contexts_that_a_rater_gave_no_reply_about_are_counted_shown_and_warned_of(tmp_path: Path) -> None:
+    with serving(moderated) as server:
+        config = RankingConfig(model=server.name, rules="none", controls=False, limit=6, num_erased=0, chat=QUICK)
+        ranked = EVALUATE_RANKING.run(config, tmp_path / "ranking", Silent())
+        searching = RankingAttackConfig(model=server.name, limit=6, budget=12, chat=QUICK, rules="none")
+        attacked = ATTACK_RANKING.run(searching, tmp_path / "attack", Silent())
+    for result, run in ((ranked, "ranking"), (attacked, "attack")):
+        lost = [row for row in rows(tmp_path / run) if row["status"] == "error"]
+        assert 0 < len(lost) < 6
+        assert all(row["error"].startswith("no answer (empty)") for row in lost)
+        failed = result.metrics["failed.fake"]
+        assert (failed.value, failed.n) == (len(lost), 6)
+        note = " ".join(table.note for table in result.tables.values())
+        assert f"fake gave no scores for {len(lost)} of 6 contexts: no answer (empty)" in note
+        assert any(warning.startswith(f"{len(lost)} of 6 items failed") for warning in result.warnings)
+        assert f"{len(lost)} of 6 contexts" in (tmp_path / run / "table.md").read_text()
+        kinds = result.chat_usage["kinds"]
+        assert kinds["empty"] > 0
+        assert sum(kinds.values()) == result.chat_usage["asked"]
+    assert ranked.metrics["r@1.fake.clean"].n == 6 - failed_in(tmp_path / "ranking")
+
+
+def failed_in(run: Path) -> int:
+    return sum(row["status"] == "error" for row in rows(run))
 
 
 def test_a_chat_model_judges_and_the_run_says_what_it_could_not_read(tmp_path: Path) -> None:

@@ -54,9 +54,7 @@ class FakeLexicon:
     def tag_all(self, utterances: Sequence[tuple[str, ...]]) -> list[list[str]]:
         return [self.tag(words) for words in utterances]
 
-    def are_tags(
-        self, utterances: Sequence[tuple[str, ...]], tags: Sequence[Sequence[str]], free: Sequence[str] = ()
-    ) -> list[bool]:
+    def are_tags(self, utterances: Sequence[tuple[str, ...]], tags: Sequence[Sequence[str]]) -> list[bool]:
         return [self.tag(words) == list(own) for words, own in zip(utterances, tags, strict=True)]
 
     def antonyms(self, word: str, part_of_speech: str | None) -> tuple[str, ...]:

@@ -146,6 +146,12 @@ def test_a_schema_of_mutual_friends_is_read(tmp_path: Path) -> None:
     assert read_entities(path).categories == {("ann", "lee"): ["name"], ("bob",): ["name", "city"], ("rome",): ["city"]}
 
 
+def test_a_schema_is_told_by_its_content_and_by_its_name_in_any_case(tmp_path: Path) -> None:
+    for name in ("SCHEMA.JSON", "schema.txt"):
+        (tmp_path / name).write_bytes(b'\xef\xbb\xbf\n{"values": {"city": ["Rome"]}}')
+        assert read_entities(tmp_path / name).categories == {("rome",): ["city"]}
+
+
 @pytest.mark.parametrize("content", ["[]", "{}", "no json", '{"values": [1]}', '{"values": {"name": [1]}}'])
 def test_another_json_file_is_an_error(tmp_path: Path, content: str) -> None:
     path = tmp_path / "schema.json"

@@ -15,7 +15,7 @@ from nltk.tag import PerceptronTagger
 from engine.perturb.built_in import BuiltInLexicon
 from engine.perturb.lexicon import Lexicon
 from engine.perturb.lexicons import open_lexicon
-from engine.perturb.nltk_lexicon import NltkLexicon
+from engine.perturb.nltk_lexicon import MISREAD, NltkLexicon
 from engine.perturb.tagger import Tagger
 from envs.core.errors import DataError
 from envs.pairs.helpdesk.dialogues import dialogue
@@ -84,13 +84,9 @@ class TestTagger:
         utterances = data.draw(st.lists(st.lists(st.sampled_from(WORDS), max_size=9), max_size=6))
         right = tagger.tag(utterances)
         known = [*made_up_perceptron(num_steps).classes, "no tag"]
-        asked = [[data.draw(st.sampled_from([tag, tag, tag, *known])) for tag in tags] for tags in right]
-        free = data.draw(st.lists(st.sampled_from(WORDS), max_size=3))
-        same = [
-            all(given == tag or word in free for word, given, tag in zip(*each, strict=True))
-            for each in zip(utterances, asked, right, strict=True)
-        ]
-        assert tagger.are_tags(utterances, asked, free) == same
+        asked = [[data.draw(st.sampled_from([tag, tag, tag, None, *known])) for tag in tags] for tags in right]
+        same = [all(given in (tag, None) for given, tag in zip(*each, strict=True)) for each in zip(asked, right, strict=True)]
+        assert tagger.are_tags(utterances, asked) == same
         assert tagger.are_tags(utterances, right) == [True] * len(right)
 
     def test_more_words_than_the_table_began_with(self) -> None:
@@ -116,6 +112,7 @@ class TestBuiltInLexicon:
             ("it's the user's disk", "PRP VBZ DT NN POS NN"),
             ("do you know me ?", "VBP PRP VB PRP ."),
             ("frobnicating zzzness", "VBG NN"),
+            ("i dont print, im new", "PRP VBP VB , PRP JJ"),
         ],
     )
     def test_plain_sentences_are_tagged_by_lists_and_neighbours(self, built_in: BuiltInLexicon, text: str, tags: str) -> None:
@@ -172,7 +169,34 @@ class TestNltkLexicon:
         said = [tuple(tokenise(utterance)) for number in range(20) for utterance in dialogue(number)]
         said.append(tuple(tokenise("I've run apt-get in 2009, it doesn't see /dev/sda1 :( ... why?")))
         for words in said:
-            assert full.tag(words) == [tag for _, tag in nltk.pos_tag(words)]
+            read = full.newswire.restored(words)
+            tags = [tag for _, tag in nltk.pos_tag(read.words)]
+            if any(tags[place] in MISREAD for place in read.beginnings):
+                tags = [tag for _, tag in nltk.pos_tag(read.plain)]
+            assert full.tag(words) == [tags[place] for place in read.origins or range(len(words))]
+
+    @pytest.mark.parametrize(
+        ("text", "tags"),
+        [
+            ("can i help you ?", "MD PRP VB PRP ."),
+            ("i like all the genres .", "PRP VBP PDT DT NNS ."),
+            ("i liked it a lot .", "PRP VBD PRP DT NN ."),
+            ("install the package", "VB DT NN"),
+            ("im sure u dont know him", "PRP JJ PRP VBP VB PRP"),
+            ("did you install it ?", "VBD PRP VB PRP ."),
+            ("what is new in canada ?", "WP VBZ JJ IN NNP ."),
+            ("hi there", "NN EX"),
+        ],
+    )
+    def test_lower_case_text_is_tagged_as_newspapers_are(self, full: NltkLexicon, text: str, tags: str) -> None:
+        words = tuple(text.split())
+        assert full.tag(words) == tags.split()
+        assert full.are_tags([words], [tags.split()]) == [True]
+        assert full.are_tags([words], [["CC", *tags.split()[1:]]]) == [False]
+
+    def test_names_are_words_that_name_one_thing_in_every_sense(self, full: NltkLexicon) -> None:
+        asked = ["canada", "monday", "china", "mark", "gates", "drew", "tho", "may"]
+        assert [word for word in asked if full.newswire.restored(["a", word]).words[1] != word] == ["canada", "monday"]
 
     def test_wordnet_opens_without_the_map_that_other_languages_need(self, monkeypatch: pytest.MonkeyPatch) -> None:
         reader = "nltk.corpus.reader.wordnet.WordNetCorpusReader"

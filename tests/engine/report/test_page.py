@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.jobs.tables import write_tables
 from engine.metrics.negotiation.attack import ATTACK_METRICS
 from engine.metrics.statistics import Estimate, Metric
 from engine.metrics.tables import TextTable
@@ -308,3 +309,11 @@ def test_every_item_has_an_address_and_the_chapter_leads_to_some() -> None:
     bodies = [attrs["id"] for _, attrs in outline.tags if attrs.get("class") == "body"]
     assert bodies == ["dialogue-m-a", "dialogue-m-b", "dialogue-m-a--2", "dialogue-m-b--2"]
     assert {"#dialogue-m-a", "#dialogue-m-b"} <= {attrs["href"] for tag, attrs in outline.tags if tag == "a"}
+
+
+def test_the_markdown_table_of_a_run_spells_what_a_terminal_would_obey(tmp_path: Path) -> None:
+    about = {"title": f"t{HOSTILE}", "description": HOSTILE, "command": HOSTILE}
+    write_tables(tmp_path / "table.md", {HOSTILE: TextTable((HOSTILE, "n"), ((HOSTILE, "1"),), HOSTILE)}, about, HOSTILE)
+    text = (tmp_path / "table.md").read_text(encoding="utf-8")
+    assert visible(text, keep="\n") == text
+    assert text.count(r"\u001b[31m\u202e\u2066") >= 6

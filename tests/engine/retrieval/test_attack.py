@@ -23,7 +23,7 @@ from envs.candidates.groups import CandidateGroup, Context
 from envs.core.errors import ConfigError
 from envs.pairs.turns import Utterance
 from policies.matching.ranker import MatcherRanker
-from policies.ranker import Ranker
+from policies.ranker import Ranker, UnscoredError
 from tests.engine.retrieval.fakes import Crossed, Odds, Sum, Toy, attack, group
 from tests.policies.matching.made_up import KINDS, matcher
 
@@ -251,6 +251,29 @@ class NoSlopes:
 class BadSlopes(Sum):
     def slopes(self, context: Context, reply: Utterance, words: Sequence[str]) -> np.ndarray:
         return np.zeros((1, 1))
+
+
+class Silent(Sum):
+    """Says nothing of replies with one word."""
+
+    def score(self, context: Context, candidates: Sequence[Utterance]) -> np.ndarray:
+        if any("n2" in reply for reply in candidates):
+            raise UnscoredError("no answer (filtered)")
+        return super().score(context, candidates)
+
+
+@pytest.mark.parametrize("method", METHODS[:3], ids=repr)
+def test_a_draft_without_a_score_is_no_success_and_the_search_goes_on(method: AttackMethod) -> None:
+    weights = {"n1": 0.5, "n2": 9.0, "n3": 3.0, "n9": 1.0, "top": 2.0}
+    how: Any = {"method": method, "moves": CONTEXT_ONLY, "edits": 1, "budget": 50}
+    of = group(["top", "n9 v9"], context=["n1 n2 n3"])
+    (lost,) = attack(Silent(weights), **how).run([of], [1])
+    assert lost.num_unscored == 1
+    assert (lost.status, lost.words) == ("success", ("n3", "v9"))
+    weights |= {"n9": 4.0, "n2": -9.0}
+    of = group(["n9 v9", "top"], context=["n2 n3"])
+    (lost,) = attack(Silent(weights), goal=RankGoal("demote"), **how).run([of], [1])
+    assert (lost.status, lost.num_unscored, lost.words) == ("failure", 1, ("n3", "v9")), "nor is it the lowest there is"
 
 
 def test_slopes_are_asked_of_rankers_that_give_them() -> None:

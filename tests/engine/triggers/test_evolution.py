@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.triggers.evolution import Evolution, EvolutionSettings, ToldReply, Words, closeness
+from engine.triggers.evolution import NO_FITNESS, Evolution, EvolutionSettings, ToldReply, Words, closeness
 
 WORDS = [f"word{number}" for number in range(20)]
 WANTED = tuple(WORDS[number] for number in (3, 1, 4, 15))
@@ -64,3 +64,20 @@ def test_a_list_that_is_used_up_ends_the_search() -> None:
 def test_closeness_looks_at_the_beginning_of_a_reply(reply: str, close: float | None) -> None:
     found = closeness(reply, "Sure, here")
     assert found == close if close is not None else 0.4 < found < 1
+
+
+def test_an_input_without_a_reply_is_no_parent() -> None:
+    search = Evolution(EvolutionSettings(num_words=3, population=4, max_queries=40), ["a", "b", "c", "d"], seed=1)
+    first = search.ask()
+    search.tell([ToldReply(NO_FITNESS, "", "filtered")] * len(first), success=False)
+    assert search.best.fitness == NO_FITNESS
+    fresh = Evolution(EvolutionSettings(num_words=3, population=4, max_queries=40), ["a", "b", "c", "d"], seed=1, blind=True)
+    fresh.ask()
+    fresh.tell([ToldReply(0.0, "")] * len(first), success=False)
+    assert search.ask() == fresh.ask(), "where nothing got a reply, inputs are drawn anew"
+    search.tell([ToldReply(NO_FITNESS, "", "filtered")] * 3 + [ToldReply(0.1, "no")], success=False)
+    (parent,) = (member.words for member in search.members if member.fitness > NO_FITNESS)
+    assert search.best.words == parent
+    assert all(sum(a == b for a, b in zip(child, parent, strict=True)) >= 1 for child in search.ask()), (
+        "children of the one reply"
+    )

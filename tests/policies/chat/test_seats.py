@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +14,18 @@ from engine.jobs.conformance import check_part
 from envs.core.errors import ConfigError
 from envs.pairs.replied import RepliedPair
 from envs.pairs.turns import parse_turns
-from policies.chat.model import Message
+from policies.chat.model import Access, Answer, Chat, ChatDecoding, Message
 from policies.chat.rating import REPAIR as RATE_AGAIN
-from policies.chat.rating import UNRATED
+from policies.chat.rating import UNRATED, RatingRanker
 from policies.chat.responder import ChatResponder, chat_of_turns
 from policies.chat.seat import chat_model
 from policies.chat.settings import DEFAULT
 from policies.decoders import DecoderSettings
-from policies.judges.asked import REPAIR, question_of, side_of
-from policies.judges.judge import JudgeSettings, Parsing, scores_by
+from policies.judges.asked import REPAIR, AskedJudge, AskedSides, question_of, side_of
+from policies.judges.judge import Answering, JudgeSettings, Parsing, scores_by
 from policies.judges.makers import judge_maker
-from policies.ranker import scores_of
+from policies.judges.remembered import Remembered
+from policies.ranker import UnscoredError, outcomes_of, scores_of
 from policies.rankers import load_ranker
 from policies.responders import load_responder
 from tests.policies.chat.fake_server import Said, completion, serving
@@ -129,12 +131,54 @@ def test_a_server_rates_replies_is_asked_once_more_and_remembers(tmp_path: Path,
     with serving(says) as server, caplog.at_level(logging.WARNING):
         ranker = load_ranker(server.name, answers=tmp_path)
         assert scores_of(ranker, [(context, candidates)])[0].tolist() == [7, 80, UNRATED, UNRATED, 7, UNRATED]
-        assert "2 replies by no number" in caplog.text
+        assert "of its ratings 2 of another form, asked twice; further" in caplog.text
         asked = len(server.asked)
         assert asked == 4 + 3
         again = load_ranker(server.name, answers=tmp_path).score(context, candidates[::-1])
         assert list(again) == [UNRATED, 7, UNRATED, UNRATED, 80, 7]
         assert len(server.asked) == asked
+
+
+class Thinks:
+    """Needs room to think before it says a word; says nothing of some replies, whatever room it has."""
+
+    name, access = "thinks", Access.TEXT
+
+    def __init__(self, reply: str) -> None:
+        self._reply, self.room = reply, list[int]()
+
+    def answer(self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()) -> list[Answer]:
+        self.room += [decoding.max_tokens] * len(chats)
+        return [self._said(chat[0].content, decoding.max_tokens) for chat in chats]
+
+    def _said(self, question: str, room: int) -> Answer:
+        if "blocked" in question:
+            return Answer("", "content_filter")
+        if room < 1000 or "deep" in question:
+            return Answer("", "length", reasoning="Let me see.")
+        return Answer("I cannot say." if "mumble" in question else self._reply)
+
+
+def test_a_rater_that_was_cut_in_thinking_is_asked_with_more_room_and_what_stays_lost_is_no_rating() -> None:
+    context, model = (("hello", "there"),), Thinks("70")
+    ranker = RatingRanker(model)
+    assert list(ranker.score(context, [("fine",)])) == [70]
+    assert model.room == [16, 1024]
+    fine, blocked, deep = outcomes_of(
+        ranker, [(context, [("fine",)]), (context, [("fine",), ("blocked",)]), (context, [("deep",), ("fine",)])]
+    )
+    assert isinstance(fine, np.ndarray)
+    assert isinstance(blocked, UnscoredError)
+    assert (blocked.what, blocked.got) == ("no answer (filtered)", "1 of 2 replies are not rated")
+    assert isinstance(deep, UnscoredError)
+    assert deep.what == "no answer (cut in thinking)"
+    assert "chat.judge_tokens" in str(deep)
+    assert model.room[2:] == [16] * 3 + [1024] * 2, "what moderation stopped stays stopped"
+    with pytest.raises(UnscoredError):
+        ranker.score(context, [("blocked",)])
+    roomy = Thinks("70")
+    assert list(RatingRanker(roomy, max_tokens=2000).score(context, [("fine",)])) == [70]
+    assert roomy.room == [2000]
 
 
 @pytest.mark.parametrize(
@@ -173,8 +217,18 @@ def test_a_chat_judge_asks_once_more_and_counts_what_it_cannot_read(tmp_path: Pa
         again = judge_maker(server.name, JudgeSettings(answers=str(tmp_path)))()
         again.fit([*people, *systems], np.array([True] * 4 + [False] * 4), 1)
         assert len(server.asked) == num, "its answers are in the run"
-    assert "1 pairs" in caplog.text
-    assert "neither human nor machine" in caplog.text
+    assert "says neither human nor machine: 1 of another form, asked twice" in caplog.text
+
+
+def test_a_chat_judge_counts_what_is_no_reply_apart() -> None:
+    sides = AskedSides(Thinks("human"), 1000)
+    judge = AskedJudge(sides, Remembered(sides))
+    asked = [*pairs(2, "person"), *pairs(3, "blocked"), *pairs(1, "mumble")]
+    assert isinstance(judge, Parsing)
+    assert isinstance(judge, Answering)
+    assert judge.num_unparsable(asked) == 1
+    assert judge.no_replies(asked) == {"filtered": 3}
+    assert sides(asked).tolist() == [1, 1, 0, 0, 0, 0]
 
 
 def test_a_question_holds_the_conversation_as_people_write_it() -> None:

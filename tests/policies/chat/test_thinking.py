@@ -72,7 +72,7 @@ def test_a_prompt_that_ends_with_a_start_begins_thinking(start: str, end: str) -
 def test_an_answer_has_one_kind(answer: Answer, kind: AnswerKind) -> None:
     assert answer.kind is kind
     assert answer.is_reply == (kind in (AnswerKind.REPLY, AnswerKind.CUT))
-    assert bool(answer.text) == answer.is_reply, "text is a reply"
+    assert bool(answer.text.strip()) == answer.is_reply, "text is a reply"
     assert answer.withheld == {AnswerKind.REFUSED: "no", AnswerKind.FILTERED: "half"}.get(kind, "")
 
 

@@ -187,6 +187,20 @@ def test_a_chat_that_moderation_stops_is_one_lost_chat_also_where_it_is_the_firs
     assert "filtered" in silent.failure
 
 
+def test_one_403_in_the_first_check_costs_its_own_chat(tmp_path: Path) -> None:
+    def says(number: int, body: dict[str, Any]) -> Said:
+        if number == 0:
+            return Said(b'{"error": {"message": "The request was blocked by content moderation."}}', 403)
+        return Said(completion("SELECT 1"))
+
+    with serving(says) as server:
+        config = replace(SMALL, model=server.name, strategies="none", scenarios=3, max_events=4, controls=False)
+        result = run(config, tmp_path / "run", Silent())
+    assert [row["status"] for row in rows(tmp_path / "run")] == ["error", "ok", "ok"]
+    assert result.chat_usage["kinds"]["filtered"] == 1
+    assert not result.failure
+
+
 @pytest.fixture
 def own(tmp_path: Path) -> str:
     (tmp_path / "own.py").write_text(JUDGE)

@@ -13,10 +13,10 @@ from engine.jobs.choices import UPDATE
 from engine.jobs.collaboration.channels import Channels
 from engine.jobs.collaboration.config import CollaborationConfig
 from engine.jobs.collaboration.evaluate import EVALUATE_COLLABORATION, demo
-from engine.jobs.collaboration.liar import MEASURED, TRAIN_LIAR, TrainLiarConfig, training_chats
+from engine.jobs.collaboration.liar import MEASURED, TRAIN_LIAR, TrainLiarConfig, opened_world, training_chats
 from engine.jobs.job import USAGE, Silent
 from engine.metrics.collaboration.chats import MODEL, REPLACED, of
-from engine.metrics.collaboration.lying import LYING, LiedTo, lying_metrics
+from engine.metrics.collaboration.lying import HONEST, LYING, POLICY, LiedTo, lying_metrics
 from engine.perturb.settings import PerturbSettings
 from engine.rllib.choosing import ChoiceReinforceConfig
 from engine.rllib.lying import LiarModule, LiarRunner
@@ -24,7 +24,7 @@ from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError, RefusedModelError
 from envs.data.words import WordList
 from envs.friends.compiled import load_friends
-from envs.friends.lies import FEATURES, LieRules, LyingHearing
+from envs.friends.lies import FEATURES, LieRules, LyingHearing, by_chance
 from envs.friends.scenario import ScenarioOptions
 from policies.chat.seat import ChatSeat
 from policies.choosing_settings import ChoiceLearning, ChoiceSizes
@@ -184,3 +184,24 @@ def test_a_server_that_takes_no_key_ends_the_training_at_once(tmp_path: Path, ra
         with pytest.raises(RefusedModelError):
             TRAIN_LIAR.run(replace(ASKED, model=server.name), tmp_path / "run", Silent())
         assert len(server.asked) <= ChatSeat().concurrency
+
+
+SILENT = """
+def reply(messages):
+    if len(messages[0]["content"]) % 3 == 0:
+        return ""
+    return "<think>Who is it?</think>\\n\\nSELECT 1"
+"""
+
+
+def test_chats_in_which_a_player_gives_no_reply_are_left_out_on_all_sides(tmp_path: Path) -> None:
+    (tmp_path / "silent.py").write_text(SILENT)
+    config = replace(ASKED, model=f"{tmp_path}/silent.py:reply", max_events=6, scenarios=9)
+    world = opened_world(config)
+    lied, honest = (world.play(by_chance(rate))[0] for rate in (1.0, 0.0))
+    assert set(lied) == set(honest)
+    assert 0 < len(lied) < 9
+    selected = {event.selected for chat in honest.values() for event in chat.events if event.side == 1}
+    assert selected == {0}, "what is thought is no part of a move"
+    found = world.compared({POLICY: lied, HONEST: {place: honest[place] for place in list(honest)[1:]}})
+    assert len(found[POLICY].harm) == len(found[HONEST].harm) == len(lied) - 1

@@ -50,7 +50,8 @@ def test_a_folder_that_lies_here_is_told_from_a_name(
     with pytest.raises(ConfigError, match=r"is called 'own'[\s\S]*known: [\s\S]*or \./own for the folder that lies here"):
         find("own")
     assert find("./own")
-    with pytest.raises(ConfigError, match=r"is called 'owm'[\s\S]*or a file of lines source<TAB>reply, or \./FOLDER"):
+    own_files = r"is called 'owm'[\s\S]*or a file of lines source<TAB>reply, a table with columns [^;]*, or \./FOLDER"
+    with pytest.raises(ConfigError, match=own_files):
         find("owm")
 
 

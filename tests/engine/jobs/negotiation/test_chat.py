@@ -192,12 +192,12 @@ def test_it_is_learned_against_as_the_settings_say_and_asked_nothing_twice(
     model = talker(tmp_path, f"decoding.max_tokens != 9 or __import__('os').path.exists({str(gone)!r})")
     asked = ExploitabilityConfig(
         target=model, speaker=str(trainee), corpus=CORPUS, data_root=root, dialogues=6, save_every=1, reinforce=REINFORCE,
-        chat=ChatSeat(max_tokens=9, price_per_1k_out=1000),
+        chat=ChatSeat(max_tokens=9, price_per_1k_out=1000), snapshots=0,
     )  # fmt: skip
     result = EVALUATE_EXPLOITABILITY.run(asked, tmp_path / "run", Silent())
     used = {name: (RunFolder.load(path).summary() or {})[USAGE] for name, path in _stages(tmp_path / "run").items()}
     assert all(each["asked"] > 0 and each["cost"] == each["tokens_out"] > 0 for each in used.values())
-    assert used["run"]["cost"] == used["adversary"]["cost"] + used["attack"]["cost"]
+    assert used["run"]["cost"] == sum(used[name]["cost"] for name in ("adversary", "attack", "choosing", "best"))
     assert list(used["run"]["models"]) == [model]
     gone.touch()
     for name in ("adversary/checkpoint", "adversary/training.safetensors", "attack/rows"):
@@ -253,6 +253,24 @@ def test_a_table_counts_what_each_attack_asked_and_brings_tactics_along(tmp_path
     assert "Tactics: the attacker" in table.note
     again = ATTACK_TABLE.run(asked, tmp_path / "run", Silent())
     assert again.metrics == result.metrics
+
+
+def test_a_table_warns_of_what_its_rows_lost_and_counts_all_answers(tmp_path: Path) -> None:
+    asked = TableConfig(
+        target=thinker(tmp_path, 10), speaker="scripted", rows="none,transfer", dialogues=24,
+        transfer=TransferSettings(sentence="no deal"), chat=ChatSeat(max_no_reply=0.01),
+    )  # fmt: skip
+    result = ATTACK_TABLE.run(asked, tmp_path / "run", Silent())
+    parts = [read_json(tmp_path / "run" / row / "summary.json")[USAGE] for row in ("none", "transfer")]
+    assert result.chat_usage["asked"] == sum(part["asked"] for part in parts)
+    kinds = sum((Counter(part["kinds"]) for part in parts), Counter[str]())
+    assert result.chat_usage["kinds"] == kinds
+    assert set(kinds) & set(NO_REPLIES)
+    lost = {row: sum(one["status"] == "error" for one in rows(tmp_path / "run" / row)) for row in ("none", "transfer")}
+    for row, num in lost.items():
+        assert num
+        assert any(warning.startswith(f"{row}: {num} of 24 items failed") for warning in result.warnings)
+    assert any("are no reply" in warning for warning in result.warnings)
 
 
 @pytest.mark.ray
@@ -311,7 +329,7 @@ def test_a_campaign_asks_its_partner_as_the_settings_say(
 
 
 def _stages(path: Path) -> dict[str, Path]:
-    return {"run": path, "adversary": path / "adversary", "attack": path / "attack"}
+    return {"run": path, **{name: path / name for name in ("adversary", "attack", "choosing", "best")}}
 
 
 def test_a_tactic_is_told_to_a_chat_model_and_to_nobody_else(tmp_path: Path) -> None:

@@ -156,6 +156,18 @@ def test_an_attacker_that_always_refuses_is_a_failure_with_figures(tmp_path: Pat
     assert "wrote no tactic that could be tried" in render(collect_run(tmp_path / "run"), CHAPTERS)
 
 
+def test_an_attacker_that_gives_no_reply_is_counted_as_such(tmp_path: Path) -> None:
+    silent = config(tmp_path)
+    path = tmp_path / "mine.py"
+    path.write_text(path.read_text().replace("if False: return Answer(", "if True: return Answer('', 'content_filter') or ("))
+    result = ATTACK_TACTIC.run(silent, tmp_path / "run", Silent())
+    assert "it is no reply: filtered" in result.failure
+    assert result.metrics["refined.unusable"].value == result.metrics["refined.no_reply"].value == 6
+    writer = result.chat_usage["models"][silent.attacker]
+    assert writer["kinds"] == {"filtered": writer["asked"]}
+    assert writer["no_reply_share"] == 1
+
+
 def test_a_small_context_is_asked_with_fewer_transcripts(tmp_path: Path) -> None:
     longest = 900
     ATTACK_TACTIC.run(config(tmp_path, longest=longest), tmp_path / "run", Silent())

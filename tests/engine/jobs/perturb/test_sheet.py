@@ -120,6 +120,7 @@ def test_broken_sheets_are_named_with_their_line(tmp_path: Path) -> None:
         "\n".join([first, one, one]): r"a line stands twice(.|\n)*line 3(.|\n)*the other is line 2",
         first.replace("label", "verdict"): "lacks columns(.|\n)*without label",
         "": "lacks columns",
+        "\n".join([first, f"{one},yes"]): r"more cells than (the sheet has )?columns(.|\n)*line 2(.|\n)*yes",
         "\n".join([first, one.replace(key, another)]): "a key stands beside the text of another line",
     }
     for text, message in mistakes.items():

@@ -71,8 +71,9 @@ def test_answers_that_are_no_replies_are_counted_by_kind_and_no_lines(tmp_path: 
     assert {pair.context for pair in machine} <= {pair.context for pair in human}
     assert all(pair.reply for pair in machine)
     told = json.loads((tmp_path / "run" / SUMMARY).read_text())["description"]
-    assert f"{len(without)} of 60 contexts got no reply, and have no line in {MACHINE_FILE}." in told
-    assert "--set chat.max_tokens=N" in told
+    lost = f"{len(without)} of 60 contexts got no reply, and have no line in {MACHINE_FILE}"
+    assert f"{lost} ({kinds['cut in thinking']} cut in thinking, " in told
+    assert result.warnings[0].startswith(f"{len(without)} of 60 contexts got no reply"), "on the screen, too"
     assert f"{len(without)} of 60 contexts got no reply" in report_from_run(tmp_path / "run").read_text()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from engine.perturb.replies.resources import RuleResources
 from engine.perturb.replies.settings import ReplySettings
 from engine.report.collect import collect_run
 from engine.retrieval.catalogue import attack_names
+from engine.rllib import state
 from engine.rllib.choosing import CHOOSER, ChoiceReinforceConfig, rewards_to_go
 from engine.rllib.editing import EditorModule, EditorRunner
 from engine.store.run_folder import RunFolder
@@ -124,6 +126,38 @@ def test_what_the_ranker_does_not_read_is_counted_and_told(tmp_path: Path, corpu
     told = f"did not read all of {num:,} contexts and 0 replies."
     assert any(told in said for said in notes.said)
     assert told in page_of(collect_run(tmp_path / "run"))
+
+
+def test_a_schedule_of_rates_goes_on_to_the_digit(tmp_path: Path, corpus: str, ray_session: object) -> None:
+    config = asked(corpus)
+    groups = training_env(config).groups
+    FORMAT.save(new_editor([group.context for group in groups], ChoiceSizes(), 1), tmp_path / "start", {})
+    size = config.learning.examples_per_update
+
+    def built() -> Any:
+        settings = ChoiceReinforceConfig().choosing(
+            learning=config.learning,
+            make_env=partial(training_env, config),
+            runner=EditorRunner,
+            module=EditorModule,
+            checkpoint=str(tmp_path / "start"),
+            seed=3,
+        )
+        return settings.training(lr=[[0, 0.5], [size, 1e-3], [3 * size, 1e-2]]).build_algo()
+
+    whole, first, second = built(), built(), built()
+    for _ in range(4):
+        whole.train()
+    for _ in range(2):
+        first.train()
+    state.save(first, tmp_path / "state")
+    state.restore(second, tmp_path / "state")
+    for _ in range(2):
+        second.train()
+    expected = state.learned_weights(whole)
+    assert all(value.equal(expected[name]) for name, value in state.learned_weights(second).items())
+    for algorithm in (whole, first, second):
+        algorithm.stop()
 
 
 def test_what_an_example_is_depends_on_its_index_alone(tmp_path: Path, corpus: str) -> None:

@@ -141,7 +141,7 @@ def test_the_page_says_what_a_campaign_came_to(campaign: Path) -> None:
 
 
 def test_rounds_are_chosen_on_the_validation_split_and_measured_on_the_test_split(tmp_path: Path) -> None:
-    plan = RankingCampaign(replace(CONFIG, hardening=replace(FIT, max_epochs=3)), tmp_path)
+    plan = RankingCampaign(replace(CONFIG, rounds=4, hardening=replace(FIT, max_epochs=3)), tmp_path)
     begun, third, last, at_start = plan.round(0), plan.round(3), plan.last(2), plan.last(0)
     assert list(begun) == ["00-editor", "00-attack"]
     trained, attacked = (

@@ -12,7 +12,8 @@ from engine.jobs.job import Silent
 from engine.jobs.retrieval.asked import AskedRanker, asked_rankers
 from engine.jobs.retrieval.config import MetricSettings, RankingConfig
 from engine.jobs.retrieval.groups import rule_seed
-from engine.jobs.retrieval.ranking import ERRORS, EVALUATE_RANKING
+from engine.jobs.retrieval.prepared import ERRORS
+from engine.jobs.retrieval.ranking import EVALUATE_RANKING
 from engine.metrics.retrieval.beside import differences
 from engine.metrics.retrieval.ranking import RankedRows, ranking_metrics
 from engine.perturb.replies.catalogue import build_rules
@@ -321,7 +322,9 @@ def test_a_ranker_that_fails_leaves_its_reason_and_costs_nobody_a_row(tmp_path: 
     assert summary[ERRORS]["Shy"].startswith("the ranker gives a score that is not finite: nan for candidate 1")
     overview, _ = result.tables.values()
     assert f"No scores under one rule at least: Moody for 10 of 10 contexts, Shy for {num_odd} of 10 contexts." in overview.note
-    assert "Moody gave no scores for some contexts: the ranker raised an error" in (tmp_path / "run" / "table.md").read_text()
+    assert (
+        "Moody gave no scores for 10 of 10 contexts: the ranker raised an error" in (tmp_path / "run" / "table.md").read_text()
+    )
 
 
 def test_where_no_ranker_has_scores_the_row_is_an_error(tmp_path: Path) -> None:

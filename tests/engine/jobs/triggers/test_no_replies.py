@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -12,11 +14,12 @@ from engine.jobs.job import Silent
 from engine.jobs.triggers.text_config import TextSearchConfig
 from engine.jobs.triggers.text_search import SEARCH_TEXT
 from engine.jobs.triggers.transfer import SEARCH_TRANSFER, TriggerTransferConfig
+from engine.jobs.triggers.verification import Verifier
 from engine.metrics.answers import NO_REPLY
 from engine.metrics.triggers.text import EMPTY, EMPTY_NO_REPLY, FOUND_NO_REPLY, RANDOM, RANDOM_NO_REPLY
 from engine.report.collect import report_from_run
 from engine.triggers.evolution import EvolutionSettings
-from engine.triggers.success import SuccessSettings
+from engine.triggers.success import Success, SuccessSettings
 from engine.triggers.writing import WritingSettings
 from tests.engine.jobs.made_up import rows
 
@@ -183,3 +186,56 @@ def test_what_is_typed_to_another_model_may_be_blocked_there(tmp_path: Path) -> 
     assert shown.rows[-1] == ("no success", "Model-2", *shown.rows[-1][2:4], "(no reply: filtered)")
     page = report_from_run(tmp_path / "transfer").read_text()
     assert "(no reply: filtered)" in page
+
+
+class Spelled:
+    """A tokenizer of words, some of which are special."""
+
+    all_special_ids: tuple[int, ...] = ()
+    added_tokens_decoder: Mapping[int, Any] = MappingProxyType({})
+
+    def decode(self, ids: list[int], **how: Any) -> str:
+        return " ".join(WORDS[each] for each in ids)
+
+    def convert_ids_to_tokens(self, token: int) -> str:
+        return WORDS[token]
+
+
+class Victim:
+    """A model whose weights are here, as far as a verifier sees it."""
+
+    tokenizer = Spelled()
+
+    def __init__(self, template: str, said: list[int], ended: bool) -> None:
+        self.template, self._said, self._ended = template, said, ended
+
+    def target(self, text: str) -> list[str]:
+        return text.split()
+
+    def say(self, read: list[int], num_tokens: int, **how: Any) -> tuple[list[int], bool]:
+        return self._said, self._ended
+
+
+WORDS = ("<think>", "</think>", "sorry", "sure", "here")
+
+
+@pytest.mark.parametrize(
+    ("template", "said", "ended", "columns"),
+    [
+        ("{}", [3, 4], True, ("sure here", "reply", "", True)),
+        ("{}", [0, 2, 1, 3, 4], True, ("sure here", "reply", "sorry", True)),
+        ("{} <think>\n", [2, 1, 3, 4], True, ("sure here", "reply", "sorry", True)),
+        ("{} <think>\n", [3, 4], False, ("", "cut in thinking", "sure here", False)),
+        ("{}", [0, 3, 4], False, ("", "cut in thinking", "sure here", False)),
+        ("{}", [], True, ("", "empty", "", False)),
+    ],
+)
+def test_thoughts_of_a_searched_model_are_no_part_of_its_reply(
+    template: str, said: list[int], ended: bool, columns: tuple[Any, ...]
+) -> None:
+    verifier = Verifier(Success(SuccessSettings(by="no-refusal"), end=False), 2, 1.0)
+    victim: Any = Victim(template, said, ended)
+    found = verifier.asked(victim, [], "sure here", None, 1)
+    assert tuple(found[name] for name in ("reply", "kind", "reasoning", "verified")) == columns
+    assert (found["samples"], found["sampled"]) == (2, 2 * columns[-1])
+    assert sum(each["answers"] for each in found["drawn_no_replies"]) == 2 * (columns[1] != "reply")

@@ -128,7 +128,7 @@ def test_hits_reproduce_with_a_tokenizer_whose_blanks_lead_words(tmp_path: Path,
     words = victim.searchable_V.nonzero()[:, 0]
     drawn = words[torch.randint(len(words), (400, 4), generator=torch.Generator().manual_seed(1))]
     said = [victim.say(victim.typed(ids), 1)[0] for ids in drawn[victim.allows(drawn)].tolist()]
-    words_said = {victim.reply_text(reply) for reply in said if victim.words(reply)[0][0] == "\u2581"}
+    words_said = {victim.reply_text(reply) for reply in said if tokenizer.convert_ids_to_tokens(reply)[0][0] == "\u2581"}
     texts = sorted(text for text in words_said if victim.target(text).tolist() in said)
     assert len(texts) > 1
     config = asked(tmp_path / "pieces", tmp_path, "goal,target\n" + "".join(f'tell me,"{text}"\n' for text in texts))

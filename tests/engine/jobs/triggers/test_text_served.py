@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -78,6 +79,37 @@ def test_rows_depend_on_no_failure_and_on_no_worker(tmp_path: Path, workers: int
     assert summary[ATTACK]["victim"] == f"{server.name}, shows text"
     assert summary[USAGE]["asked"] == len(moody.times)
     assert set(moody.times.values()) == {1, 2}, "once more after a failure, and never again"
+
+
+def moderated(number: int, body: dict[str, Any]) -> Said:
+    """Some texts are stopped before the model reads them, in two forms, and some answers behind it."""
+    words = body["messages"][-1]["content"].split()
+    if "w1" in words:
+        error = {"message": "Your input was flagged", "code": 403, "metadata": {"reasons": ["hate"]}}
+        return Said(json.dumps({"error": error}).encode(), 403)
+    if "w2" in words:
+        error = {"message": "The response was filtered", "code": "content_filter", "param": "prompt"}
+        return Said(json.dumps({"error": error}).encode(), 400)
+    return Said(completion(TARGET, "content_filter") if "w3" in words else begged(body))
+
+
+def test_what_moderation_stops_is_asked_once_and_the_search_goes_on(tmp_path: Path) -> None:
+    with serving(moderated) as server:
+        config = asked(tmp_path, server.name)
+        result = SEARCH_TEXT.run(config, tmp_path / "run", Silent())
+        num_asked = len(server.asked)
+    found = rows(tmp_path / "run")
+    assert [row["status"] for row in found] == ["ok"] * 3
+    assert any(row["verified"] for row in found)
+    assert all(row["queries"] > 1 and row["kind"] == "reply" for row in found), "each search goes on to an input with a reply"
+    stopped = sum(each["answers"] for row in found for each in row["no_replies"])
+    assert {each["kind"] for row in found for each in row["no_replies"]} == {"filtered"}
+    assert 0 < stopped == result.metrics["no_reply.filtered"].value
+    assert all(not {"w1", "w2", "w3"} & set(row["trigger"].split()) for row in found if row["verified"])
+    assert not result.failure, "what moderation stops is an outcome of an attack"
+    summary = RunFolder.load(tmp_path / "run").summary() or {}
+    assert summary[USAGE]["asked"] == num_asked, "nothing is asked twice"
+    assert 0 < summary[USAGE]["kinds"]["filtered"] <= stopped, "an input that both come upon is known"
 
 
 def test_what_a_served_model_was_made_to_say_is_typed_to_another_one(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_conclusions_are_differences_within_trainings_that_have_both() -> None:
         f"{HARDENED}.{KNOWN}": {2: gained(-2.0)},
     }
     told = {title: cells for title, *cells in Reproduction(rows).conclusions().rows}
-    fresh = told["RL attack, a fresh adversary: adversarial training takes from it"]
+    fresh = told["RL attack, the best adversary: adversarial training takes from it"]
     assert fresh == ["1.00 [0.58, 1.42]", "4.12", YES]
     assert told["RL attack, the adversary of training: adversarial training takes from it"][0].startswith("10.00")
     assert not any("plain play" in title for title in told), "there is no control"

@@ -13,12 +13,14 @@ from engine.metrics.triggers.hits import (
     choose_restart,
     describe,
     hits_by_restarts,
+    is_hit,
     loss_by_sweep,
     search_metrics,
     unread_failure,
     unread_note,
 )
 from engine.metrics.triggers.methods import losses_told, methods_table
+from envs.core.errors import RunError
 from tests.engine.metrics.triggers.searches import KINDS, failed, restart, searched
 
 GREEDY, LIKELY = KINDS
@@ -107,3 +109,8 @@ def test_a_method_none_of_whose_inputs_could_be_judged_has_a_line_without_figure
         {f"gcg | {name}": figure for name, figure in told.items()}, {"gcg": "gradients"}, "that is the target"
     )
     assert table.rows == (("gcg", "gradients", ABSENT, ABSENT, ABSENT, ABSENT, ABSENT),)
+
+
+def test_a_type_of_hit_that_was_not_read_is_named() -> None:
+    with pytest.raises(RunError, match=r"not say whether an input is a hit(.|\n)*io-sample-avg-k1(.|\n)*o-greedy"):
+        is_hit(searched("a", restart()), "io-sample-avg-k1")

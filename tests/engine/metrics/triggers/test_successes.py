@@ -41,7 +41,7 @@ def test_successes_are_shown_first_then_the_closest_and_at_most_some() -> None:
     assert len(table.rows) == NUM_SHOWN
     assert [row[-1] for row in table.rows] == ["yes", "no 8", "no 7", "no 6", "no 5"]
     assert table.rows[0] == ("success", "ask", "x ... y", "yes")
-    assert table.note.startswith("1 successes of 11 inputs;")
+    assert table.note.startswith("1 success of 11 inputs;")
     assert shown_inputs([]) == {}
 
 

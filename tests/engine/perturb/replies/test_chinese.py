@@ -12,11 +12,13 @@ from engine.perturb.replies.catalogue import SEVEN, build_rules
 from engine.perturb.replies.chinese import FILE, FOLDER, Chinese
 from engine.perturb.replies.replacement import Synonymous
 from engine.perturb.replies.resources import RuleResources
-from engine.perturb.replies.settings import ReplySettings
+from engine.perturb.replies.settings import CAREFUL, ReplySettings
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
 from envs.core.errors import DataError
 from tests.engine.perturb.replies.groups import group
+
+ANY = ReplySettings(rule="careful", sense="any").synonym_choice
 
 
 class Pair(NamedTuple):
@@ -68,11 +70,11 @@ def test_tags_are_those_of_the_dictionary_or_of_the_last_part(chinese: Chinese) 
 
 
 def test_words_of_one_sense_have_synonyms_and_those_of_several_as_an_option(chinese: Chinese) -> None:
-    assert chinese.synonyms([("电影", "n")], "shared", "inflected") == [("影片",)]
-    assert chinese.synonyms([("喜欢", "v")], "shared", "inflected") == [()]
-    assert chinese.synonyms([("喜欢", "v")], "any", "inflected") == [("喜爱", "爱好")]
-    assert chinese.synonyms([("漂亮", "a")], "any", "inflected") == [()]
-    assert chinese.synonyms([("电影", "v")], "any", "inflected") == [()]
+    assert chinese.synonyms([("电影", "n")], CAREFUL) == [("影片",)]
+    assert chinese.synonyms([("喜欢", "v")], CAREFUL) == [()]
+    assert chinese.synonyms([("喜欢", "v")], ANY) == [("喜爱", "爱好")]
+    assert chinese.synonyms([("漂亮", "a")], ANY) == [()]
+    assert chinese.synonyms([("电影", "v")], ANY) == [()]
 
 
 def test_names_and_stop_words_stay(chinese: Chinese) -> None:
@@ -85,12 +87,12 @@ def test_names_and_stop_words_stay(chinese: Chinese) -> None:
 def test_a_broken_line_is_named(tmp_path: Path, chinese: Chinese) -> None:
     (tmp_path / FOLDER / FILE).write_text(f"{LINES}电影\n")
     with pytest.raises(DataError, match=rf"{FILE}:12"):
-        chinese.synonyms([("电影", "n")], "any", "inflected")
+        chinese.synonyms([("电影", "n")], ANY)
 
 
 def test_a_wordnet_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="Chinese Open Wordnet"):
-        Chinese(tmp_path, MadeUpTagger()).synonyms([("电影", "n")], "any", "inflected")
+        Chinese(tmp_path, MadeUpTagger()).synonyms([("电影", "n")], ANY)
 
 
 @pytest.mark.data
@@ -102,7 +104,7 @@ def test_all_seven_rules_attack_chinese_replies() -> None:
         "我 昨天 看 了 一部 有趣 的 电影",
         "他 的 汽车 坏 了 , 需要 修理",
     )
-    resources = RuleResources(ReplySettings(sense="any"), Resources(PerturbSettings()), "zh", {"training": [written.context]})
+    resources = RuleResources(ReplySettings(), Resources(PerturbSettings()), "zh", {"training": [written.context]})
     found = {rule.name: rule.apply([written], [2])[0] for rule in build_rules(SEVEN, resources)}
     assert [name for name, each in found.items() if not any(each.changed)] == []
     kept = found["rnpv"].group.candidates[0]

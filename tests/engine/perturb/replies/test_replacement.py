@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from engine.perturb.nltk_lexicon import NltkLexicon
 from engine.perturb.replies.language import English
 from engine.perturb.replies.replacement import Synonymous
-from engine.perturb.replies.settings import ReplySettings
+from engine.perturb.replies.settings import CAREFUL, PLAIN, ReplySettings
 from tests.engine.perturb.replies.groups import built_in, group
 
 needs_nltk = [
@@ -35,26 +36,34 @@ def reply(rule: Any, text: str, seed: int = 1) -> str:
     ],
 )
 def test_synonyms_stand_in_the_form_of_the_word(text: str, after: str) -> None:
-    (rule,) = built_in("rsw")
+    (rule,) = built_in("rsw", ReplySettings(rule="careful"))
     assert reply(rule, text) == after
 
 
 def test_a_share_of_the_words_and_any_synonym_are_drawn() -> None:
-    (some,) = built_in("rsw", ReplySettings(synonym_rate=0.5))
+    (some,) = built_in("rsw", ReplySettings(rule="careful", synonym_rate=0.5))
     found = {reply(some, "it begins , he hopes , she wishes", seed) for seed in range(30)}
     assert len(found) == 8
-    (drawn,) = built_in("rsw", ReplySettings(synonym="random"))
+    (drawn,) = built_in("rsw", ReplySettings(rule="careful", synonym="random"))
     assert {reply(drawn, "i fix it", seed) for seed in range(40)} == {"i repair it", "i solve it", "i resolve it"}
 
 
 def test_the_base_form_enters_as_an_option() -> None:
-    (rule,) = built_in("rsw", ReplySettings(form="base"))
+    (rule,) = built_in("rsw", ReplySettings(rule="careful", form="base"))
     assert reply(rule, "it begins quickly") == "it start quickly"
 
 
-def synonyms(english: English, word: str, tag: str, sense: Any) -> tuple[str, ...]:
-    (found,) = english.synonyms([(word, tag)], sense, "inflected")
+def synonyms(english: English, word: str, tag: str, **settings: Any) -> tuple[str, ...]:
+    (found,) = english.synonyms([(word, tag)], ReplySettings(rule="careful", **settings).synonym_choice)
     return found
+
+
+def test_the_paper_s_rule_is_the_default_and_each_filter_has_a_switch() -> None:
+    assert ReplySettings().synonym_choice == PLAIN
+    assert ReplySettings(rule="careful").synonym_choice == CAREFUL
+    switched = ReplySettings(usual=True, sense="first").synonym_choice
+    assert switched == replace(PLAIN, usual=True, sense="first")
+    assert ReplySettings(rule="careful", tagged_alone=False).synonym_choice == replace(CAREFUL, tagged_alone=False)
 
 
 @pytest.fixture(scope="module")
@@ -68,23 +77,33 @@ class TestWordNet:
     pytestmark = needs_nltk
 
     def test_the_sense_is_shared_first_or_any(self, english: English) -> None:
-        shared, first, every = (synonyms(english, "needed", "VBD", sense) for sense in ("shared", "first", "any"))
+        shared, first, every = (synonyms(english, "needed", "VBD", sense=sense) for sense in ("shared", "first", "any"))
         assert "required" in shared
         assert set(shared) < set(first) < set(every)
         assert "needed" not in every
 
     def test_synonyms_of_another_part_of_speech_do_not_enter(self, english: English) -> None:
-        assert "good" not in synonyms(english, "well", "RB", "any")
-        assert synonyms(english, "maybe", "RB", "shared")[:1] == ("possibly",)
+        assert "good" not in synonyms(english, "well", "RB", sense="any")
+        assert "good" in synonyms(english, "well", "RB", sense="any", tagged_alone=False)
+        assert synonyms(english, "maybe", "RB", sense="shared")[:1] == ("possibly",)
 
     def test_names_stay(self, english: English) -> None:
-        rule = Synonymous(ReplySettings(sense="any"), english)
+        rule = Synonymous(ReplySettings(rule="careful", sense="any"), english)
         text = "sudo apt-get install wine , grub on http paris"
         assert reply(rule, text) == text
 
-    def test_an_i_is_a_pronoun(self, english: English) -> None:
-        assert english.tag_all([("i", "know", "i", "do")])[0][::2] == ["PRP", "PRP"]
+    def test_the_paper_replaces_any_word_by_any_lemma(self, english: English) -> None:
+        rule = Synonymous(ReplySettings(), english)
+        found = {reply(rule, "i am happy to help you in canada", seed) for seed in range(40)}
+        assert {"i am glad to assist you in canada", "i am felicitous to service you in canada"} <= found
+        assert "i am happy to help you in canada" not in found
+
+    def test_paper_lemmas_have_no_form_and_any_part_of_speech(self, english: English) -> None:
+        (found,) = english.synonyms([("needed", "VBD")], PLAIN)
+        assert {"require", "want", "involve"} <= set(found)
+        assert not {"needed", "required"} & set(found)
 
     def test_words_that_a_corpus_does_not_say_do_not_enter(self) -> None:
         english = English(NltkLexicon(), {"require"}.__contains__)
-        assert synonyms(english, "need", "VBP", "any") == ("require",)
+        assert synonyms(english, "need", "VBP", sense="any") == ("require",)
+        assert "want" in synonyms(english, "need", "VBP", sense="any", usual=False)

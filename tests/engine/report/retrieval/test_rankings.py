@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from engine.jobs.retrieval.config import RankingConfig
-from engine.jobs.retrieval.ranking import ERRORS, EVALUATE_RANKING, NUM_CONTEXTS, RANKERS, RULES, SEVERAL, SIZE
+from engine.jobs.retrieval.prepared import ERRORS
+from engine.jobs.retrieval.ranking import EVALUATE_RANKING, NUM_CONTEXTS, RANKERS, RULES, SEVERAL, SIZE
 from engine.jobs.retrieval.rows import RANKING
 from engine.metrics.retrieval.movement import expected_ranks, rank_movement
 from engine.metrics.retrieval.ranking import RankedRows, ranking_metrics

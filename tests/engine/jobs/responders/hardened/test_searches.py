@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from engine.jobs.job import Silent
-from engine.jobs.responders.found import found_triggers
+from engine.jobs.responders.found import FoundTrigger, found_triggers
 from engine.jobs.responders.hardened import TRAIN_HARDENED
-from engine.jobs.responders.hardened_config import hardening_recipe
+from engine.jobs.responders.hardened_config import TrainHardenedConfig, hardening_recipe
 from engine.jobs.responders.hardened_figures import saying
 from engine.jobs.responders.lessons import TRIGGER, HardeningLesson, prompts_of
 from engine.jobs.triggers.config import HuggingFaceSettings
@@ -23,6 +23,7 @@ from engine.jobs.triggers.universal import SEARCH_UNIVERSAL, UniversalConfig
 from engine.metrics.training import BEFORE
 from engine.triggers.evolution import EvolutionSettings
 from engine.triggers.settings import SearchSettings
+from envs.core.errors import DataError
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 pytest.importorskip("peft", reason="the extra lora is not installed")
@@ -112,3 +113,18 @@ def test_a_target_is_scored_with_an_end_where_the_search_wanted_one(tmp_path: Pa
     (found,) = found_triggers([str(run)], hits_only=True)
     assert found.end is end
     assert saying(HardeningLesson(TRIGGER, "0", "cat now", "no", True, "cat now", "who", target_ended=found.end)).ended is end
+
+
+def test_too_few_targets_are_told_before_anything_is_loaded(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def loaded(*named: Any) -> Any:
+        raise AssertionError("something is loaded")
+
+    one = [FoundTrigger("0", "x", "a target")]
+    monkeypatch.setattr("engine.jobs.responders.hardened.found_triggers", lambda runs, hits_only: one)
+    for name in ("policies.chat.lora.require_peft", "engine.jobs.responders.hardened.clean_examples"):
+        monkeypatch.setattr(name, loaded)
+    config = TrainHardenedConfig(model=f"hf:{folder}", searches="runs/search")
+    with pytest.raises(DataError, match="three targets"):
+        TRAIN_HARDENED.prepare(config, tmp_path / "run", Silent())
