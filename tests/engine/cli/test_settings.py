@@ -50,7 +50,7 @@ def test_a_setting_may_be_a_json_object(parley: Parley, tmp_path: Path) -> None:
     again = parley("settings", *shlex.split(line)[1:], "--json").out
     assert json.loads(json.loads(again)["chat"]["extra"]) == {"top_p": 0.9}, "the command that is shown says the same"
     assert "give a JSON object such as" in parley("settings selfplay --set chat.extra=[1]").err
-    assert "all but model, messages" in parley('settings selfplay --set chat.extra={"model":1}').err
+    assert "any field but model, messages" in parley('settings selfplay --set chat.extra={"model":1}').err
 
 
 @pytest.mark.parametrize(
