@@ -27,7 +27,7 @@ PURE_RINGS = (
     *("engine.collaboration", "engine.metrics", "engine.store"),
 )
 HEAVY = ("ray", "torch", "matplotlib")
-MAX_LINES = 400
+MAX_LINES = 600
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 

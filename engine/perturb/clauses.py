@@ -3,10 +3,11 @@
 The rules lean on closed lists of words first and on tags second, because taggers that were trained on newspapers read the lines
 of a chat poorly ("i/NNS do/VBP"). A clause reaches from one mark or coordinator to the next. Of the places that are found the
 first one of a main clause is taken, else the first of a subordinate clause, else an infinitive or a participle without a verb
-of its own. A clause that holds a negation gets no second one; a polite request ("can you open it ?") stays, because it asks the
-same with "not", and so does a question for a thing ("what is the error ?"). Where no rule is safe, there is none.
+of its own. A clause that holds a negation gets no second one. A question that is answered by yes or no stays ("did you install
+it ?"), and so does a polite request ("can you open it ?"): with "not" both ask the same, and an answer that should change does
+not. A question for a thing stays too ("what is the error ?"). Where no rule is safe, there is none.
 
-    auxiliary   it is broken           it is n't broken            does it start        does n't it start
+    auxiliary   it is broken           it is n't broken            why does it start    why does n't it start
     full verb   i usually need it      i usually do n't need it    it always works      it does n't always work
     imperative  please check the log   please do n't check the log
     no finite   how to fix it          how not to fix it           trying to log in     not trying to log in
@@ -138,6 +139,8 @@ def _places(clause: _Clause, is_subordinate: bool) -> Iterator[tuple[int, Place]
         # Who is asked.
         first += 1
     asks = clause.word(first) in of.QUESTION_WORDS
+    if not asks and _is_polar(clause, first):
+        return
     is_fronted = has_verb = is_closed = False
     for place in range(first, clause.end):
         word = clause.word(place)
@@ -152,8 +155,7 @@ def _places(clause: _Clause, is_subordinate: bool) -> Iterator[tuple[int, Place]
             continue
         back = clause.before(place)
         opens_main = is_fronted and has_verb and clause.word(back) in of.NOMINATIVE
-        is_noun = clause.tag(back - 1)[:2] == "NN" and clause.tag(back - 2)[:2] in of.INNER
-        is_relative = (is_noun or clause.word(back - 1) == "all") and clause.word(back) in of.NOMINATIVE
+        is_relative = clause.word(back) in of.NOMINATIVE and _heads_relative(clause, back - 1)
         rank = int((is_subordinate and not opens_main) or is_relative)
         if not (rank and is_closed):
             yield rank, found
@@ -162,6 +164,25 @@ def _places(clause: _Clause, is_subordinate: bool) -> Iterator[tuple[int, Place]
         yield 2, Place(first + 1, first + 1, ("not",))
     elif clause.tag(first) == "VBG" and clause.word(first) in of.GERUNDS and first + 1 < clause.end:
         yield 3, Place(first, first, ("not",))
+
+
+def _is_polar(clause: _Clause, first: int) -> bool:
+    """Whether a clause without a question word asks for yes or no, with or without its mark."""
+    word, following, tag = clause.word(first), clause.word(first + 1), clause.tag(first + 1)
+    if clause.words[clause.end : clause.end + 1] in (["?"], ("?",)):
+        return True
+    if word not in of.AUXILIARIES or not following:
+        return False
+    if following in of.SUBJECTS or following in of.ANYBODY:
+        # "Do this" and "have this" are orders.
+        return not (word in ("do", "have") and following in of.DEMONSTRATIVES)
+    return word == "does" or (word not in of.HAVE and word not in of.DO and tag[:2] in of.BEGIN_NOUNS)
+
+
+def _heads_relative(clause: _Clause, place: int) -> bool:
+    """Whether a relative clause without its pronoun may follow a word ("the best i can do", "all i know")."""
+    is_head = clause.tag(place)[:2] == "NN" or clause.tag(place) in ("JJS", "RBS") or clause.word(place) in of.ORDINALS
+    return clause.word(place) in of.RELATIVE_HEADS or (is_head and clause.tag(place - 1)[:2] in of.INNER)
 
 
 def _subordinates(clause: _Clause, place: int, first: int) -> bool:
@@ -206,8 +227,8 @@ def _auxiliary(clause: _Clause, place: int, first: int, asks: bool) -> Place | N
         return None
     if word in of.HAVE or word in of.DO:
         return _have_or_do(clause, place, first, is_inverted, asks)
-    if is_inverted and not asks and word in of.MODALS and following in of.ASKED:
-        # A polite request is the same one with "not".
+    if is_inverted and not asks and back not in of.QUESTION_WORDS:
+        # It is answered by yes or no, as it is with "not".
         return None
     if word == "am":
         return Place(place + 2, place + 2, ("not",)) if following == "i" else _with_not(clause, place)
@@ -284,8 +305,6 @@ def _have_or_do(clause: _Clause, place: int, first: int, is_inverted: bool, asks
         return Place(place, place, ("do", "n't")) if place == first else None
     elif clause.is_base(ahead):
         return contracted if has_subject or place == first else None
-    elif word in of.DO and ends_question and following in of.SUBJECTS:
-        return contracted
     elif place == first or asks:
         # A question about somebody or something that has a name.
         is_auxiliary = ends_question or following in of.SUBJECTS or following in of.ANYBODY

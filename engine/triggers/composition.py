@@ -89,6 +89,7 @@ def settings_told(settings: Any, *always: str) -> str:
         always: names that are told in any case.
     """
     default = type(settings)()
-    names = [each.name for each in fields(settings)]
+    # The date is of a run, which says it beside its other circumstances.
+    names = [field.name for field in fields(settings) if field.name != "date"]
     told = [name for name in names if name in always or getattr(settings, name) != getattr(default, name)]
     return ", ".join(f"{name}={getattr(settings, name)}" for name in told)

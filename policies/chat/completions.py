@@ -98,12 +98,17 @@ def answer_of(body: bytes, where: str, *, max_tokens: int | None = None, thinkin
         if is_page(body):
             fix = "name the address that ends in /v1; a page comes from a website or a gateway before the server"
             raise ModelError("the server answers a page and no completion", where=where, got=excerpt(body), fix=fix) from None
+        if body.lstrip().startswith((b"data:", b"event:")):
+            fix = "turn streaming off where the server, or the gateway before it, turns it on"
+            raise ModelError("the server answers a stream and no completion", where=where, got=excerpt(body), fix=fix) from None
         raise _malformed("the server's answer is no JSON, or cut", where, excerpt(body)) from None
     if isinstance(document, list) and len(document) == 1:
         document = document[0]
     if isinstance(document, dict) and document.get("error"):
         raise HalfAnswerError(Refusal.of_document(document, 200))
     choices = document.get("choices") if isinstance(document, dict) else None
+    if not choices and _is_blocked(document):
+        return Answer("", "content_filter", notes=tuple(notes))
     if not isinstance(choices, list) or not choices or not all(isinstance(choice, dict) for choice in choices):
         raise _malformed("the server's answer holds no choices", where, excerpt(body))
     choice = next((choice for choice in choices if choice.get("index") == 0), choices[0])
@@ -181,6 +186,16 @@ def _finish_reason(choice: dict[str, Any], notes: list[str]) -> str | None:
     native = choice.get("native_finish_reason")
     more = _ENDS.get(_plain(native)) if isinstance(native, str) else None
     return more if known in (None, "stop") and more in ("length", "content_filter") else known
+
+
+def _is_blocked(document: object) -> bool:
+    """Return whether an answer without choices says that moderation stopped the question, as Azure and Gemini do."""
+    if not isinstance(document, dict):
+        return False
+    feedback = document.get("promptFeedback") or document.get("prompt_feedback")
+    if isinstance(feedback, dict) and (feedback.get("blockReason") or feedback.get("block_reason")):
+        return True
+    return '"filtered": true' in json.dumps(document.get("prompt_filter_results"))
 
 
 def _plain(reason: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from envs.core.errors import ModelError, ParleyError, RefusedModelError
 from policies.chat.keys import KEYS, api_key, blotted, key_variables
 from policies.chat.model import ChatTooLongError
-from policies.chat.refusals import Reading, Refusal, RefusalKind
+from policies.chat.refusals import Refusal, RefusalKind, RefusalReading
 
 _WRONG_ADDRESS = "mend the address openai:URL#MODEL: the URL ends in /v1, the model is one that the server lists"
 
@@ -31,11 +31,11 @@ class UnsuitedError(Exception):
         error: that is raised where it cannot be changed.
     """
 
-    def __init__(self, reading: Reading, error: ModelError) -> None:
+    def __init__(self, reading: RefusalReading, error: ModelError) -> None:
         self.reading, self.error = reading, error
 
 
-def error_of(refusal: Refusal, reading: Reading, where: str, url: str, proxy: str) -> Exception:
+def error_of(refusal: Refusal, reading: RefusalReading, where: str, url: str, proxy: str) -> Exception:
     """Return what a refusal that is no answer raises.
 
     Args:
@@ -60,7 +60,7 @@ def error_of(refusal: Refusal, reading: Reading, where: str, url: str, proxy: st
     return UnsuitedError(reading, error) if reading.kind in changeable else error
 
 
-def _told(refusal: Refusal, reading: Reading, url: str) -> tuple[type[ParleyError], str, str]:
+def _told(refusal: Refusal, reading: RefusalReading, url: str) -> tuple[type[ParleyError], str, str]:
     """Return the kind of the error, what is wrong, and how to fix it."""
     field = reading.field
     match reading.kind:

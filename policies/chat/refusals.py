@@ -56,7 +56,7 @@ class RefusalKind(Enum):
     """Anything else."""
 
 
-class Reading(NamedTuple):
+class RefusalReading(NamedTuple):
     """What a refusal comes to.
 
     Args:
@@ -145,6 +145,11 @@ _LACKS = re.compile(
     r"invalid (?:field|parameter|argument|key)|must be strictly positive",
     re.IGNORECASE,
 )
+_LACKS_FOR_SURE = re.compile(
+    r"unsupported|not support|unrecogni[sz]ed|extra_forbidden|unexpected keyword|unknown (?:field|parameter|argument|key|name)",
+    re.IGNORECASE,
+)
+"""The same of a server that fails, whose errors may name a field without being about it."""
 _RANGE = re.compile(
     r"between|less than|greater than|at most|at least|in (?:the )?range|[<>]=|\u2264|too (?:high|large)|"
     r"(?:above max|below min)imum",
@@ -227,20 +232,20 @@ class Refusal:
             named if status == 200 else status, plain, frozenset(codes), frozenset(params), beginning, status == 200, wait
         )
 
-    def read(self, request: Mapping[str, Any]) -> Reading:
+    def read(self, request: Mapping[str, Any]) -> RefusalReading:
         """Return what it comes to, for the body of a request that it answers."""
         if self._is_quota():
-            return Reading(RefusalKind.QUOTA)
+            return RefusalReading(RefusalKind.QUOTA)
         if self.status == 401 or (self.status in (400, 403) and _KEY.search(self.text)):
-            return Reading(RefusalKind.KEY)
+            return RefusalReading(RefusalKind.KEY)
         if self.status == 413 or (self.status == 429 and _TOO_MUCH_A_MINUTE.search(self.text)):
-            return Reading(RefusalKind.TOO_LONG)
+            return RefusalReading(RefusalKind.TOO_LONG)
         if self.status == 404 or (self.status in (400, 403, 422) and self.codes & _MODEL_CODES):
-            return Reading(RefusalKind.NO_MODEL)
+            return RefusalReading(RefusalKind.NO_MODEL)
         about_request = self.status in (400, 403, 406, 422, 451, 500, 501)
         if about_request and (reading := self._about_the_request(request)):
             return reading
-        return Reading(RefusalKind.BUSY if self.status in BUSY else RefusalKind.OTHER)
+        return RefusalReading(RefusalKind.BUSY if self.status in BUSY else RefusalKind.OTHER)
 
     def _is_quota(self) -> bool:
         if self.status == 402 or self.codes & _QUOTA_CODES:
@@ -248,28 +253,28 @@ class Refusal:
         # Gemini says the same words of a limit by the minute, with when to come back.
         return self.status in (400, 403, 429) and self.wait_s is None and _QUOTA.search(self.text) is not None
 
-    def _about_the_request(self, request: Mapping[str, Any]) -> Reading | None:
+    def _about_the_request(self, request: Mapping[str, Any]) -> RefusalReading | None:
         words = self.text
         about_who = _ACCOUNT.search(words) is not None
         speaks = self.status != 500 and not about_who and _FILTER.search(words) is not None
         if self.codes & _FILTER_CODES or speaks or self.status == 451:
-            return Reading(RefusalKind.FILTERED)
+            return RefusalReading(RefusalKind.FILTERED)
         if self.status == 403:
             return None
         if _CUT_IN_THINKING.search(words):
-            return Reading(RefusalKind.CUT_IN_THINKING)
+            return RefusalReading(RefusalKind.CUT_IN_THINKING)
         limit = next((name for name in LIMITS if name in request), "")
         if limit and (room := self._room()) is not None:
-            return Reading(RefusalKind.NO_ROOM, limit, room) if room > 0 else Reading(RefusalKind.TOO_LONG)
+            return RefusalReading(RefusalKind.NO_ROOM, limit, room) if room > 0 else RefusalReading(RefusalKind.TOO_LONG)
         if self.codes & _LONG_CODES or _LONG.search(words):
-            return Reading(RefusalKind.TOO_LONG)
+            return RefusalReading(RefusalKind.TOO_LONG)
         if refuses_system(words):
-            return Reading(RefusalKind.SYSTEM)
+            return RefusalReading(RefusalKind.SYSTEM)
         if refuses_order(words):
-            return Reading(RefusalKind.TURNS)
+            return RefusalReading(RefusalKind.TURNS)
         if kind := self._about_a_field(field := self._field(request), request):
-            return Reading(kind, field)
-        return Reading(RefusalKind.TOO_LONG) if self.status != 500 and self._says_too_many_tokens() else None
+            return RefusalReading(kind, field)
+        return RefusalReading(RefusalKind.TOO_LONG) if self.status != 500 and self._says_too_many_tokens() else None
 
     def _field(self, request: Mapping[str, Any]) -> str:
         """Return the field of the request that it is about; empty for none."""
@@ -286,8 +291,9 @@ class Refusal:
         if field in LIMITS and any(other in self.text for other in LIMITS if other != field) and "instead" in self.text:
             return RefusalKind.FIELD
         if request[field] and _RANGE.search(self.text):
-            return RefusalKind.VALUE
-        return RefusalKind.FIELD if _LACKS.search(f"{self.text} {' '.join(self.codes)}") else None
+            return RefusalKind.VALUE if self.status < 500 else None
+        lacks = _LACKS_FOR_SURE if self.status >= 500 else _LACKS
+        return RefusalKind.FIELD if lacks.search(f"{self.text} {' '.join(self.codes)}") else None
 
     def _room(self) -> int | None:
         """Return how many tokens an answer may have by the figures of the message; None where it names none."""

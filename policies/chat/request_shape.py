@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from policies.chat.model import Chat, ChatDecoding
-from policies.chat.refusals import Reading, RefusalKind
+from policies.chat.refusals import RefusalKind, RefusalReading
 from policies.chat.roles import FOLDED, MERGED, fold_system, merged
 from policies.chat.settings import LIMITS, ChatModelSettings
 
@@ -82,7 +82,7 @@ class RequestShape:
         }
         return tuple(note for note, holds in notes.items() if holds)
 
-    def suited(self, reading: Reading, body: Mapping[str, Any]) -> RequestShape | None:
+    def suited(self, reading: RefusalReading, body: Mapping[str, Any]) -> RequestShape | None:
         """Return the shape that suits a refusal of a body of this shape; None where there is none."""
         name = reading.field
         roles = [message["role"] for message in body["messages"]]
@@ -99,7 +99,7 @@ class RequestShape:
             return replace(self, refused=refused, limit_field=next((other for other in LIMITS if other not in refused), ""))
         return None
 
-    def told(self, reading: Reading) -> str:
+    def told(self, reading: RefusalReading) -> str:
         """Return what this shape does where another one met a refusal."""
         if reading.kind is RefusalKind.FIELD and reading.field in LIMITS and self.limit_field:
             return f"{self.limit_field} is sent instead"

@@ -247,8 +247,9 @@ class ServedChatModel:
             return self._refused(half.refusal, body)
         except ModelError as error:
             shown = ModelError(error.what, where=error.where, got=blotted(str(error.got)), fix=error.fix)
-            # A page stays a page; half an answer, or none, may be whole another time.
-            raise (shown if "page" in error.what else AgainError(shown)) from None
+            # A page stays a page, and a stream a stream; half an answer, or none, may be whole another time.
+            is_other = "page" in error.what or "stream" in error.what
+            raise (shown if is_other else AgainError(shown)) from None
 
     def _require_no_proxy_reads_it(self) -> None:
         if self._proxy and self._url.startswith("http:"):

@@ -255,9 +255,9 @@ def test_a_file_system_without_locks_holds_runs_and_says_once_what_that_means(
         assert run.done_keys() == {"a", "b"}
     with turn_of(tmp_path / "cache" / "model"):
         pass
-    (found,) = answers.find(["key"])
-    assert found is not None
-    assert found.text == "yes"
+    (answer,) = answers.find(["key"])
+    assert answer is not None
+    assert answer.text == "yes"
     (warning,) = caplog.messages
     assert "this file system has no locks" in warning
     assert "a run of its own" in warning

@@ -130,6 +130,11 @@ ANSWERS: dict[str, tuple[dict[str, Any], Expected]] = {
     "filtered-null": (body_of(choice(None, "content_filter")), FILTERED),
     "filtered-half": (body_of(choice(HALF, "content_filter")), Expected(AnswerKind.FILTERED, withheld=HALF)),
     "filtered-native": (body_of({**choice(None), "native_finish_reason": "SAFETY"}), FILTERED),
+    "filtered-no-choices": (
+        {"prompt_filter_results": [{"content_filter_results": {"hate": {"filtered": True}}}], "choices": []},
+        FILTERED,
+    ),
+    "filtered-feedback": ({"promptFeedback": {"blockReason": "SAFETY"}, "usage": USAGE}, FILTERED),
     "many": (body_of(choice("number one", index=1), choice(SAY, index=0)), REPLY),
     "many-no-index": (body_of({"message": {"content": SAY}}, {"message": {"content": "number one"}}), REPLY),
     "no-reason": (body_of({"message": {"content": SAY}}), REPLY),

@@ -24,7 +24,7 @@ def test_each_kind_of_answer_is_read_as_what_it_is(name: str) -> None:
     answer = read(document)
     assert (answer.kind, answer.text.strip()) == (expected.kind, expected.text)
     assert (answer.reasoning, answer.withheld) == (expected.reasoning, expected.withheld)
-    assert answer.num_prompt_tokens == 7
+    assert answer.num_prompt_tokens == (7 if document.get("choices") else None)
 
 
 @pytest.mark.parametrize(("reason", "kind"), kinds.FINISH_REASONS, ids=str)
@@ -80,6 +80,7 @@ def test_thinking_is_kept_in_the_text_on_request() -> None:
         (b"", "answers nothing"),
         (b"<html>", "a page"),
         (b'{"choices": [{"mess', "no JSON, or cut"),
+        (b"data: {}\n\ndata: [DONE]", "a stream"),
         (b'{"choices": []}', "no choices"),
         (b'{"choices": [null]}', "no choices"),
         (b'{"choices": [{"finish_reason": "stop"}]}', "no message"),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from policies.chat.refusals import Reading, Refusal, RefusalKind
+from policies.chat.refusals import Refusal, RefusalKind, RefusalReading
 from tests.policies.chat import refusal_kinds as kinds
 from tests.policies.chat.fake_server import Said
 
@@ -17,11 +17,11 @@ REQUEST: dict[str, Any] = {
 }  # fmt: skip
 
 
-def read(response: Said, request: dict[str, Any] = REQUEST) -> Reading:
+def read(response: Said, request: dict[str, Any] = REQUEST) -> RefusalReading:
     return Refusal.of_response(response.status, response.body).read(request)
 
 
-def of(status: int, document: Any, request: dict[str, Any] = REQUEST) -> Reading:
+def of(status: int, document: Any, request: dict[str, Any] = REQUEST) -> RefusalReading:
     return read(Said(json.dumps(document).encode() if document else b"", status), request)
 
 
@@ -73,7 +73,7 @@ def test_a_field_or_role_that_a_server_lacks_is_told(name: str) -> None:
 @pytest.mark.parametrize("name", kinds.LARGE)
 def test_room_for_an_answer_is_read_out_of_the_figures(name: str) -> None:
     request = {**REQUEST, "max_tokens": 32_000}
-    assert of(400, kinds.LARGE[name](32_000), request) == Reading(RefusalKind.NO_ROOM, "max_tokens", kinds.ROOM - 96)
+    assert of(400, kinds.LARGE[name](32_000), request) == RefusalReading(RefusalKind.NO_ROOM, "max_tokens", kinds.ROOM - 96)
 
 
 @pytest.mark.parametrize(
@@ -89,6 +89,8 @@ def test_room_for_an_answer_is_read_out_of_the_figures(name: str) -> None:
         (500, kinds.error("the moderation service failed"), RefusalKind.BUSY),
         (503, kinds.error("moderation is overloaded"), RefusalKind.BUSY),
         (500, kinds.error("out of memory"), RefusalKind.BUSY),
+        (500, kinds.error("unexpected error after max_tokens were written"), RefusalKind.BUSY),
+        (500, kinds.error("a worker was lost in between, seed 3"), RefusalKind.BUSY),
         (429, kinds.error("Rate limit reached on tokens per min: Limit 10000, Used 9500, Requested 700."), RefusalKind.BUSY),
         (400, kinds.error("the chat template cannot be filled from this context"), RefusalKind.OTHER),
         (400, {"error": {"message": "a role is unknown", "prompt": "what is your maximum context length"}}, RefusalKind.OTHER),
@@ -109,4 +111,4 @@ def test_nothing_is_read_out_of_what_was_asked() -> None:
 
 def test_a_field_of_the_users_own_is_named() -> None:
     reading = of(400, kinds.error("Unknown parameter: 'reasoning_effort'."), {**REQUEST, "reasoning_effort": "low"})
-    assert reading == Reading(RefusalKind.FIELD, "reasoning_effort")
+    assert reading == RefusalReading(RefusalKind.FIELD, "reasoning_effort")

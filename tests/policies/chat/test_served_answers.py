@@ -113,6 +113,13 @@ def test_a_spent_quota_ends_the_command_at_once(name: str) -> None:
         assert len(server.asked) == 1
 
 
+def test_a_stream_is_asked_for_once() -> None:
+    with serving(kinds.play) as server:
+        with pytest.raises(ModelError, match="a stream and no completion"):
+            load_chat_model(server.named("sse"), QUICK).answer([ASKED], decoding=GREEDY)
+        assert len(server.asked) == 1
+
+
 def test_a_limit_by_the_minute_is_waited_for() -> None:
     answer, asked = asked_once("rate")
     assert (answer.text, answer.failed_attempts, len(asked)) == (SAY, 1, 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from envs.core.errors import ConfigError
 from policies.chat import templates
 from policies.chat.model import Chat, ChatDecoding, Message
+from policies.chat.roles import FOLDED
 from policies.chat.templates import options_of, prints_date, use_options, write_prompt
 from tests.policies.byte_pairs import CHAT, byte_model
 from tests.policies.chat.tiny import tiny_chat
@@ -113,7 +115,9 @@ def test_a_chat_model_without_a_system_role_answers_as_to_the_folded_messages() 
     folded = (Message("user", "you are a fool\n\noh"),)
     assert model.prompts.ids(chat) == model.prompts.ids(folded)
     decoding = ChatDecoding(max_tokens=4)
-    assert model.answer([chat], decoding=decoding) == model.answer([folded], decoding=decoding)
+    (answer,) = model.answer([chat], decoding=decoding)
+    assert answer.notes == (FOLDED,)
+    assert replace(answer, notes=()) == model.answer([folded], decoding=decoding)[0]
     assert model.score([chat], ["a fool"]) == model.score([folded], ["a fool"])
 
 
