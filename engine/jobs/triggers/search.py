@@ -23,6 +23,7 @@ from engine.metrics.triggers.hits import (
     COST_METRICS,
     HIT_RATE,
     JUDGE_ANSWERS,
+    JUDGE_NO_REPLY,
     JUDGE_UNPARSABLE,
     REFUSED,
     SAMPLED,
@@ -224,7 +225,7 @@ class Search(Job[TriggerConfig, Wanted, Wanted]):
             else []
         )
         typed += [SAMPLED] if typed and config.success.samples else []
-        typed += [JUDGE_ANSWERS, JUDGE_UNPARSABLE] if typed and config.success.judge else []
+        typed += [JUDGE_ANSWERS, JUDGE_UNPARSABLE, JUDGE_NO_REPLY] if typed and config.success.judge else []
         return [*(f"{HIT_RATE}{kind.name}" for kind in kinds), *typed, *COST_METRICS]
 
     def present(self, result: Result, run: RunFolder) -> Result:
