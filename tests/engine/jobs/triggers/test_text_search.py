@@ -369,6 +369,7 @@ def test_answers_of_a_slow_model_are_counted_before_their_round_ends(tmp_path: P
     assert any(0 < number < 34 and number != 17 for number in told), "a round is 17 answers of each of two targets"
     assert told == sorted(told)
     assert any(0 < step < 0.9 for step in heard.steps), "and the share of the work that is done"
+    assert any("the time left is the longest" in note for note in heard.said), "until a search has ended"
 
 
 def test_a_target_that_fails_costs_no_other(tmp_path: Path) -> None:
