@@ -214,6 +214,9 @@ def _auxiliary(clause: _Clause, place: int, first: int, asks: bool) -> Place | N
     if is_phrase or clause.word(place - 1) == "here" or following in ("up", "also"):
         return None
     back = clause.word(clause.before(place))
+    if back in of.SUBJECTS and clause.word(clause.before(place) - 1) in ("here", "there") and not following:
+        # "Here it is."
+        return None
     is_inverted = (following in of.SUBJECTS or following in of.ANYBODY) and (
         place == first or asks or back in of.QUESTION_WORDS or (following == "i" and back not in of.SUBJECTS)
     )

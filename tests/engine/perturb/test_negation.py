@@ -109,6 +109,7 @@ def test_the_released_rule_asks_the_tag_of_the_verb_alone(text: str, after: str)
         ("i have/VBP a/DT problem/NN ./. can/MD you help/VB ?/.", "i do n't have a problem . can you help ?"),
         ("i heard/VBD it ./. is/VBZ it fun ?/.", "i did n't hear it . is it fun ?"),
         ("do/VB this first", "do n't do this first"),
+        ("here/RB it is/VBZ", "here it is"),
         ("do/VBP you know/VB it ?/.", "do you know it ?"),
         ("is/VBZ there/EX a/DT way ?/.", "is there a way ?"),
         ("can/MD it open/VB files ?/.", "can it open files ?"),
