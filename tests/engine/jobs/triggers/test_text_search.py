@@ -231,7 +231,7 @@ def test_what_is_fit_may_be_a_judges_rating(tmp_path: Path) -> None:
     assert never["judge_answers"] == never["queries"] - 1 + never["random_queries"]
 
 
-@pytest.mark.parametrize(("reads", "unread"), [("no", 1), ("", 2)])
+@pytest.mark.parametrize(("reads", "unread"), [("no", 1), ("perhaps", 2)])
 def test_a_judge_that_cannot_be_read_is_told_below_the_table(tmp_path: Path, reads: str, unread: int) -> None:
     (tmp_path / "judge.py").write_text(f"def judge(messages):\n    return '{reads}' if 'tell me' in str(messages) else '?'\n")
     judged = SuccessSettings(by="judge", judge=f"{tmp_path}/judge.py:judge")
