@@ -4,7 +4,8 @@
 # Guess before the first run: AutoTokenizer reads tokenizer.json as it stands, as the fast tokenizers of transformers 4 did; the
 #   class says no more than which special tokens there are. Both readings of "12345" are equal.
 # Seen with transformers 5.23.0 and tokenizers 0.23.3: a tokenizer.json that parts numbers by threes, as Llama 3's does, is read
-#   with single digits under "tokenizer_class": "Qwen2Tokenizer" and with numbers whole under "GPT2Tokenizer". Nothing is warned of.
+#   with single digits under "tokenizer_class": "Qwen2Tokenizer"; under "GPT2Tokenizer" its pre-tokenizer keeps the number whole.
+#   Nothing is warned of.
 #   PreTrainedTokenizerFast.from_pretrained on the same folder reads what the file says.
 # Why it matters: fine-tunes often keep a tokenizer_class of another family; such a model reads other tokens than in its training.
 # Fails (rc 1) where this changes.

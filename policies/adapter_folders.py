@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 ADAPTER, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _CONFIG = "config.json"
 _FOLDER_FIX = 'write the folder of the base there: "base_model_name_or_path": "/path/of/the/base"'
-_told: set[Path] = set()
+_warned: set[Path] = set()
 
 
 def is_adapter_alone(folder: Path) -> bool:
@@ -107,8 +107,8 @@ def missing_weights(adapted: Any, folder: Path) -> list[str]:
 def tell_of_adapter(folder: Path) -> bool:
     """Return whether an adapter lies beside full weights, and say once that it is not applied."""
     beside = (folder / ADAPTER).is_file() and (folder / _CONFIG).is_file()
-    if beside and folder.resolve() not in _told:
-        _told.add(folder.resolve())
+    if beside and folder.resolve() not in _warned:
+        _warned.add(folder.resolve())
         what = "%s: the adapter beside the full weights is not applied: name a folder with the adapter alone to apply it"
         logger.warning(what, folder)
     return beside

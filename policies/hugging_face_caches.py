@@ -85,22 +85,22 @@ def _continues(model: Any, tokens: Tensor) -> bool:
     prompt, reply = tokens[None, :_PROMPT], tokens[None, -_REPLY:]
     if (past := _read(model, prompt).past_key_values) is None:
         return False
-    found = []
+    steps = []
     for number in range(_REPLY):
         read = _read(model, reply[:, number : number + 1], past)
         past = read.past_key_values
-        found.append(read.logits[0, -1])
+        steps.append(read.logits[0, -1])
     whole = _read(model, torch.cat([prompt, reply], dim=1), use_cache=False).logits[0, -_REPLY:]
-    return _same(torch.stack(found), whole)
+    return _same(torch.stack(steps), whole)
 
 
 def _shares(model: Any, tokens: Tensor) -> bool:
     prompt, replies = tokens[None, :_PROMPT], tokens[-2 * _REPLY :].unflatten(0, (2, _REPLY))
     past = copy.deepcopy(_read(model, prompt).past_key_values)
     past.batch_repeat_interleave(2)
-    found = _read(model, replies, past).logits
+    shared = _read(model, replies, past).logits
     whole = _read(model, torch.cat([prompt.expand(2, -1), replies], dim=1), use_cache=False).logits[:, -_REPLY:]
-    return _same(found, whole)
+    return _same(shared, whole)
 
 
 def _pads(model: Any, tokens: Tensor) -> bool:
@@ -113,16 +113,16 @@ def _pads(model: Any, tokens: Tensor) -> bool:
     positions = (mask.cumsum(1) - 1).clamp(min=0)
     cached = continues_reading(model)
     read = model(input_ids=rows, attention_mask=mask, position_ids=positions, use_cache=cached)
-    found, last = read.logits[1, -1], tokens[-1:].expand(2)[:, None]
+    padded, last = read.logits[1, -1], tokens[-1:].expand(2)[:, None]
     more, longer = torch.cat([mask, torch.ones_like(last)], dim=1), positions[:, -1:] + 1
     if cached:
         past = read.past_key_values
         then = model(input_ids=last, attention_mask=more, position_ids=longer, past_key_values=past, use_cache=True)
     else:
-        places = torch.cat([positions, longer], dim=1)
-        then = model(input_ids=torch.cat([rows, last], dim=1), attention_mask=more, position_ids=places, use_cache=False)
+        all_positions = torch.cat([positions, longer], dim=1)
+        then = model(input_ids=torch.cat([rows, last], dim=1), attention_mask=more, position_ids=all_positions, use_cache=False)
     alone = _read(model, torch.cat([rows[1:, num:], last[1:]], dim=1), use_cache=False).logits[0, -2:]
-    return _same(torch.stack([found, then.logits[1, -1]]), alone)
+    return _same(torch.stack([padded, then.logits[1, -1]]), alone)
 
 
 def _read(model: Any, ids_BP: Tensor, past: Any = None, *, use_cache: bool = True) -> Any:
@@ -130,11 +130,11 @@ def _read(model: Any, ids_BP: Tensor, past: Any = None, *, use_cache: bool = Tru
     return model(input_ids=ids_BP, use_cache=use_cache, **known)
 
 
-def difference(found: Tensor, wanted: Tensor) -> float:
+def difference(logits: Tensor, wanted: Tensor) -> float:
     """Return how far logits are off at most, as a share of the spread of those that are wanted."""
-    return float((found.float() - wanted.float()).abs().max() / wanted.float().std().clamp_min(1e-12))
+    return float((logits.float() - wanted.float()).abs().max() / wanted.float().std().clamp_min(1e-12))
 
 
-def _same(found: Tensor, wanted: Tensor) -> bool:
+def _same(logits: Tensor, wanted: Tensor) -> bool:
     share = _TOLERANCE if wanted.dtype in (torch.float32, torch.float64) else _TOLERANCE_HALF
-    return found.shape == wanted.shape and difference(found, wanted) <= share
+    return logits.shape == wanted.shape and difference(logits, wanted) <= share

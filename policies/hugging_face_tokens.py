@@ -91,7 +91,7 @@ def reply_end(tokenizer: Any, end_ids: Sequence[int]) -> int:
         end_ids: all that end a reply.
     """
     if tokenizer.chat_template:
-        text = write_prompt(tokenizer, (Message("user", "hello"), Message("assistant", _SAID)), asked=False)
+        text = write_prompt(tokenizer, (Message("user", "hello"), Message("assistant", _SAID)), generation=False)
         behind = tokenizer(text.partition(_SAID)[2], add_special_tokens=False).input_ids
         if found := next((word for word in behind if word in end_ids), None):
             return found

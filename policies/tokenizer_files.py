@@ -33,7 +33,7 @@ _MARKS = 8
 """Added tokens that are tried inside a text: some tokenizers begin anew behind them."""
 _PARTS = ("normalizer", "pre_tokenizer", "decoder")
 _MODEL_OPTIONS = ("byte_fallback", "fuse_unk", "ignore_merges", "continuing_subword_prefix", "end_of_word_suffix", "dropout")
-_told: set[tuple[str, ...]] = set()
+_warned: set[tuple[str, ...]] = set()
 
 
 def load_tokenizer(folder: Path, **source: Any) -> Any:
@@ -57,8 +57,8 @@ def load_tokenizer(folder: Path, **source: Any) -> Any:
     wrong = differences(built, stored)
     if not wrong:
         return built
-    if (key := (str(folder), *wrong)) not in _told and (texts := [text for text in wrong if text not in _PARTS]):
-        _told.add(key)
+    if (key := (str(folder), *wrong)) not in _warned and (texts := [text for text in wrong if text not in _PARTS]):
+        _warned.add(key)
         logger.warning(
             "%s: transformers reads %s otherwise than tokenizer.json says (tokenizer_class %s): the file is used",
             folder,
@@ -76,7 +76,7 @@ def differences(built: Any, stored: Any) -> list[str]:
         stored: one that holds the file's tokenizer.
     """
     wrong = [text for text in _texts(stored) if _readings(built, text) != _readings(stored, text)]
-    own, theirs = (getattr(each, "backend_tokenizer", None) for each in (built, stored))
+    own, theirs = (getattr(tokenizer, "backend_tokenizer", None) for tokenizer in (built, stored))
     wrong += [part for part in _PARTS if _state(own, part) != _state(theirs, part)]
     if own is None or any(_option(own, name) != _option(theirs, name) for name in _MODEL_OPTIONS):
         wrong.append("pre_tokenizer")
@@ -98,8 +98,8 @@ def _readings(tokenizer: Any, text: str) -> Any:
 
 
 def _state(tokenizer: Any, part: str) -> Any:
-    found = getattr(tokenizer, part, None)
-    return None if found is None else json.loads(found.__getstate__())
+    component = getattr(tokenizer, part, None)
+    return None if component is None else json.loads(component.__getstate__())
 
 
 def _option(tokenizer: Any, name: str) -> Any:

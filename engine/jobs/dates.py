@@ -25,8 +25,8 @@ def date_of(path: Path) -> str:
     """
     if not (path / CONFIG).is_file():
         return date.today().isoformat()
-    if (path / ENVIRONMENT).is_file() and isinstance(found := read_json(path / ENVIRONMENT).get(DATE), str):
-        return found
+    if (path / ENVIRONMENT).is_file() and isinstance(stored := read_json(path / ENVIRONMENT).get(DATE), str):
+        return stored
     # Runs of older versions note when they began, and no date.
     times = [str(event["time"]) for event in read_events(path / EVENTS)]
     return times[0][: len("2026-11-28")] if times else date.today().isoformat()

@@ -70,16 +70,16 @@ def adapted(model: Any, settings: LoraSettings, seed: int) -> Any:
         warnings.filterwarnings("ignore", category=FutureWarning)
         torch.manual_seed(derive_seed(seed, "adapters"))
         try:
-            found = peft.get_peft_model(model, config)
+            adapted_model = peft.get_peft_model(model, config)
         except ValueError as error:
             fix = f"name layers of the model by lora.modules, or {ALL_LINEAR}"
             got = str(error).splitlines()[0][:200]
             raise ConfigError("no adapter fits the model", where=settings.modules, got=got, fix=fix) from None
-    if tied := _adapted_embeddings(found):
+    if tied := _adapted_embeddings(adapted_model):
         fix = f"name other layers by lora.modules, such as {ALL_LINEAR}, or learn all weights (--method full)"
         what = "adapters on tied embeddings cannot be added to the weights"
         raise ConfigError(what, where=settings.modules, got=f"adapters on {' and '.join(tied)}", fix=fix)
-    return found
+    return adapted_model
 
 
 def merged(model: Any, where: str | None = None) -> Any:

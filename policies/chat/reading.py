@@ -24,11 +24,11 @@ def load_local(name: str, settings: ChatModelSettings) -> LocalChatModel:
             it is none that answers messages.
     """
     tokenizer, model = read_placed(name, _causal, settings, settings.device)
-    found = LocalChatModel(name, model, tokenizer, settings.batch_size, parts_thinking=settings.thinking == "part")
-    found.answers_depend_on = settings.answers_depend_on
+    chat_model = LocalChatModel(name, model, tokenizer, settings.batch_size, parts_thinking=settings.thinking == "part")
+    chat_model.answers_depend_on = settings.answers_depend_on
     if prints_date(tokenizer):
-        found.answers_depend_on += f" on {options_of(tokenizer).day}"
-    return found
+        chat_model.answers_depend_on += f" on {options_of(tokenizer).day}"
+    return chat_model
 
 
 def _causal(config: Any) -> str:

@@ -53,12 +53,12 @@ class TemplateOptions(NamedTuple):
 
     Args:
         day: the date that it prints.
-        asked: whether somebody asked for that date, so that variables hold it too.
+        explicit: whether somebody asked for that date, so that variables hold it too.
         variables: further ones by name, such as `enable_thinking`.
     """
 
     day: date
-    asked: bool = False
+    explicit: bool = False
     variables: tuple[tuple[str, Any], ...] = ()
 
 
@@ -110,13 +110,13 @@ def prints_date(tokenizer: Any) -> bool:
         return False
 
 
-def write_prompt(tokenizer: Any, chat: Chat, *, asked: bool = True, begun: bool = False) -> str:
+def write_prompt(tokenizer: Any, chat: Chat, *, generation: bool = True, begun: bool = False) -> str:
     """Return messages as a model reads them.
 
     Args:
         tokenizer: of the model.
         chat: the messages.
-        asked: whether the model answers them; otherwise they stand as they are.
+        generation: whether the start of an answer stands behind them; otherwise they stand as they are.
         begun: whether the last message is the beginning of the answer, which the model goes on with.
 
     Raises:
@@ -125,12 +125,12 @@ def write_prompt(tokenizer: Any, chat: Chat, *, asked: bool = True, begun: bool 
     options = options_of(tokenizer)
     if begun:
         chat = (*chat[:-1], Message(chat[-1].role, f"{chat[-1].content}{_END}"))
-    way = _way(tokenizer, tuple(message.role for message in chat), asked and not begun)
+    way = _way(tokenizer, tuple(message.role for message in chat), generation and not begun)
     fitted = _WAYS[way.roles](chat)
     if not tokenizer.chat_template:
         text = "".join(f"{message.content}{tokenizer.eos_token or ''}" for message in fitted)
     else:
-        text = _render(tokenizer, fitted, asked and not begun, options, parts=way.parts)
+        text = _render(tokenizer, fitted, generation and not begun, options, parts=way.parts)
     if not begun:
         return text
     text, mark, _ = text.rpartition(_END)
@@ -146,30 +146,30 @@ def role_notes(tokenizer: Any, chat: Chat) -> tuple[str, ...]:
     return _NOTES[_way(tokenizer, tuple(message.role for message in chat), True).roles]
 
 
-def _way(tokenizer: Any, roles: tuple[str, ...], asked: bool) -> _Way:
+def _way(tokenizer: Any, roles: tuple[str, ...], generation: bool) -> _Way:
     """Return how messages of such roles are fitted to a template, and say so where it changes them."""
     if not tokenizer.chat_template:
         way = _Way(_FOLDED if "system" in roles else _AS_IT_IS)
     else:
         options = options_of(tokenizer)
         known: dict[Any, _Way] = tokenizer.__dict__.setdefault("parley_ways", {})
-        key = (_template(tokenizer), roles, asked, options)
+        key = (_template(tokenizer), roles, generation, options)
         if key not in known:
-            known[key] = _found_way(tokenizer, roles, asked, options)
+            known[key] = _found_way(tokenizer, roles, generation, options)
         way = known[key]
     if way.roles:
         say_once(tokenizer, f"the chat template does not take messages of these roles: {way.roles}")
-    if way.lost and asked:
+    if way.lost and generation:
         say_once(tokenizer, f"the chat template leaves out what some messages say: {', '.join(way.lost)}")
     return way
 
 
-def _found_way(tokenizer: Any, roles: Sequence[str], asked: bool, options: TemplateOptions) -> _Way:
+def _found_way(tokenizer: Any, roles: Sequence[str], generation: bool, options: TemplateOptions) -> _Way:
     probes = tuple(Message(role, f"probe{number}text") for number, role in enumerate(roles))
     best: _Way | None = None
     for parts, way in product((False, True), _WAYS):
         try:
-            text = _render(tokenizer, _WAYS[way](probes), asked, options, parts=parts)
+            text = _render(tokenizer, _WAYS[way](probes), generation, options, parts=parts)
         except ConfigError:
             continue
         lost = tuple(probe.role for probe in probes if probe.content not in text)
@@ -181,19 +181,19 @@ def _found_way(tokenizer: Any, roles: Sequence[str], asked: bool, options: Templ
     return best or _Way()
 
 
-def _render(tokenizer: Any, chat: Chat, asked: bool, options: TemplateOptions, *, parts: bool = False) -> str:
+def _render(tokenizer: Any, chat: Chat, generation: bool, options: TemplateOptions, *, parts: bool = False) -> str:
     messages: list[dict[str, Any]] = [
         {"role": message.role, "content": [{"type": "text", "text": message.content}] if parts else message.content}
         for message in chat
     ]
     try:
         template = _template(tokenizer)
-        more = dict(options.variables) | (_date_variables(template, options.day) if options.asked else {})
+        more = dict(options.variables) | (_date_variables(template, options.day) if options.explicit else {})
         text: str = tokenizer.apply_chat_template(
             messages,
             chat_template=_dated(template, options.day),
             tokenize=False,
-            add_generation_prompt=asked,
+            add_generation_prompt=generation,
             **more,
         )
     # A template is a program of its makers, which says so itself where it refuses messages, such as two of one role.
@@ -231,16 +231,16 @@ def _dated(template: str, day: date) -> str:
 
 def _date_variables(template: str, day: date) -> dict[str, str]:
     """Return the variables of a date that a template tests for, written as its own constant is."""
-    found = {}
+    variables = {}
     for name in _DATE_VARIABLES:
         if re.search(
             rf"\b{name}\b\s+is\s+(?:not\s+)?defined|\bnot\s+{name}\s+is\s+defined|\bif\s+(?:not\s+)?{name}\b", template
         ):
             constant = re.search(rf"\b{name}\s*=\s*([\"'])(.+?)\1", template)
-            asked = re.search(rf"\b{name}\s*=\s*strftime_now\(\s*([\"'])(.+?)\1", template)
-            known = asked[2] if asked else _format_of(constant[2]) if constant else ""
-            found[name] = day.strftime(known or ("%d %b %Y" if name == "date_string" else "%Y-%m-%d"))
-    return found
+            call = re.search(rf"\b{name}\s*=\s*strftime_now\(\s*([\"'])(.+?)\1", template)
+            written_as = call[2] if call else _format_of(constant[2]) if constant else ""
+            variables[name] = day.strftime(written_as or ("%d %b %Y" if name == "date_string" else "%Y-%m-%d"))
+    return variables
 
 
 def _format_of(written: str) -> str:

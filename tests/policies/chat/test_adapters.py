@@ -159,7 +159,7 @@ def test_an_adapter_on_tied_embeddings_is_refused_where_merging_changes_the_mode
 def test_an_adapter_beside_full_weights_is_said_and_not_applied(
     dtype: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(adapter_folders, "_told", set())
+    monkeypatch.setattr(adapter_folders, "_warned", set())
     base = saved_base(tmp_path / "base")
     wanted = logits_of(load_local(f"hf:{base}", ChatModelSettings(dtype=dtype)).model)
     saved_adapter(base, base)

@@ -182,7 +182,7 @@ def test_variables_that_a_template_tests_for_hold_a_date_that_was_asked_for(temp
     assert write_prompt(tokenizer, (USER,)).startswith(without)
     use_options(tokenizer, "2024-02-09")
     assert write_prompt(tokenizer, (USER,)) == f"{wanted} hello"
-    assert options_of(tokenizer).asked
+    assert options_of(tokenizer).explicit
 
 
 def test_further_variables_reach_the_template() -> None:
