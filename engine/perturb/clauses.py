@@ -18,66 +18,12 @@ Not here: which words may enter (`negation.py`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
 from engine.perturb import clause_words as of
-
-
-class Place(NamedTuple):
-    """What stands instead of some words of an utterance.
-
-    Args:
-        start: of the words that go.
-        end: of the words that go; equal to `start` where words are only added.
-        words: what comes; "n't" as the tokeniser cuts it.
-    """
-
-    start: int
-    end: int
-    words: tuple[str, ...]
-
+from engine.perturb.clause import Clause, Place
 
 _TAG = 5
 """Words of a question like "is n't it ?", with the comma before it."""
-
-
-class _Clause(NamedTuple):
-    words: Sequence[str]
-    tags: Sequence[str]
-    start: int
-    end: int
-    base_of: Callable[[str], str | None]
-
-    def word(self, place: int) -> str:
-        """The word of a place; none beyond the clause."""
-        return self.words[place] if self.start <= place < self.end else ""
-
-    def tag(self, place: int) -> str:
-        return self.tags[place] if self.start <= place < self.end else ""
-
-    def before(self, place: int) -> int:
-        """The place before one, adverbs passed over."""
-        place -= 1
-        while self.word(place) in of.ADVERBS:
-            place -= 1
-        return place
-
-    def after(self, place: int) -> int:
-        """The place behind one, adverbs passed over."""
-        place += 1
-        while self.word(place) in of.ADVERBS or (self.tag(place) == "RB" and self.word(place) not in of.VERBS):
-            place += 1
-        return place
-
-    def is_participle(self, place: int) -> bool:
-        """Whether "have" before it is an auxiliary."""
-        word = self.word(place)
-        is_past = self.tag(place) in ("VBN", "VBD") and self.base_of(word) in of.VERBS
-        return is_past or word in of.PARTICIPLES or (word.endswith("ed") and len(word) > 3)
-
-    def is_base(self, place: int) -> bool:
-        """Whether "do" before it is an auxiliary."""
-        return self.word(place) in of.VERBS or self.tag(place) in ("VB", "VBP")
 
 
 def negated(words: Sequence[str], tags: Sequence[str], base_of: Callable[[str], str | None]) -> Place | None:
@@ -98,7 +44,7 @@ def negated(words: Sequence[str], tags: Sequence[str], base_of: Callable[[str], 
     for start, end in _clauses(words):
         if start and words[start - 1] not in of.ADDING:
             is_subordinate = False
-        clause = _Clause(words, tags, start, end, base_of)
+        clause = Clause(words, tags, start, end, base_of)
         if not of.NEGATIONS.isdisjoint(words[start : _alternatives(words, end)]) or words[end - 1] == "too":
             continue
         for rank, place in _places(clause, is_subordinate):
@@ -129,7 +75,7 @@ def _alternatives(words: Sequence[str], end: int) -> int:
     return end
 
 
-def _places(clause: _Clause, is_subordinate: bool) -> Iterator[tuple[int, Place]]:
+def _places(clause: Clause, is_subordinate: bool) -> Iterator[tuple[int, Place]]:
     """The places of a clause; rank 0 in a main clause, 1 in a subordinate one, 2 or 3 without a finite verb."""
     first = clause.start
     while clause.word(first) in of.OPENINGS and first + 1 < clause.end:
@@ -166,7 +112,7 @@ def _places(clause: _Clause, is_subordinate: bool) -> Iterator[tuple[int, Place]
         yield 3, Place(first, first, ("not",))
 
 
-def _is_polar(clause: _Clause, first: int) -> bool:
+def _is_polar(clause: Clause, first: int) -> bool:
     """Whether a clause without a question word asks for yes or no, with or without its mark."""
     word, following, tag = clause.word(first), clause.word(first + 1), clause.tag(first + 1)
     if clause.words[clause.end : clause.end + 1] in (["?"], ("?",)):
@@ -179,13 +125,13 @@ def _is_polar(clause: _Clause, first: int) -> bool:
     return word == "does" or (word not in of.HAVE and word not in of.DO and tag[:2] in of.BEGIN_NOUNS)
 
 
-def _heads_relative(clause: _Clause, place: int) -> bool:
+def _heads_relative(clause: Clause, place: int) -> bool:
     """Whether a relative clause without its pronoun may follow a word ("the best i can do", "all i know")."""
     is_head = clause.tag(place)[:2] == "NN" or clause.tag(place) in ("JJS", "RBS") or clause.word(place) in of.ORDINALS
     return clause.word(place) in of.RELATIVE_HEADS or (is_head and clause.tag(place - 1)[:2] in of.INNER)
 
 
-def _subordinates(clause: _Clause, place: int, first: int) -> bool:
+def _subordinates(clause: Clause, place: int, first: int) -> bool:
     word, following = clause.word(place), clause.word(place + 1)
     if word in of.SUBORDINATORS:
         return True
@@ -200,7 +146,7 @@ def _subordinates(clause: _Clause, place: int, first: int) -> bool:
     return False
 
 
-def _auxiliary(clause: _Clause, place: int, first: int, asks: bool) -> Place | None:
+def _auxiliary(clause: Clause, place: int, first: int, asks: bool) -> Place | None:
     """A negated auxiliary, modal or form of "be"."""
     word = clause.word(place)
     if word in of.CONTRACTED:
@@ -244,14 +190,14 @@ def _auxiliary(clause: _Clause, place: int, first: int, asks: bool) -> Place | N
     return Place(place, place + 1, of.CONTRACTIONS[word])
 
 
-def _begins_clause(clause: _Clause, place: int) -> bool:
+def _begins_clause(clause: Clause, place: int) -> bool:
     """Whether a clause of its own begins there ("my guess is it 's broken"), which another negation than "not" belongs to."""
     following = clause.word(place + 1)
     is_finite = following in of.AUXILIARIES or following in of.CONTRACTED or clause.tag(place + 1) in ("VBZ", "VBD", "VBP")
     return clause.word(place) in of.SUBJECTS and is_finite
 
 
-def _is_second(clause: _Clause, place: int) -> bool:
+def _is_second(clause: Clause, place: int) -> bool:
     """Whether what stands before an auxiliary makes it no finite verb ("to have", "can be", "do i have")."""
     back = clause.before(place)
     word = clause.word(back)
@@ -262,7 +208,7 @@ def _is_second(clause: _Clause, place: int) -> bool:
     return clause.word(place) in of.HAVE and word in of.DO
 
 
-def _contracted(clause: _Clause, place: int) -> Place | None:
+def _contracted(clause: Clause, place: int) -> Place | None:
     """A negated verb that is the end of another word."""
     word, back, ahead = clause.word(place), clause.word(place - 1), clause.after(place)
     if clause.word(place + 1) in of.NOT_NEGATED or back == "here" or (back in of.QUESTION_WORDS and back != "who"):
@@ -289,7 +235,7 @@ def _contracted(clause: _Clause, place: int) -> Place | None:
     return Place(place, place + 1, ("had", "n't")) if tag == "VBN" and following not in of.VERBS else None
 
 
-def _have_or_do(clause: _Clause, place: int, first: int, is_inverted: bool, asks: bool) -> Place | None:
+def _have_or_do(clause: Clause, place: int, first: int, is_inverted: bool, asks: bool) -> Place | None:
     """Forms of "have" and "do" as auxiliaries, or as full verbs that take another "do"."""
     word, following, ahead = clause.word(place), clause.word(place + 1), clause.after(place)
     contracted = Place(place, place + 1, (word, "n't"))
@@ -320,7 +266,7 @@ def _have_or_do(clause: _Clause, place: int, first: int, is_inverted: bool, asks
     return _supported(clause, place, of.FINITE[word], of.BASES[word])
 
 
-def _full_verb(clause: _Clause, place: int, first: int) -> Place | None:
+def _full_verb(clause: Clause, place: int, first: int) -> Place | None:
     """A full verb with its subject, or at the beginning without one, by a form of "do"."""
     word, tag = clause.word(place), clause.tag(place)
     if word in of.NO_FULL_VERBS or word in of.AUXILIARIES or not word.isalpha():
@@ -349,7 +295,7 @@ def _full_verb(clause: _Clause, place: int, first: int) -> Place | None:
     return None
 
 
-def _imperative(clause: _Clause, place: int, first: int) -> Place | None:
+def _imperative(clause: Clause, place: int, first: int) -> Place | None:
     """An imperative at the beginning of a clause, by "do n't"."""
     word, following = clause.word(place), clause.word(place + 1)
     if place != first or word not in of.IMPERATIVES or not following:
@@ -368,7 +314,7 @@ def _imperative(clause: _Clause, place: int, first: int) -> Place | None:
     return Place(place, place, ("do", "n't")) if is_object and clause.tag(place + 1) not in ("VBZ", "MD", "VBD") else None
 
 
-def _has_subject(clause: _Clause, place: int) -> bool:
+def _has_subject(clause: Clause, place: int) -> bool:
     """Whether a finite verb's subject stands before it, and no other verb that the subject belongs to."""
     back = clause.before(place)
     subject, earlier = clause.word(back), clause.word(clause.before(back))
@@ -385,7 +331,7 @@ def _has_subject(clause: _Clause, place: int) -> bool:
     return clause.tag(back) in ("NN", "NNP") and subject.isalnum() and subject not in of.OPENINGS
 
 
-def _of_form(clause: _Clause, place: int, helper: str) -> Place | None:
+def _of_form(clause: Clause, place: int, helper: str) -> Place | None:
     word = clause.word(place)
     base = clause.base_of(word)
     if base is None or (base == word and word not in of.UNCHANGING) or (base not in of.VERBS and not word.endswith("ed")):
@@ -393,7 +339,7 @@ def _of_form(clause: _Clause, place: int, helper: str) -> Place | None:
     return _supported(clause, place, helper, base)
 
 
-def _supported(clause: _Clause, place: int, helper: str, base: str) -> Place | None:
+def _supported(clause: Clause, place: int, helper: str, base: str) -> Place | None:
     """A full verb behind a negated form of "do", and behind the adverbs that are negated with it."""
     adverb = clause.word(place - 1)
     if adverb in ("already", "once"):
@@ -403,7 +349,7 @@ def _supported(clause: _Clause, place: int, helper: str, base: str) -> Place | N
     return Place(place, place + 1, (helper, "n't", base))
 
 
-def _with_not(clause: _Clause, place: int) -> Place | None:
+def _with_not(clause: Clause, place: int) -> Place | None:
     """A "not" behind a verb and adverbs that stand outside a negation ("is probably not")."""
     place += 1
     if clause.word(place) == "already":
@@ -413,7 +359,7 @@ def _with_not(clause: _Clause, place: int) -> Place | None:
     return Place(place, place, ("not",))
 
 
-def _behind_subject(clause: _Clause, place: int) -> Place | None:
+def _behind_subject(clause: Clause, place: int) -> Place | None:
     """A "not" behind the subject of a question, before its verb."""
     ahead = clause.after(place + 1)
     is_question = clause.word(place + 1) in of.SUBJECTS and (
