@@ -37,7 +37,7 @@ from engine.triggers.settings import SearchSettings
 from engine.triggers.success import SuccessSettings
 from envs.core.errors import RefusedModelError
 from policies.chat.seat import ChatSeat
-from policies.chat.settings import ChatAsking
+from policies.chat.settings import ChatAsking, ChatReplying
 from tests.engine.jobs.generation.judging import asked
 from tests.engine.jobs.made_up import CORPUS, REINFORCE, campaign, given, hardening, training
 from tests.engine.jobs.perturb.robust import BUILT_IN
@@ -47,14 +47,15 @@ from tune.sweep import SWEEP
 
 KEY = "sk-verysecretkey0123456789"
 QUICK = ChatAsking(timeout_s=60, max_attempts=1)
+REPLYING = ChatReplying(timeout_s=60, max_attempts=1)
 SEAT = ChatSeat(timeout_s=60, max_attempts=1)
 DESK, SENTENCE = "helpdesk", TransferSettings(sentence="no deal")
 Asking = dict[str, Callable[[str, Path], tuple[Any, Any]]]
 ANY: Asking = {
-    "reply": lambda name, folder: (REPLY, ReplyConfig(model=name, corpus=DESK, chat=QUICK)),
+    "reply": lambda name, folder: (REPLY, ReplyConfig(model=name, corpus=DESK, chat=REPLYING)),
     "evaluate robustness": lambda name, folder: (
         EVALUATE_ROBUSTNESS,
-        RobustnessConfig(model=name, corpus=DESK, strategies="antonym", perturb=BUILT_IN, chat=QUICK),
+        RobustnessConfig(model=name, corpus=DESK, strategies="antonym", perturb=BUILT_IN, chat=REPLYING),
     ),
     "evaluate ranking": lambda name, folder: (EVALUATE_RANKING, RankingConfig(model=name, limit=2, chat=QUICK)),
     "attack ranking": lambda name, folder: (ATTACK_RANKING, RankingAttackConfig(model=name, limit=2, chat=QUICK)),
