@@ -18,7 +18,7 @@ from engine.perturb.commands import COMMANDS, SIGNS
 from engine.perturb.lexicon import Lexicon
 from engine.perturb.nltk_lexicon import MISREAD, NltkLexicon
 from engine.perturb.opposites import OPPOSITES
-from engine.perturb.stopwords import A_FEW, CLAUSE_MARKS, HELD_BY_AT, PARTICLES, TAKE_PARTICLES
+from engine.perturb.stopwords import CLAUSE_MARKS, HELD, PARTICLES, STRANDED, TAKE_PARTICLES
 from engine.perturb.swap import AUXILIARIES, SMILEYS
 
 Words = list[str]
@@ -161,9 +161,9 @@ class PlainLoops:
             if word not in self.dropped or held[i]:
                 continue
             behind = words[i + 1] if i + 1 < len(words) else "."
-            if behind in _CLITICS or (word == "a" and behind in A_FEW) or (word == "at" and behind in HELD_BY_AT):
+            if behind in _CLITICS or behind in HELD.get(word, ()) or (word in STRANDED and behind in CLAUSE_MARKS):
                 continue
-            if word in PARTICLES and (behind in CLAUSE_MARKS or (i > 0 and words[i - 1] in TAKE_PARTICLES)):
+            if word in PARTICLES and i > 0 and words[i - 1] in TAKE_PARTICLES:
                 continue
             places.append(i)
         if len(places) == len(words):

@@ -75,13 +75,13 @@ def sampled(both, fragment):
 
 
 logging.disable(logging.WARNING)
-found = {(both, fragment): sampled(both, fragment) for both in (False, True) for fragment in (1, 2, 3, 4)}
+results = {(both, fragment): sampled(both, fragment) for both in (False, True) for fragment in (1, 2, 3, 4)}
 print("ray", ray.__version__)
-for (both, fragment), (mean, steps) in found.items():
+for (both, fragment), (mean, steps) in results.items():
     print(f"final observation of {'both' if both else 'one '}, fragments of {fragment}: return {mean}, {steps:.2f} steps an episode")
-assert found[False, 1] == (4.0, 3.0), found[False, 1]
-assert found[False, 3][0] == 70.7, found[False, 3]
-assert all(found[key][0] == 104.0 for key in found if key not in ((False, 1), (False, 3)))
+assert results[False, 1] == (4.0, 3.0), results[False, 1]
+assert results[False, 3][0] == 70.7, results[False, 3]
+assert all(results[key][0] == 104.0 for key in results if key not in ((False, 1), (False, 3)))
 print("as seen")
 PYTHON
 cd "$folder"

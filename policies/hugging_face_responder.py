@@ -62,9 +62,9 @@ class HuggingFaceResponder:
 
     def respond(self, contexts: Sequence[Turns], *, decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()) -> list[Turn]:
         """Return replies, see `policies.responder.Responder`; one context at a time, so that none pads another."""
-        return [reply.turn for reply in self.replies(contexts, decoder=decoder, seeds=seeds)]
+        return [reply.turn for reply in self.replies_with_answers(contexts, decoder=decoder, seeds=seeds)]
 
-    def replies(
+    def replies_with_answers(
         self, contexts: Sequence[Turns], *, decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()
     ) -> list[ModelReply]:
         """Return replies, those of a causal model with its answers; the arguments are those of `respond`."""
@@ -90,7 +90,7 @@ class HuggingFaceResponder:
             )
         reply = said_1T[0] if self._encodes else said_1T[0, len(kept) :]
         if self._encodes:
-            return ModelReply(turn_of_text(decode_marked(self._tokenizer, reply.tolist())))
+            return ModelReply(turn_of_text(self._tokenizer.decode(reply, skip_special_tokens=True)))
         parted = part_thinking(decode_marked(self._tokenizer, reply.tolist()), begun=thinks)
         ended = len(reply) < length or int(reply[-1]) in ends_of(self._tokenizer, self.model)
         finish_reason = "stop" if ended else "length"
@@ -132,13 +132,13 @@ class LocalChatResponder(ChatResponder):
         super().__init__(chat_model, max_tokens)
         self._beams = HuggingFaceResponder(local.model, local.tokenizer, max_tokens)
 
-    def replies(
+    def replies_with_answers(
         self, contexts: Sequence[Turns], *, decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()
     ) -> list[ModelReply]:
-        """Return replies, see `ChatResponder.replies`."""
+        """Return replies, see `ChatResponder.replies_with_answers`."""
         if decoder.rule == "beam":
-            return self._beams.replies(contexts, decoder=decoder)
-        return super().replies(contexts, decoder=decoder, seeds=seeds)
+            return self._beams.replies_with_answers(contexts, decoder=decoder)
+        return super().replies_with_answers(contexts, decoder=decoder, seeds=seeds)
 
 
 def load_local_responder(

@@ -105,7 +105,7 @@ def replies_of(
     responder: Responder, contexts: Sequence[Turns], decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()
 ) -> list[ModelReply]:
     """Return replies, those of a chat model with its answers; the arguments are those of `answer`."""
-    replies: Callable[..., list[ModelReply]] | None = getattr(responder, "replies", None)
+    replies: Callable[..., list[ModelReply]] | None = getattr(responder, "replies_with_answers", None)
     if replies is None or decoder.is_blind:
         return [ModelReply(turn) for turn in answer(responder, contexts, decoder, seeds)]
     return replies(contexts, decoder=decoder, seeds=seeds)

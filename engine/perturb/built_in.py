@@ -106,8 +106,8 @@ class BuiltInLexicon:
     @cached_property
     def paraphrases(self) -> Mapping[Phrase, tuple[Phrase, ...]]:
         """Phrases that say the same, and synonyms."""
-        phrases = ((phrase, other) for phrase, others in phrasings().items() for other in others)
-        words = (((word,), (other,)) for (word, _), others in synonyms().items() for other in others)
+        phrases = ((phrase, other) for phrase, others in phrasings(help_channel=True).items() for other in others)
+        words = (((word,), (other,)) for (word, _), others in synonyms(help_channel=True).items() for other in others)
         return two_way(chain(phrases, words))
 
     def _tags_of(self, words: tuple[str, ...]) -> tuple[str, ...]:
@@ -150,7 +150,7 @@ class BuiltInLexicon:
 
     @cached_property
     def _synonyms(self) -> Mapping[tuple[str, str], tuple[str, ...]]:
-        return synonyms()
+        return synonyms(help_channel=True)
 
     @cached_property
     def _possible(self) -> dict[str, tuple[str, ...]]:

@@ -44,7 +44,6 @@ SUBJECTS = word_set(
     """
 )
 ANYBODY = word_set("anyone anybody any anything")
-ASKED = ANYBODY | word_set("you i someone somebody")
 MODALS = word_set("can could will would should must might may shall")
 HAVE = word_set("have has had")
 DO = word_set("do does did")
@@ -62,6 +61,12 @@ BEFORE_IS = word_set("it that he she there this what who where everything someth
 MAY_OWN = word_set("everyone someone who")
 BEHIND_IS = word_set("VBG VBN DT RB IN JJ PRP$")
 DETERMINERS = word_set("a an the it this that to my your some any all these those them him her everything")
+DEMONSTRATIVES = word_set("it this that these those something everything")
+BEGIN_NOUNS = frozenset({"DT", "PR", "NN", "EX", "WD"})
+"""The beginnings of tags that a subject begins with."""
+ORDINALS = word_set("first second last next best worst most least only other")
+RELATIVE_HEADS = word_set("all everything anything something nothing someone anyone everyone one ones")
+"""Words behind which "i know" may be a relative clause."""
 INNER = frozenset({"DT", "PR", "JJ"})
 """The beginnings of tags within a noun's phrase."""
 ADVERBS = word_set(

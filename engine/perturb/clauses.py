@@ -3,10 +3,11 @@
 The rules lean on closed lists of words first and on tags second, because taggers that were trained on newspapers read the lines
 of a chat poorly ("i/NNS do/VBP"). A clause reaches from one mark or coordinator to the next. Of the places that are found the
 first one of a main clause is taken, else the first of a subordinate clause, else an infinitive or a participle without a verb
-of its own. A clause that holds a negation gets no second one; a polite request ("can you open it ?") stays, because it asks the
-same with "not", and so does a question for a thing ("what is the error ?"). Where no rule is safe, there is none.
+of its own. A clause that holds a negation gets no second one. A question that is answered by yes or no stays ("did you install
+it ?"), and so does a polite request ("can you open it ?"): with "not" both ask the same, and an answer that should change does
+not. A question for a thing stays too ("what is the error ?"). Where no rule is safe, there is none.
 
-    auxiliary   it is broken           it is n't broken            does it start        does n't it start
+    auxiliary   it is broken           it is n't broken            why does it start    why does n't it start
     full verb   i usually need it      i usually do n't need it    it always works      it does n't always work
     imperative  please check the log   please do n't check the log
     no finite   how to fix it          how not to fix it           trying to log in     not trying to log in
@@ -17,66 +18,12 @@ Not here: which words may enter (`negation.py`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
 from engine.perturb import clause_words as of
-
-
-class Place(NamedTuple):
-    """What stands instead of some words of an utterance.
-
-    Args:
-        start: of the words that go.
-        end: of the words that go; equal to `start` where words are only added.
-        words: what comes; "n't" as the tokeniser cuts it.
-    """
-
-    start: int
-    end: int
-    words: tuple[str, ...]
-
+from engine.perturb.clause import Clause, Place
 
 _TAG = 5
 """Words of a question like "is n't it ?", with the comma before it."""
-
-
-class _Clause(NamedTuple):
-    words: Sequence[str]
-    tags: Sequence[str]
-    start: int
-    end: int
-    base_of: Callable[[str], str | None]
-
-    def word(self, place: int) -> str:
-        """The word of a place; none beyond the clause."""
-        return self.words[place] if self.start <= place < self.end else ""
-
-    def tag(self, place: int) -> str:
-        return self.tags[place] if self.start <= place < self.end else ""
-
-    def before(self, place: int) -> int:
-        """The place before one, adverbs passed over."""
-        place -= 1
-        while self.word(place) in of.ADVERBS:
-            place -= 1
-        return place
-
-    def after(self, place: int) -> int:
-        """The place behind one, adverbs passed over."""
-        place += 1
-        while self.word(place) in of.ADVERBS or (self.tag(place) == "RB" and self.word(place) not in of.VERBS):
-            place += 1
-        return place
-
-    def is_participle(self, place: int) -> bool:
-        """Whether "have" before it is an auxiliary."""
-        word = self.word(place)
-        is_past = self.tag(place) in ("VBN", "VBD") and self.base_of(word) in of.VERBS
-        return is_past or word in of.PARTICIPLES or (word.endswith("ed") and len(word) > 3)
-
-    def is_base(self, place: int) -> bool:
-        """Whether "do" before it is an auxiliary."""
-        return self.word(place) in of.VERBS or self.tag(place) in ("VB", "VBP")
 
 
 def negated(words: Sequence[str], tags: Sequence[str], base_of: Callable[[str], str | None]) -> Place | None:
@@ -97,7 +44,7 @@ def negated(words: Sequence[str], tags: Sequence[str], base_of: Callable[[str], 
     for start, end in _clauses(words):
         if start and words[start - 1] not in of.ADDING:
             is_subordinate = False
-        clause = _Clause(words, tags, start, end, base_of)
+        clause = Clause(words, tags, start, end, base_of)
         if not of.NEGATIONS.isdisjoint(words[start : _alternatives(words, end)]) or words[end - 1] == "too":
             continue
         for rank, place in _places(clause, is_subordinate):
@@ -128,7 +75,7 @@ def _alternatives(words: Sequence[str], end: int) -> int:
     return end
 
 
-def _places(clause: _Clause, is_subordinate: bool) -> Iterator[tuple[int, Place]]:
+def _places(clause: Clause, is_subordinate: bool) -> Iterator[tuple[int, Place]]:
     """The places of a clause; rank 0 in a main clause, 1 in a subordinate one, 2 or 3 without a finite verb."""
     first = clause.start
     while clause.word(first) in of.OPENINGS and first + 1 < clause.end:
@@ -138,6 +85,8 @@ def _places(clause: _Clause, is_subordinate: bool) -> Iterator[tuple[int, Place]
         # Who is asked.
         first += 1
     asks = clause.word(first) in of.QUESTION_WORDS
+    if not asks and _is_polar(clause, first):
+        return
     is_fronted = has_verb = is_closed = False
     for place in range(first, clause.end):
         word = clause.word(place)
@@ -152,8 +101,7 @@ def _places(clause: _Clause, is_subordinate: bool) -> Iterator[tuple[int, Place]
             continue
         back = clause.before(place)
         opens_main = is_fronted and has_verb and clause.word(back) in of.NOMINATIVE
-        is_noun = clause.tag(back - 1)[:2] == "NN" and clause.tag(back - 2)[:2] in of.INNER
-        is_relative = (is_noun or clause.word(back - 1) == "all") and clause.word(back) in of.NOMINATIVE
+        is_relative = clause.word(back) in of.NOMINATIVE and _heads_relative(clause, back - 1)
         rank = int((is_subordinate and not opens_main) or is_relative)
         if not (rank and is_closed):
             yield rank, found
@@ -164,7 +112,26 @@ def _places(clause: _Clause, is_subordinate: bool) -> Iterator[tuple[int, Place]
         yield 3, Place(first, first, ("not",))
 
 
-def _subordinates(clause: _Clause, place: int, first: int) -> bool:
+def _is_polar(clause: Clause, first: int) -> bool:
+    """Whether a clause without a question word asks for yes or no, with or without its mark."""
+    word, following, tag = clause.word(first), clause.word(first + 1), clause.tag(first + 1)
+    if clause.words[clause.end : clause.end + 1] in (["?"], ("?",)):
+        return True
+    if word not in of.AUXILIARIES or not following:
+        return False
+    if following in of.SUBJECTS or following in of.ANYBODY:
+        # "Do this" and "have this" are orders.
+        return not (word in ("do", "have") and following in of.DEMONSTRATIVES)
+    return word == "does" or (word not in of.HAVE and word not in of.DO and tag[:2] in of.BEGIN_NOUNS)
+
+
+def _heads_relative(clause: Clause, place: int) -> bool:
+    """Whether a relative clause without its pronoun may follow a word ("the best i can do", "all i know")."""
+    is_head = clause.tag(place)[:2] == "NN" or clause.tag(place) in ("JJS", "RBS") or clause.word(place) in of.ORDINALS
+    return clause.word(place) in of.RELATIVE_HEADS or (is_head and clause.tag(place - 1)[:2] in of.INNER)
+
+
+def _subordinates(clause: Clause, place: int, first: int) -> bool:
     word, following = clause.word(place), clause.word(place + 1)
     if word in of.SUBORDINATORS:
         return True
@@ -179,7 +146,7 @@ def _subordinates(clause: _Clause, place: int, first: int) -> bool:
     return False
 
 
-def _auxiliary(clause: _Clause, place: int, first: int, asks: bool) -> Place | None:
+def _auxiliary(clause: Clause, place: int, first: int, asks: bool) -> Place | None:
     """A negated auxiliary, modal or form of "be"."""
     word = clause.word(place)
     if word in of.CONTRACTED:
@@ -193,6 +160,9 @@ def _auxiliary(clause: _Clause, place: int, first: int, asks: bool) -> Place | N
     if is_phrase or clause.word(place - 1) == "here" or following in ("up", "also"):
         return None
     back = clause.word(clause.before(place))
+    if back in of.SUBJECTS and clause.word(clause.before(place) - 1) in ("here", "there") and not following:
+        # "Here it is."
+        return None
     is_inverted = (following in of.SUBJECTS or following in of.ANYBODY) and (
         place == first or asks or back in of.QUESTION_WORDS or (following == "i" and back not in of.SUBJECTS)
     )
@@ -206,8 +176,8 @@ def _auxiliary(clause: _Clause, place: int, first: int, asks: bool) -> Place | N
         return None
     if word in of.HAVE or word in of.DO:
         return _have_or_do(clause, place, first, is_inverted, asks)
-    if is_inverted and not asks and word in of.MODALS and following in of.ASKED:
-        # A polite request is the same one with "not".
+    if is_inverted and not asks and back not in of.QUESTION_WORDS:
+        # It is answered by yes or no, as it is with "not".
         return None
     if word == "am":
         return Place(place + 2, place + 2, ("not",)) if following == "i" else _with_not(clause, place)
@@ -220,14 +190,14 @@ def _auxiliary(clause: _Clause, place: int, first: int, asks: bool) -> Place | N
     return Place(place, place + 1, of.CONTRACTIONS[word])
 
 
-def _begins_clause(clause: _Clause, place: int) -> bool:
+def _begins_clause(clause: Clause, place: int) -> bool:
     """Whether a clause of its own begins there ("my guess is it 's broken"), which another negation than "not" belongs to."""
     following = clause.word(place + 1)
     is_finite = following in of.AUXILIARIES or following in of.CONTRACTED or clause.tag(place + 1) in ("VBZ", "VBD", "VBP")
     return clause.word(place) in of.SUBJECTS and is_finite
 
 
-def _is_second(clause: _Clause, place: int) -> bool:
+def _is_second(clause: Clause, place: int) -> bool:
     """Whether what stands before an auxiliary makes it no finite verb ("to have", "can be", "do i have")."""
     back = clause.before(place)
     word = clause.word(back)
@@ -238,7 +208,7 @@ def _is_second(clause: _Clause, place: int) -> bool:
     return clause.word(place) in of.HAVE and word in of.DO
 
 
-def _contracted(clause: _Clause, place: int) -> Place | None:
+def _contracted(clause: Clause, place: int) -> Place | None:
     """A negated verb that is the end of another word."""
     word, back, ahead = clause.word(place), clause.word(place - 1), clause.after(place)
     if clause.word(place + 1) in of.NOT_NEGATED or back == "here" or (back in of.QUESTION_WORDS and back != "who"):
@@ -265,7 +235,7 @@ def _contracted(clause: _Clause, place: int) -> Place | None:
     return Place(place, place + 1, ("had", "n't")) if tag == "VBN" and following not in of.VERBS else None
 
 
-def _have_or_do(clause: _Clause, place: int, first: int, is_inverted: bool, asks: bool) -> Place | None:
+def _have_or_do(clause: Clause, place: int, first: int, is_inverted: bool, asks: bool) -> Place | None:
     """Forms of "have" and "do" as auxiliaries, or as full verbs that take another "do"."""
     word, following, ahead = clause.word(place), clause.word(place + 1), clause.after(place)
     contracted = Place(place, place + 1, (word, "n't"))
@@ -284,8 +254,6 @@ def _have_or_do(clause: _Clause, place: int, first: int, is_inverted: bool, asks
         return Place(place, place, ("do", "n't")) if place == first else None
     elif clause.is_base(ahead):
         return contracted if has_subject or place == first else None
-    elif word in of.DO and ends_question and following in of.SUBJECTS:
-        return contracted
     elif place == first or asks:
         # A question about somebody or something that has a name.
         is_auxiliary = ends_question or following in of.SUBJECTS or following in of.ANYBODY
@@ -298,7 +266,7 @@ def _have_or_do(clause: _Clause, place: int, first: int, is_inverted: bool, asks
     return _supported(clause, place, of.FINITE[word], of.BASES[word])
 
 
-def _full_verb(clause: _Clause, place: int, first: int) -> Place | None:
+def _full_verb(clause: Clause, place: int, first: int) -> Place | None:
     """A full verb with its subject, or at the beginning without one, by a form of "do"."""
     word, tag = clause.word(place), clause.tag(place)
     if word in of.NO_FULL_VERBS or word in of.AUXILIARIES or not word.isalpha():
@@ -327,7 +295,7 @@ def _full_verb(clause: _Clause, place: int, first: int) -> Place | None:
     return None
 
 
-def _imperative(clause: _Clause, place: int, first: int) -> Place | None:
+def _imperative(clause: Clause, place: int, first: int) -> Place | None:
     """An imperative at the beginning of a clause, by "do n't"."""
     word, following = clause.word(place), clause.word(place + 1)
     if place != first or word not in of.IMPERATIVES or not following:
@@ -346,7 +314,7 @@ def _imperative(clause: _Clause, place: int, first: int) -> Place | None:
     return Place(place, place, ("do", "n't")) if is_object and clause.tag(place + 1) not in ("VBZ", "MD", "VBD") else None
 
 
-def _has_subject(clause: _Clause, place: int) -> bool:
+def _has_subject(clause: Clause, place: int) -> bool:
     """Whether a finite verb's subject stands before it, and no other verb that the subject belongs to."""
     back = clause.before(place)
     subject, earlier = clause.word(back), clause.word(clause.before(back))
@@ -363,7 +331,7 @@ def _has_subject(clause: _Clause, place: int) -> bool:
     return clause.tag(back) in ("NN", "NNP") and subject.isalnum() and subject not in of.OPENINGS
 
 
-def _of_form(clause: _Clause, place: int, helper: str) -> Place | None:
+def _of_form(clause: Clause, place: int, helper: str) -> Place | None:
     word = clause.word(place)
     base = clause.base_of(word)
     if base is None or (base == word and word not in of.UNCHANGING) or (base not in of.VERBS and not word.endswith("ed")):
@@ -371,7 +339,7 @@ def _of_form(clause: _Clause, place: int, helper: str) -> Place | None:
     return _supported(clause, place, helper, base)
 
 
-def _supported(clause: _Clause, place: int, helper: str, base: str) -> Place | None:
+def _supported(clause: Clause, place: int, helper: str, base: str) -> Place | None:
     """A full verb behind a negated form of "do", and behind the adverbs that are negated with it."""
     adverb = clause.word(place - 1)
     if adverb in ("already", "once"):
@@ -381,7 +349,7 @@ def _supported(clause: _Clause, place: int, helper: str, base: str) -> Place | N
     return Place(place, place + 1, (helper, "n't", base))
 
 
-def _with_not(clause: _Clause, place: int) -> Place | None:
+def _with_not(clause: Clause, place: int) -> Place | None:
     """A "not" behind a verb and adverbs that stand outside a negation ("is probably not")."""
     place += 1
     if clause.word(place) == "already":
@@ -391,7 +359,7 @@ def _with_not(clause: _Clause, place: int) -> Place | None:
     return Place(place, place, ("not",))
 
 
-def _behind_subject(clause: _Clause, place: int) -> Place | None:
+def _behind_subject(clause: Clause, place: int) -> Place | None:
     """A "not" behind the subject of a question, before its verb."""
     ahead = clause.after(place + 1)
     is_question = clause.word(place + 1) in of.SUBJECTS and (

@@ -79,8 +79,9 @@ class _Meaning:
     def __init__(self, resources: Resources, settings: PerturbSettings) -> None:
         self._resources, self._most = resources, settings.perplexity_ratio
         judged = resources.language is not None
-        self._synonyms = Synonyms({}, resources.lexicon, resources.is_usual, synonyms(), is_judged=judged)
-        self._phrasings = phrasings()
+        listed = synonyms(help_channel=resources.is_help_channel)
+        self._synonyms = Synonyms({}, resources.lexicon, resources.is_usual, listed, is_judged=judged)
+        self._phrasings = phrasings(help_channel=resources.is_help_channel)
 
     def is_kept(self, words: Utterance, said: Utterance) -> bool:
         if words == said:

@@ -16,7 +16,9 @@ auxiliary or modal that is there, by "do" or by "not" (`clauses.py`), once at mo
 Departures:
   * # Paper: the root verb (section 3.2), the first verb (section 5). Released: the first that fits, modals never; the auxiliary
     "do" is a full verb, a second negation is added to a first one, imperatives become "not open it". Ours: a main clause's
-    finite verb; "do you" becomes "do n't you", "can" "ca n't", "open it" "do n't open it".
+    finite verb; "can" becomes "ca n't", "open it" "do n't open it".
+  * # Paper, released: questions are negated like statements. Ours: one that is answered by yes or no stays under rule "paper",
+    because "did n't you install it ?" has the answer of "did you install it ?", and a good model does not change its own.
   * # Released: changes the first occurrence of the verb's word, even where that is no verb. Ours: the verb itself.
   * # Released: contractions are one token ("don't"). Ours: two ("do n't"), as the tokeniser cuts them. Under rule "released" a
     verb with "n't" behind it is passed over, because it is the token "don't" there, to which no rule applies; one that is a

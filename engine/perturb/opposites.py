@@ -91,7 +91,7 @@ catch ill complicate freeze worry be do have get know let come go live leave mak
 run put want turn set please win sound correct function interest cover cool back act claim box free sit stand stay stick
 miss manage bore fire hire right wrong complete enter exit show clean slow sleep wake play read write save hold pass ask use
 match respect dry delay close spread gather walk ride shout attack defend tie tense heat waste conserve deny admit avoid
-confront end begin like
+confront end begin like dress
 """,
     "a": """
 complete previous next
@@ -160,7 +160,7 @@ forget: i | about that it
 forgot: | about
 full: in | screen name path time stop of fledged hd
 good: as for very pretty no any so | morning night evening afternoon luck day bye god to lord thing grief as enough
-    for stuff job work one , . ! ?
+    for stuff job work one look , . ! ?
 great: a | , . ! thanks job
 happy: | to
 hard: how too | drive drives disk disks disc copy links link coded reset code time reboot way hd hdd core
@@ -185,7 +185,9 @@ hate hates: would 'd | to
 low: how | level end resolution res
 main: | menu reason thing problem repo repos repository one
 many: how | thanks
-fall falls: | for
+fall falls: | for under in into asleep ill sick behind apart
+like: would 'd |
+sell sells sold: | well
 minor: | version
 most: the at | of recent probably important common popular current stable likely definitely
 mount mounts: to could | point points
@@ -239,7 +241,7 @@ well: as | , .
 wide: | screen
 work works worked working: im iam 'm 're i you we they he she people who get got getting hard sound | on around with
     for in as at fine properly well great perfectly ok good correctly flawlessly together right better too either just
-    through that now fully here again okay from there without like any to directory order copy dir
+    through that now fully here again okay from there without like any to directory order copy dir style
 wrong: | . ,
 """
 PREDICATIVE = word_set(

@@ -5,7 +5,8 @@ Source: Niu & Bansal 2018 (arXiv 1809.02079), section 3.1, with the small PPDB 2
 Under rule "paper" a paraphrase keeps what the sentence says. Single words are replaced by synonyms in the sense, part of
 speech and form that they have there (`synonyms.py`), phrases by what this project lists (`phrasings.py`) or the user's table
 says; where a corpus is at hand its trigram model judges each in its place; and at most a share of an utterance's words
-change, never two neighbours.
+change, never two neighbours. Without a corpus only what says the same in any chat is replaced. The longer lists, which were
+written from the words of help channels, serve the corpora of such channels alone.
 
 Under rule "released" starts run from the right to the left; at each the longest phrase of the table that reaches into no
 replaced one is replaced by a paraphrase drawn uniformly. Both sides of a paraphrase must be known to the model, and
@@ -214,9 +215,13 @@ def build(settings: PerturbSettings, resources: Resources) -> DataParaphrase | R
         table = read_paraphrases(settings.paraphrases, equivalent=released)
     if released:
         return ReleasedParaphrase(table, resources.may_enter, settings.paraphrase_rate)
-    phrases = phrasings() if own else {phrase: others for phrase, others in table.items() if len(phrase) > 1}
+    help_channel = resources.is_help_channel
+    several = {phrase: others for phrase, others in table.items() if len(phrase) > 1}
+    phrases = phrasings(help_channel=help_channel) if own else several
     judged = resources.language is not None
-    # A lexicon's pairs are of newspapers' words too: without a corpus nobody knows which of them people say.
-    pairs, listed = table if judged or not own else {}, synonyms() if own else {}
+    # NLTK's pairs are of newspapers' words too: without a corpus nobody knows which of them people say. Those of the built-in
+    # lexicon are of help channels.
+    lists_serve = judged and (help_channel or settings.lexicon == "nltk")
+    pairs, listed = table if lists_serve or not own else {}, synonyms(help_channel=help_channel) if own else {}
     words = Synonyms(pairs, resources.lexicon, resources.is_usual, listed, is_judged=judged)
     return DataParaphrase(words, phrases, resources, settings)

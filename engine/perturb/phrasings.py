@@ -15,7 +15,7 @@ from engine.perturb.commands import NAMES
 from engine.perturb.ppdb import Phrase
 from envs.pairs.tokens import tokenise
 
-_PHRASINGS = """
+_EVERYWHERE = """
 i 'm > i am
 you 're > you are
 we 're > we are
@@ -40,7 +40,6 @@ that 's not > that is not | that is n't
 what 's the > what is the
 there 's a > there is a
 there 's no > there is no
-i 'd like > i would like
 i would like > i 'd like
 i ca n't > i can not
 you ca n't > you can not
@@ -65,7 +64,6 @@ do not > do n't
 does not > does n't
 did not > did n't
 can not > ca n't
-cannot > ca n't
 will not > wo n't
 could not > could n't
 would not > would n't
@@ -81,7 +79,6 @@ it is not > it 's not | it is n't
 maybe = perhaps
 thanks for = thank you for
 thanks a lot > many thanks | thank you very much
-thanks , > thank you ,
 thx > thanks
 thank you very much > thanks a lot
 pls > please
@@ -108,20 +105,11 @@ iirc > if i remember correctly
 asap > as soon as possible
 info = information
 a lot of = lots of
-sort of = kind of
 in order to > to
-such as > like
 for example = for instance
-right now = at the moment
-you have to = you need to
-i have to = i need to
-we have to = we need to
 you 'll have to = you 'll need to
 you will have to = you will need to
-you must > you have to
-i must > i have to
 i want to > i would like to
-i wanted to > i wished to
 trying to > attempting to
 tried to > attempted to
 is there a way to > is it possible to
@@ -137,19 +125,91 @@ can someone help = could someone help
 can you help = could you help
 can you please = could you please
 look at the > take a look at the
-look at this > take a look at this
 have a look at = take a look at
 take a look = have a look
 make sure you = be sure you
-for some reason > for whatever reason
 i think > i believe
 i believe > i think
 i guess = i suppose
-i assume > i suppose
 seems to > appears to
 appears to > seems to
 seem to = appear to
 seemed to = appeared to
+a bit more = a little more
+a bit too = a little too
+pretty sure > fairly sure
+pretty good > fairly good
+quite sure > fairly sure
+what about = how about
+every time = each time
+everytime > every time
+any idea > any clue
+any ideas > any suggestions
+no idea > no clue
+as far as i know > to my knowledge
+i 'm not sure > i 'm unsure
+i am not sure > i am unsure
+even though > although
+until = till
+sometimes > at times
+let me know > tell me
+works fine > works well
+work fine > work well
+working fine > working well
+does n't work > does not work
+do n't work > do not work
+did n't work > did not work
+is n't working > is not working
+see if > see whether
+check if > check whether
+wondering if > wondering whether
+sure if > sure whether
+right away > immediately
+a few times = several times
+a few minutes = several minutes
+a few hours = several hours
+a few days = several days
+a few weeks = several weeks
+a couple of > a few
+a while ago > some time ago
+at first > initially
+all the time > constantly
+would you like > do you want
+you could try > you might try
+you can try > you could try
+you may want to > you might want to
+you might want to > you may want to
+you should be able to > you ought to be able to
+should be able to > ought to be able to
+i was wondering > i wondered
+i am wondering > i wonder
+i 'm wondering > i wonder
+i ca n't find > i can not find | i am unable to find
+unable to > not able to
+not able to > unable to
+come back > return
+came back > returned
+take a while > take some time
+takes a while > takes some time
+never mind = nevermind
+"""
+"""Phrases that say the same in any chat."""
+_IN_HELP_CHANNELS = """
+right now = at the moment
+i 'd like > i would like
+cannot > ca n't
+thanks , > thank you ,
+sort of = kind of
+such as > like
+you have to = you need to
+i have to = i need to
+we have to = we need to
+you must > you have to
+i must > i have to
+i wanted to > i wished to
+look at this > take a look at this
+for some reason > for whatever reason
+i assume > i suppose
 seems like = looks like
 instead of > rather than
 all of the > all the
@@ -165,56 +225,17 @@ turned on = switched on
 go back to > return to
 going back to > returning to
 a bit of > a little
-a bit more = a little more
-a bit too = a little too
-pretty sure > fairly sure
 pretty much > more or less
-pretty good > fairly good
-quite sure > fairly sure
-what about = how about
 no worries > no problem
-every time = each time
-everytime > every time
-any idea > any clue
-any ideas > any suggestions
-no idea > no clue
-as far as i know > to my knowledge
-i 'm not sure > i 'm unsure
-i am not sure > i am unsure
-even though > although
-until = till
-sometimes > at times
 try again > try once more
-try it > give it a try
-try that > give that a try
-try this > give this a try
-let me know > tell me
-works fine > works well
-work fine > work well
-working fine > working well
+try it . > give it a try .
+try that . > give that a try .
+try this . > give this a try .
 works great > works very well
-does n't work > does not work
-do n't work > do not work
-did n't work > did not work
-is n't working > is not working
 know if > know whether
-see if > see whether
-check if > check whether
-wondering if > wondering whether
-sure if > sure whether
-right away > immediately
-a few times = several times
-a few minutes = several minutes
-a few hours = several hours
-a few days = several days
-a few weeks = several weeks
-a couple of > a few
-a while ago > some time ago
 the whole > the entire
-at first > initially
 in the end > eventually
 at the end of the day > in the end
-all the time > constantly
 these days > nowadays
 the other day > recently
 a long time > a long while
@@ -225,39 +246,38 @@ less than > under
 at least once > once or more
 need to know > have to know
 have to do > need to do
-would you like > do you want
-you could try > you might try
-you can try > you could try
-you may want to > you might want to
-you might want to > you may want to
-you should be able to > you ought to be able to
-should be able to > ought to be able to
-i was wondering > i wondered
-i am wondering > i wonder
-i 'm wondering > i wonder
-i ca n't find > i can not find | i am unable to find
 i ca n't get > i can not get | i am unable to get
 i can not get > i am unable to get
-unable to > not able to
-not able to > unable to
 i keep getting > i always get
 i got it > i have it
 got it working > made it work
 find out > discover
 found out > discovered
-come back > return
-came back > returned
-take a while > take some time
-takes a while > takes some time
 be careful > take care
-never mind = nevermind
 good morning > morning
 see you later > see you
 hold on > wait
 hang on > wait
 """
+"""Those that say the same where people ask for help with computers, and now and then something else elsewhere."""
 
-_SYNONYMS = {
+_SYNONYMS_EVERYWHERE = {
+    "v": "improve enhance, permit allow, reply respond, purchase buy, vanish disappear, annoy irritate, solve resolve",
+    "n": """
+    film movie, kid child, television tv, phone telephone, colleague coworker, advice guidance, beginner newcomer
+    """,
+    "a": """
+    awful terrible horrible, clever smart, crazy insane, dangerous risky, funny amusing, huge enormous, helpful useful,
+    strange weird, silly foolish, stupid dumb, superb excellent, suitable appropriate, impolite rude, rare uncommon, tiny small
+    """,
+    "r": """
+    almost nearly, completely entirely totally, certainly definitely, immediately instantly, frequently often,
+    approximately roughly, rarely seldom, suddenly abruptly, unfortunately sadly, lately recently, exactly precisely,
+    quickly rapidly, basically essentially, apparently seemingly, mainly mostly, maybe perhaps possibly
+    """,
+}
+"""Words of one part of speech, base forms, that mean the same in any chat."""
+_SYNONYMS_IN_HELP_CHANNELS = {
     "v": """
     alter change modify, appear seem, ask inquire, assist help, attempt try, begin start, build construct, buy purchase,
     choose pick select, complain grumble, confirm verify, copy duplicate, delay postpone, describe explain,
@@ -316,18 +336,26 @@ UNTOUCHED = NAMES | frozenset(_GRAMMAR.split())
 """Words that tables of single words neither replace nor bring in: those that grammar hangs on or that mean too much, names."""
 
 
-def phrasings() -> Mapping[Phrase, tuple[Phrase, ...]]:
-    """Phrases and what may be said instead, in the order of the list."""
+def phrasings(*, help_channel: bool = False) -> Mapping[Phrase, tuple[Phrase, ...]]:
+    """Return phrases and what may be said instead, in the order of the list.
+
+    Args:
+        help_channel: whether people ask for help with computers; else only what says the same in any chat.
+    """
     found: dict[Phrase, dict[Phrase, None]] = {}
-    for left, right in _sides():
+    for left, right in _sides(_EVERYWHERE + _IN_HELP_CHANNELS if help_channel else _EVERYWHERE):
         found.setdefault(left, {})[right] = None
     return {phrase: tuple(others) for phrase, others in found.items()}
 
 
-def synonyms() -> Mapping[tuple[str, str], tuple[str, ...]]:
-    """Base forms and what may be said instead, by word and part of speech ("v", "n", "a", "r")."""
+def synonyms(*, help_channel: bool = False) -> Mapping[tuple[str, str], tuple[str, ...]]:
+    """Return base forms and what may be said instead, by word and part of speech ("v", "n", "a", "r").
+
+    Args:
+        help_channel: see `phrasings`.
+    """
     found: dict[tuple[str, str], dict[str, None]] = {}
-    for kind, text in _SYNONYMS.items():
+    for kind, text in (_SYNONYMS_IN_HELP_CHANNELS if help_channel else _SYNONYMS_EVERYWHERE).items():
         for group in text.split(","):
             words = group.split()
             for word in words:
@@ -335,8 +363,8 @@ def synonyms() -> Mapping[tuple[str, str], tuple[str, ...]]:
     return {key: tuple(others) for key, others in found.items()}
 
 
-def _sides() -> Iterator[tuple[Phrase, Phrase]]:
-    for line in filter(None, _PHRASINGS.splitlines()):
+def _sides(text: str) -> Iterator[tuple[Phrase, Phrase]]:
+    for line in filter(None, text.splitlines()):
         both = " = " in line
         left, _, others = line.partition(" = " if both else " > ")
         for right in others.split("|"):

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 ENOUGH = 500_000
 """Words of a corpus at least whose trigrams judge edits: those of less text find odd what they have not met."""
+HELP_CHANNELS = frozenset({"ubuntu_irc", "ubuntu_dialogues", "helpdesk", "helpdesk_paraphrases"})
+"""Corpora of people who ask for help with computers."""
 USUAL = 3
 """How often a corpus says a word at least that is called usual."""
 
@@ -58,6 +60,11 @@ class Resources:
     def is_usual(self, word: str) -> bool:
         """Whether a word may enter and the corpus says it a few times; where no corpus is at hand, the first alone."""
         return self.may_enter((word,)) and (self.language is None or self.language.counts[word] >= USUAL)
+
+    @property
+    def is_help_channel(self) -> bool:
+        """Whether the corpus is one that this project's lists of such channels were written from."""
+        return (self.settings.corpus or self.corpus) in HELP_CHANNELS
 
     @property
     def language(self) -> NGrams | None:

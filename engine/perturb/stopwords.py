@@ -24,6 +24,7 @@ import numpy as np
 from engine.perturb.commands import held_in_one, in_commands
 from engine.perturb.draws import uniforms
 from engine.perturb.flat import Edits, FlatContexts, running
+from engine.perturb.lexicon import word_set
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
 from engine.perturb.strategy import ByEdits, Expectation
@@ -58,10 +59,11 @@ TAKE_PARTICLES = frozenset(
     | {"plug", "plugged", "built", "go", "goes", "going", "come", "comes", "move", "keep", "keeps", "is", "it", "that"}
 )
 """Words behind which "on" and "in" are particles."""
-A_FEW = frozenset({"few", "little"})
+STRANDED = PARTICLES | {"for", "to", "with", "so"}
+"""Words that a mark or the end of an utterance belongs to ("what do you want it for", "if it 's so")."""
 CLAUSE_MARKS = frozenset(".,?!;:()") | {"...", '"'}
-HELD_BY_AT = frozenset({"all", "least", "most"})
-"""Words that "at" belongs to."""
+HELD = {"a": word_set("few little"), "at": word_set("all least most"), "of": word_set("course")}
+"""Words, and those behind them that they belong to."""
 
 
 class StopwordDropout(ByEdits):
@@ -120,17 +122,20 @@ class StopwordDropout(ByEdits):
 
 
 def _are_particles(flat: FlatContexts) -> np.ndarray:
-    """Which words are an "on" or "in" of a verb: behind one, or before a mark or an end; or the "a" of "a few" (N,) bool."""
+    """Which words are an "on" or "in" behind a verb, or stand alone before a mark or an end (N,) bool."""
     follows = np.zeros(len(flat.words) + 1, dtype=bool)
     follows[1:] = flat.are_in(TAKE_PARTICLES)
     follows[flat.edges] = False
-    is_particle = flat.are_in(PARTICLES) & (follows[:-1] | _stand_before(flat, CLAUSE_MARKS, or_end=True))
-    return is_particle | (flat.are_in({"a"}) & _stand_before(flat, A_FEW))
+    is_stranded = flat.are_in(STRANDED) & _stand_before(flat, CLAUSE_MARKS, or_end=True)
+    return is_stranded | (flat.are_in(PARTICLES) & follows[:-1])
 
 
 def _hold_others(flat: FlatContexts) -> np.ndarray:
     """Which words another one hangs on: before the second half of a contraction, or "at" in "at all" (N,) bool."""
-    return _stand_before(flat, CLITICS) | (flat.are_in({"at"}) & _stand_before(flat, HELD_BY_AT))
+    found = _stand_before(flat, CLITICS)
+    for word, listed in HELD.items():
+        found |= flat.are_in({word}) & _stand_before(flat, listed)
+    return found
 
 
 def _stand_before(flat: FlatContexts, listed: frozenset[str], *, or_end: bool = False) -> np.ndarray:
@@ -144,9 +149,11 @@ def _stand_before(flat: FlatContexts, listed: frozenset[str], *, or_end: bool = 
 def _stays(words: Sequence[str], place: int) -> bool:
     """Whether `_are_particles` or `_hold_others` is true of a word of one utterance."""
     word, behind = words[place], words[place + 1] if place + 1 < len(words) else ""
-    if word in PARTICLES and (not behind or behind in CLAUSE_MARKS or (place > 0 and words[place - 1] in TAKE_PARTICLES)):
+    if word in STRANDED and (not behind or behind in CLAUSE_MARKS):
         return True
-    return behind in CLITICS or (word == "a" and behind in A_FEW) or (word == "at" and behind in HELD_BY_AT)
+    if word in PARTICLES and place > 0 and words[place - 1] in TAKE_PARTICLES:
+        return True
+    return behind in CLITICS or behind in HELD.get(word, ())
 
 
 def build(settings: PerturbSettings, resources: Resources) -> StopwordDropout:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +21,8 @@ from envs.core.disk import sync
 
 ASIDE = ".writing"
 """The ending of a file that is being written; one that lies around was left by a process that died."""
+_WRITER = re.compile(rf"\.(\d+)-[0-9a-f]{{8}}(?:\.[^.]*)?{re.escape(ASIDE)}$")
+"""What a file that is being written is called by, with the number of the process."""
 
 
 def write_whole(path: Path, content: bytes, *, durable: bool = True) -> None:
@@ -41,8 +44,8 @@ def write_whole(path: Path, content: bytes, *, durable: bool = True) -> None:
 def whole_file(path: Path, *, durable: bool = True) -> Iterator[BinaryIO]:
     """A file to be written bit by bit in a `with` block, whose end puts it where it belongs, see `write_whole`.
 
-    Until then it has a name of its own: two writers, such as a killed run and the one after it, take nothing from each other,
-    and no link that lies there is followed.
+    Until then it has a name of its own, which says the process: two writers take nothing from each other, whoever clears up
+    leaves it alone (`leftovers`), and no link that lies there is followed.
 
     Args:
         path: the file; a link of that name is replaced.
@@ -51,7 +54,7 @@ def whole_file(path: Path, *, durable: bool = True) -> Iterator[BinaryIO]:
     Raises:
         OSError: as there. Whatever the block raises leaves nothing behind either.
     """
-    aside = path.with_name(f"{path.stem}.{uuid.uuid4().hex[:12]}{path.suffix}{ASIDE}")
+    aside = path.with_name(f"{path.stem}.{os.getpid()}-{uuid.uuid4().hex[:8]}{path.suffix}{ASIDE}")
     try:
         with aside.open("xb") as file:
             yield file
@@ -64,6 +67,24 @@ def whole_file(path: Path, *, durable: bool = True) -> Iterator[BinaryIO]:
         raise
     if durable:
         sync(path.parent)
+
+
+def leftovers(folder: Path) -> list[Path]:
+    """Return the files of a folder that were being written by processes which have died since."""
+    return [path for path in folder.glob(f"*{ASIDE}") if not _is_being_written(path)]
+
+
+def _is_being_written(aside: Path) -> bool:
+    writer = _WRITER.search(aside.name)
+    if writer is None:
+        return False
+    try:
+        os.kill(int(writer[1]), 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def no_link(path: str, flags: int) -> int:

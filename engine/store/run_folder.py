@@ -28,7 +28,7 @@ from typing import Any
 import pyarrow as pa
 
 from engine.metrics.statistics import Estimate
-from engine.store.documents import ASIDE, write_document
+from engine.store.documents import leftovers, write_document
 from engine.store.environment import describe_environment
 from engine.store.event_log import SUMMARISED, Needs, append_event, end_last_line, read_events
 from engine.store.head import OTHER_NAME, make_head, read_head, refuse_strangers, require_same
@@ -354,7 +354,7 @@ class RunFolder:
     def _go_on(self, resume_safe: Collection[str]) -> None:
         require_same(self.path, self.job, self.config, self.schema, resume_safe, self.weights)
         with self._saving("the run folder"):
-            for leftover in [found for place in (".", ROWS, UNFINISHED) for found in (self.path / place).glob(f"*{ASIDE}")]:
+            for leftover in (path for folder in (".", ROWS, UNFINISHED) for path in leftovers(self.path / folder)):
                 leftover.unlink(missing_ok=True)
             end_last_line(self.path / EVENTS)
         refresh_rows(self.path)

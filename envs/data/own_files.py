@@ -38,7 +38,7 @@ _LOOKED_AT = 20
 """Lines of a file without tabs by which it is told whether they are CSV."""
 
 
-class OwnExchange(NamedTuple):
+class ExchangeRecord(NamedTuple):
     """What a record says."""
 
     line: int
@@ -122,7 +122,7 @@ class OwnFile:
             return ""
         return f"{self.kind}: {', '.join(f'{role}={chr(43).join(names)}' for role, names in self.roles.items())}"
 
-    def exchanges(self, broken: list[DataError]) -> Iterator[OwnExchange | None]:
+    def exchanges(self, broken: list[DataError]) -> Iterator[ExchangeRecord | None]:
         """Read the records of a file in turn.
 
         Args:
@@ -141,7 +141,7 @@ class OwnFile:
                     broken.append(error)
                     yield None
                     continue
-                yield OwnExchange(record.line, tuple(context), tuple(replies), all(labels) if labels else None)
+                yield ExchangeRecord(record.line, tuple(context), tuple(replies), all(labels) if labels else None)
         except DataError as error:
             # Behind a row that does not fit it is not known where the next begins.
             broken.append(error)

@@ -73,12 +73,6 @@ def record_kind(path: Path, is_header: Callable[[Sequence[str]], bool]) -> Recor
     return None
 
 
-def first_cells(path: Path) -> dict[str, list[str]]:
-    """Return the cells of the first line of a text file, in lower case, for each separator; none of Parquet."""
-    line = _first_line(path)
-    return {} if line is None else {separator: header_cells(line, separator) for separator in ",\t"}
-
-
 def header_cells(line: str, separator: str) -> list[str]:
     """Return the cells of a line in lower case, without blanks around."""
     try:

@@ -111,7 +111,7 @@ def answer_of(body: bytes, where: str, *, max_tokens: int | None = None, thinkin
         return Answer("", "content_filter", notes=tuple(notes))
     if not isinstance(choices, list) or not choices or not all(isinstance(choice, dict) for choice in choices):
         raise _malformed("the server's answer holds no choices", where, excerpt(body))
-    choice = next((choice for choice in choices if choice.get("index") == 0), choices[0])
+    choice = _with_own_fields(next((choice for choice in choices if choice.get("index") == 0), choices[0]))
     if len(choices) > 1:
         notes.append(SEVERAL)
     usage = document.get("usage")
@@ -125,7 +125,7 @@ def answer_of(body: bytes, where: str, *, max_tokens: int | None = None, thinkin
         message = {"content": choice["text"]}
     if not isinstance(message, dict):
         raise _malformed("the server's answer holds no message", where, excerpt(body))
-    content = _content(message)
+    content = _content(_with_own_fields(message))
     if content.num_left_out:
         notes.append(PART_LEFT_OUT)
     if finish_reason is None:
@@ -182,10 +182,16 @@ def _finish_reason(choice: dict[str, Any], notes: list[str]) -> str | None:
     elif (known := _ENDS.get(_plain(reason))) is None:
         notes.append(f"an end for the unknown reason {reason[:40]!r}, read as a whole text")
         known = "stop"
-    # A gateway may say `stop` of what its provider cut or stopped.
+    # A gateway may say `stop` of what its provider cut or stopped; LiteLLM does so of what broke.
     native = choice.get("native_finish_reason")
     more = _ENDS.get(_plain(native)) if isinstance(native, str) else None
-    return more if known in (None, "stop") and more in ("length", "content_filter") else known
+    return more if known in (None, "stop") and more in ("length", "content_filter", "error") else known
+
+
+def _with_own_fields(part: dict[str, Any]) -> dict[str, Any]:
+    """Return a part of an answer with what LiteLLM moves aside: fields that OpenAI's protocol does not know."""
+    own = part.get("provider_specific_fields")
+    return {**own, **{name: value for name, value in part.items() if value is not None}} if isinstance(own, dict) else part
 
 
 def _is_blocked(document: object) -> bool:

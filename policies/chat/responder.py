@@ -38,9 +38,9 @@ class ChatResponder:
 
     def respond(self, contexts: Sequence[Turns], *, decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()) -> list[Turn]:
         """Return replies, see `policies.responder.Responder`; a turn without a word where there is none."""
-        return [reply.turn for reply in self.replies(contexts, decoder=decoder, seeds=seeds)]
+        return [reply.turn for reply in self.replies_with_answers(contexts, decoder=decoder, seeds=seeds)]
 
-    def replies(
+    def replies_with_answers(
         self, contexts: Sequence[Turns], *, decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()
     ) -> list[ModelReply]:
         """Return replies with the model's answers; the arguments are those of `respond`.

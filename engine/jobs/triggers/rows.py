@@ -12,9 +12,11 @@ _DRAWN = [
     pa.field("samples", pa.int64()),
     pa.field("sampled", pa.int64()),
     pa.field("drawn_no_replies", NO_REPLIES),
-    # Answers that a chat model which judges was asked for, and verdicts of it that were neither yes nor no.
+    # Answers that a chat model which judges was asked for, verdicts of it that were neither yes nor no, and answers of it to
+    # replies of which it gave no verdict, for they were no reply.
     pa.field("judge_answers", pa.int64()),
     pa.field("judge_unparsable", pa.int64()),
+    pa.field("judge_no_reply", pa.int64()),
 ]
 _HIT = pa.struct([pa.field("type", pa.string()), pa.field("hit", pa.bool_())])
 _RESTART = pa.struct(

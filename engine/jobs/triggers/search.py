@@ -6,7 +6,7 @@ worker finds for them is one row each (`search_worker.py`), and depends on nothi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,12 +17,14 @@ from engine.jobs.triggers.models import Models, models_of, open_models
 from engine.jobs.triggers.rows import TRIGGERS
 from engine.jobs.triggers.targets import FILE, choose_targets, num_targets, open_targets, require_list, save_targets
 from engine.jobs.triggers.worker import Searching, composition, effort, read_types
-from engine.metrics.answers import NO_REPLY
+from engine.metrics.answers import NO_REPLY, is_no_reply
+from engine.metrics.rows import finished
 from engine.metrics.statistics import NOTHING, Estimate, count
 from engine.metrics.triggers.hits import (
     COST_METRICS,
     HIT_RATE,
     JUDGE_ANSWERS,
+    JUDGE_NO_REPLY,
     JUDGE_UNPARSABLE,
     REFUSED,
     SAMPLED,
@@ -31,6 +33,7 @@ from engine.metrics.triggers.hits import (
     search_metrics,
     unread_failure,
 )
+from engine.metrics.triggers.shown import ShownInput, shown_inputs
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.triggers import settings
@@ -224,12 +227,25 @@ class Search(Job[TriggerConfig, Wanted, Wanted]):
             else []
         )
         typed += [SAMPLED] if typed and config.success.samples else []
-        typed += [JUDGE_ANSWERS, JUDGE_UNPARSABLE] if typed and config.success.judge else []
+        typed += [JUDGE_ANSWERS, JUDGE_UNPARSABLE, JUDGE_NO_REPLY] if typed and config.success.judge else []
         return [*(f"{HIT_RATE}{kind.name}" for kind in kinds), *typed, *COST_METRICS]
 
     def present(self, result: Result, run: RunFolder) -> Result:
+        """With what the metrics mean, and the best inputs that were typed to a model."""
         legend = {name: describe(name) for name in result.metrics}
-        return replace(result, legend=legend, failure=result.failure or unread_failure(result.metrics))
+        shown = shown_inputs(_shown(run)) if VERIFIED in result.metrics else {}
+        return replace(result, legend=legend, more=shown, failure=result.failure or unread_failure(result.metrics))
+
+
+def _shown(run: RunFolder) -> Iterator[ShownInput]:
+    """Yield what was typed for each target."""
+    for part in run.read_parts():
+        for row in finished(part.to_pylist()):
+            if row["typed"]:
+                kind = row["kind"] if is_no_reply(row) else ""
+                yield ShownInput(
+                    bool(row["verified"]), row["prompt"], row["typed"], row["target"], row["reply"], kind, -row["loss"]
+                )
 
 
 SEARCH = Search()

@@ -22,7 +22,7 @@ from engine.jobs.apart import rows_apart
 from engine.jobs.sharded import Sharded, Tally
 from engine.jobs.triggers.text_config import WantedTexts
 from engine.jobs.triggers.text_prompts import messages_of, num_tokens, slot_texts
-from engine.jobs.triggers.verification import JudgedAnswer, judged_columns, judges_of_replies
+from engine.jobs.triggers.verification import JudgedAnswer, judge_columns, judged_columns, judges_of_replies
 from engine.jobs.triggers.worker import AT_MOST, MOST_PARTS
 from engine.metrics.rows import finished
 from engine.metrics.triggers.hits import VERIFIED
@@ -344,8 +344,7 @@ class _TextSearch:
             for answer in self.worker.drawn(chats, settings.temperature, seeds)
         ]
         judged = judged_columns(JudgedAnswer(kept.answer, kept.verdict), drawn)
-        judged["judge_answers"] = sum(each.answers for each in (*verdicts, *(each.verdict for each in drawn)))
-        judged["judge_unparsable"] = sum(not each.parsed for each in (*verdicts, *(each.verdict for each in drawn)))
+        judged |= judge_columns([*verdicts, *(each.verdict for each in drawn)])
         answers = {
             "found": [each.answer for each in found.values()],
             "random": [each.answer for each in drawn_blind.values()],

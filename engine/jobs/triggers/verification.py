@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,7 +14,7 @@ from envs.core.seeds import derive_seed
 from policies.chat.model import Answer
 from policies.chat.settings import ChatModelSettings
 from policies.chat.thinking import opens_thinking, part_thinking
-from policies.chat.verdicts import ReplyVerdict
+from policies.chat.verdicts import ReplyRating, ReplyVerdict
 
 if TYPE_CHECKING:
     from engine.triggers.scorer import TextVictim
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 UNVERIFIED: dict[str, Any] = dict.fromkeys(
     (
         *("typed", "retokenised", "reply", "kind", "reasoning", "withheld", "verified"),
-        *("samples", "sampled", "drawn_no_replies", "judge_answers", "judge_unparsable"),
+        *("samples", "sampled", "drawn_no_replies", "judge_answers", "judge_unparsable", "judge_no_reply"),
     )
 )
 """The columns of a row whose input nobody types."""
@@ -105,8 +105,17 @@ def judged_columns(greedy: JudgedAnswer, draws: Sequence[JudgedAnswer]) -> dict[
         "samples": len(draws),
         "sampled": sum(each.verdict.success for each in draws),
         "drawn_no_replies": count_no_replies({"drawn": [each.answer for each in draws]}),
-        "judge_answers": sum(each.answers for each in judged),
-        "judge_unparsable": sum(not each.parsed for each in judged),
+        **judge_columns(judged),
+    }
+
+
+def judge_columns(judged: Iterable[ReplyVerdict | ReplyRating]) -> dict[str, int]:
+    """Return what a chat model that judges was asked for, and what it did not say."""
+    verdicts = list(judged)
+    return {
+        "judge_answers": sum(each.answers for each in verdicts),
+        "judge_unparsable": sum(not each.parsed and each.kind.is_reply for each in verdicts),
+        "judge_no_reply": sum(each.answers for each in verdicts if not each.kind.is_reply),
     }
 
 

@@ -57,10 +57,11 @@ COST_METRICS: dict[str, Metric] = {
 }
 """What a search is described by, beside its hit rates."""
 VERIFIED, SAMPLED, REFUSED = "verified", "sampled", "refused"
-JUDGE_ANSWERS, JUDGE_UNPARSABLE = "judge_answers", "judge_unparsable"
+JUDGE_ANSWERS, JUDGE_UNPARSABLE, JUDGE_NO_REPLY = "judge_answers", "judge_unparsable", "judge_no_reply"
 JUDGE_METRICS = {
     JUDGE_ANSWERS: Metric("judge's answers", NEITHER, "that the chat model which judges replies was asked for", "count"),
     JUDGE_UNPARSABLE: Metric("judge said neither", NEITHER, "replies of which it said neither yes nor no", "count"),
+    JUDGE_NO_REPLY: Metric("judge's answers without a reply", NEITHER, "to replies of which it gave no verdict then", "count"),
 }
 TYPED_METRICS: dict[str, Metric] = {
     VERIFIED: Metric(
@@ -98,15 +99,19 @@ def unread_note(*groups: Mapping[str, Estimate]) -> str:
     Args:
         groups: metrics, whose names end in those of `JUDGE_METRICS`.
     """
-    num = sum(_judged(metrics, JUDGE_UNPARSABLE) for metrics in groups)
-    return f" Of {num:,.0f} replies the judge gave no verdict that can be read, though asked twice." if num else ""
+    num, lost = (sum(_judged(metrics, name) for metrics in groups) for name in (JUDGE_UNPARSABLE, JUDGE_NO_REPLY))
+    odd = f" Of {num:,.0f} replies the judge gave no verdict that can be read, though asked twice." if num else ""
+    return odd + (f" {lost:,.0f} answers of the judge are no reply, and judge nothing." if lost else "")
 
 
 def unread_failure(metrics: Mapping[str, Estimate]) -> str:
     """Why rates mean nothing: that no answer of a judge could be read; empty where some could, or nobody was asked."""
-    answers, num = _judged(metrics, JUDGE_ANSWERS), _judged(metrics, JUDGE_UNPARSABLE)
+    answers, num, lost = (_judged(metrics, name) for name in JUDGE_METRICS)
     # Two answers are asked for where the first cannot be read.
-    return f"no verdict of the judge of replies can be read, of {num:,.0f} replies" if 0 < answers <= 2 * num else ""
+    if not 0 < answers <= 2 * num + lost:
+        return ""
+    no_reply = f"; {lost:,.0f} of its answers are no reply" if lost else ""
+    return f"no verdict of the judge of replies can be read, of {num:,.0f} replies{no_reply}"
 
 
 def _judged(metrics: Mapping[str, Estimate], name: str) -> float:

@@ -247,11 +247,11 @@ def test_output_that_nobody_reads_is_no_mistake(tmp_path: Path, asked: list[str]
     assert "Traceback" not in told
 
 
-@pytest.mark.parametrize("asked", ["--help", "search --help", "list --json", "selfplay --dialogues 2 --json"])
-def test_output_onto_a_full_disk_is_an_error_and_no_traceback(tmp_path: Path, asked: str) -> None:
+@pytest.mark.parametrize("command", ["--help", "search --help", "list --json", "selfplay --dialogues 2 --json"])
+def test_output_onto_a_full_disk_is_an_error_and_no_traceback(tmp_path: Path, command: str) -> None:
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(
-            [sys.executable, "-m", "engine.cli.main", *asked.split()],
+            [sys.executable, "-m", "engine.cli.main", *command.split()],
             env=os.environ | {"PYTHONPATH": str(ROOT)},
             cwd=tmp_path,
             stdout=full,

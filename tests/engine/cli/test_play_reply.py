@@ -34,6 +34,23 @@ def test_it_replies_to_what_was_said_before_until_a_new_dialogue_begins(parley: 
     assert outcome.err.endswith(f"next:\n  parley reply quick --model {own} --decoder greedy\n")
 
 
+CHAT = """
+from policies.chat.model import Answer
+
+class Chat:
+    def answer(self, chats, *, decoding, seeds=()):
+        return [Answer("", "content_filter") if "bad" in chat[-1].content else Answer(str(len(chat))) for chat in chats]
+"""
+
+
+def test_an_answer_of_a_chat_model_that_is_no_reply_says_its_kind(parley: Parley, typed: Typed, tmp_path: Path) -> None:
+    (tmp_path / "chat.py").write_text(CHAT)
+    typed("good", "bad", "/new", "good", "/quit")
+    outcome = parley("play", "reply", f"{tmp_path}/chat.py:Chat")
+    replies = [line for line in outcome.err.splitlines() if line.startswith("model:")]
+    assert replies == ["model: 1", "model: (no reply: filtered)", "model: 1"]
+
+
 def test_what_is_drawn_follows_from_the_seed(parley: Parley, typed: Typed, own: str) -> None:
     told = []
     for seed in (1, 1, 2, 3, 4, 5):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,19 @@ def test_it_shows_what_a_command_would_use(parley: Parley) -> None:
     assert (found["fit"]["clip"], found["fit"]["optimiser"], found["fit"]["max_epochs"]) == (1.0, "sgd", 32)
     told = parley("settings train negotiator lewis2017 --set fit.clip=1 --seed 3").err
     assert "parley train negotiator lewis2017 --seed 3 --set fit.clip=1.0" in told
+
+
+def test_a_setting_may_be_a_json_object(parley: Parley, tmp_path: Path) -> None:
+    fields = {"chat_template_kwargs": {"enable_thinking": False}, "temperature": None}
+    told = parley("settings selfplay", "--set", f"chat.extra={json.dumps(fields)}", "--json").out
+    assert json.loads(json.loads(told)["chat"]["extra"]) == fields
+    (tmp_path / "chat.yaml").write_text("chat:\n  extra:\n    top_p: 0.9\n")
+    told = parley("settings selfplay --config", str(tmp_path / "chat.yaml")).err
+    (line,) = [line for line in told.splitlines() if line.strip().startswith("parley selfplay")]
+    again = parley("settings", *shlex.split(line)[1:], "--json").out
+    assert json.loads(json.loads(again)["chat"]["extra"]) == {"top_p": 0.9}, "the command that is shown says the same"
+    assert "give a JSON object such as" in parley("settings selfplay --set chat.extra=[1]").err
+    assert "any field but model, messages" in parley('settings selfplay --set chat.extra={"model":1}').err
 
 
 @pytest.mark.parametrize(

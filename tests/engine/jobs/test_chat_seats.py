@@ -20,13 +20,13 @@ from engine.jobs.retrieval.config import RankingAttackConfig, RankingConfig
 from engine.jobs.retrieval.ranking import EVALUATE_RANKING
 from engine.store.run_folder import RunFolder
 from policies.chat.responder import ChatResponder
-from policies.chat.settings import ChatAsking
+from policies.chat.settings import ChatAsking, ChatReplying
 from tests.engine.jobs.generation.judging import asked
 from tests.engine.jobs.made_up import rows
 from tests.engine.jobs.perturb.robust import BUILT_IN
 from tests.policies.chat.fake_server import Said, completion, serving
 
-QUICK = ChatAsking(timeout_s=60, max_attempts=1)
+QUICK, REPLYING = ChatAsking(timeout_s=60, max_attempts=1), ChatReplying(timeout_s=60, max_attempts=1)
 DESK = "helpdesk"
 KEY = "sk-verysecretkey0123456789"
 
@@ -40,18 +40,18 @@ def test_a_run_that_was_broken_off_asks_nothing_twice_and_ends_alike(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, decoder: str
 ) -> None:
     monkeypatch.setenv("PARLEY_API_KEY", KEY)
-    respond, calls = ChatResponder.respond, []
+    replies, calls = ChatResponder.replies_with_answers, []
 
     def broken_off(self: ChatResponder, contexts: Any, **more: Any) -> Any:
         calls.append(contexts)
         if len(calls) == 5:
             raise KeyboardInterrupt
-        return respond(self, contexts, **more)
+        return replies(self, contexts, **more)
 
-    monkeypatch.setattr(ChatResponder, "respond", broken_off)
+    monkeypatch.setattr(ChatResponder, "replies_with_answers", broken_off)
     with serving(last_word) as server:
         config = ReplyConfig(
-            model=server.name, corpus="helpdesk", limit=6, shard_size=3, batch_size=2, decoder=decoder, chat=QUICK
+            model=server.name, corpus="helpdesk", limit=6, shard_size=3, batch_size=2, decoder=decoder, chat=REPLYING
         )
         with pytest.raises(KeyboardInterrupt):
             REPLY.run(config, tmp_path / "run", Silent())
@@ -73,7 +73,7 @@ def test_a_context_that_is_refused_costs_no_other(tmp_path: Path) -> None:
             return last_word(number, body)
         return Said(b"no", (400, 403)[next(refusals) % 2])
 
-    config = ReplyConfig(model="", corpus="helpdesk", limit=12, shard_size=12, chat=QUICK)
+    config = ReplyConfig(model="", corpus="helpdesk", limit=12, shard_size=12, chat=REPLYING)
     with serving(picky) as server:
         REPLY.run(replace(config, model=server.name), tmp_path / "run", Silent())
     found = rows(tmp_path / "run")
@@ -84,7 +84,7 @@ def test_a_context_that_is_refused_costs_no_other(tmp_path: Path) -> None:
 def test_a_server_is_asked_under_perturbations(tmp_path: Path) -> None:
     with serving(last_word) as server:
         config = RobustnessConfig(
-            model=server.name, corpus="helpdesk", limit=4, strategies="random-swap,antonym", perturb=BUILT_IN, chat=QUICK
+            model=server.name, corpus="helpdesk", limit=4, strategies="random-swap,antonym", perturb=BUILT_IN, chat=REPLYING
         )
         result = EVALUATE_ROBUSTNESS.run(config, tmp_path / "run", Silent())
         assert server.asked

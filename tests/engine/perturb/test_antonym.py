@@ -163,6 +163,9 @@ def test_the_first_opposite_that_the_corpus_finds_usual_is_taken() -> None:
         "iam working/VBG here",
         "i go/VBP to/TO work/VB",
         "10.04/JJ",
+        "would/MD you like/VB it",
+        "it sells/VBZ well/RB",
+        "get/VB a/DT good/JJ look/NN",
     ],
 )
 def test_what_has_no_opposite_in_this_sense_stays(text: str) -> None:

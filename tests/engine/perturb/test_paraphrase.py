@@ -177,7 +177,8 @@ class TestSound:
 
     def test_own_phrasings_are_sentences_as_good_as_before(self) -> None:
         chosen = PerturbSettings(lexicon="built-in", paraphrase_share=1.0)
-        made = build(chosen, Resources(chosen))
+        made = build(chosen, Resources(chosen, corpus="helpdesk"))
+        made._resources.__dict__["trigrams"] = None
         for line, wanted in (
             ("i 'm not sure it works fine", "i 'm unsure it works well"),
             ("maybe it is quick", "perhaps it is fast"),
@@ -188,20 +189,48 @@ class TestSound:
 
     def test_words_that_mean_too_much_alone_change_only_where_a_corpus_judges(self) -> None:
         chosen = PerturbSettings(lexicon="built-in")
-        alone, judged = Resources(chosen), Resources(chosen)
+        alone, judged = Resources(chosen), Resources(chosen, corpus="helpdesk")
         judged.__dict__["trigrams"] = large([("you", verb, "it") for verb in ("want", "wish")] * 3)
         text, other = said("you want it"), said("you wish it")
         assert build(chosen, alone).perturb([text] * 40, range(40)) == [text] * 40
         assert build(chosen, judged).perturb([text] * 40, range(40)) == [other] * 40
 
-    def test_listed_phrases_say_something_else_and_read_back(self) -> None:
-        for phrase, others in phrasings().items():
+    @pytest.mark.parametrize(
+        "line",
+        [
+            "hang it on the tree",
+            "hang on",
+            "she asked me",
+            "we are employed by us",
+            "you must be tired",
+            "i like it more than you",
+            "he will do it right now",
+            "did you give up ? try this one",
+        ],
+    )
+    def test_without_a_help_channel_only_what_says_the_same_anywhere_changes(self, line: str) -> None:
+        chosen = PerturbSettings(lexicon="built-in", paraphrase_share=1.0)
+        made = build(chosen, Resources(chosen))
+        assert made.perturb([said(line)] * 30, range(30)) == [said(line)] * 30
+
+    @pytest.mark.parametrize("corpus", ["", "dailydialog"])
+    def test_lists_of_help_channels_serve_their_corpora_alone(self, corpus: str) -> None:
+        chosen = PerturbSettings(lexicon="built-in")
+        at_hand = Resources(chosen, corpus=corpus)
+        at_hand.__dict__["trigrams"] = large([("you", verb, "it") for verb in ("hang", "freeze")] * 3)
+        text = said("you hang it")
+        assert build(chosen, at_hand).perturb([text] * 40, range(40)) == [text] * 40
+        assert build(chosen, at_hand).perturb([said("maybe")], [1]) in ([said("maybe")], [said("perhaps")])
+
+    @pytest.mark.parametrize("help_channel", [False, True])
+    def test_listed_phrases_say_something_else_and_read_back(self, help_channel: bool) -> None:
+        for phrase, others in phrasings(help_channel=help_channel).items():
             assert phrase not in others
             assert all(tokenise(" ".join(words)) == [*words] for words in (phrase, *others)), phrase
 
     @pytest.mark.parametrize("word", ["no", "not", "have", "be", "do", "can", "grep", "sudo"])
     def test_no_listed_synonym_is_a_word_of_grammar_or_a_command(self, word: str) -> None:
-        assert all(word != known and word not in others for (known, _), others in synonyms().items())
+        assert all(word != known and word not in others for (known, _), others in synonyms(help_channel=True).items())
 
 
 class TestReplacing:

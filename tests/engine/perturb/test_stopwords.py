@@ -76,6 +76,8 @@ def test_an_utterance_of_stop_words_stays_whole_and_empties_under_the_released_r
         ("where 's the file", "where 's file"),
         ("that 's the file on it", "that 's file it"),
         ("not at all", "not at all"),
+        ("of course , what do you want the file for", "of course , what do you want file for"),
+        ("if it 's so , wait for the end", "if it 's so , wait end"),
         ("is the file there", "is file there"),
         ("the first or the second", "first or second"),
     ],

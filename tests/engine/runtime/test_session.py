@@ -219,8 +219,8 @@ def test_a_dead_cluster_of_the_environment_is_told_by_its_variable(monkeypatch: 
     address = closed_address()
     monkeypatch.setenv("RAY_ADDRESS", address)
     monkeypatch.setattr("ray.is_initialized", lambda: False)
-    told = rf"no Ray cluster answers(.|\n)*RAY_ADDRESS={address}(.|\n)*unset RAY_ADDRESS(.|\n)*ray start --head"
-    with pytest.raises(ClusterError, match=told), connect():
+    message = rf"no Ray cluster answers(.|\n)*RAY_ADDRESS={address}(.|\n)*unset RAY_ADDRESS(.|\n)*ray start --head"
+    with pytest.raises(ClusterError, match=message), connect():
         pass
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from engine.jobs.negotiation.rows import DIALOGUES
 from engine.report.collect import report_from_run
+from engine.store.documents import whole_file
 from engine.store.environment import git_commit
 from engine.store.run_folder import RunFolder
 from engine.store.unfinished import read_unfinished, write_unfinished
@@ -232,8 +233,14 @@ def test_two_writers_of_what_a_shard_is_gone_on_from_take_nothing_from_each_othe
         write_unfinished(tmp_path / "run", "00000", {"by": "this one"})
     assert steps
     assert read_unfinished(tmp_path / "run") == {"00000": {"by": "this one"}}
-    (tmp_path / "run" / "unfinished" / "00000.ab.json.writing").write_text("{")
-    start(tmp_path / "run").close()
+    with subprocess.Popen([sys.executable, "-c", ""]) as dead:
+        pass
+    (tmp_path / "run" / "unfinished" / f"00000.{dead.pid}-0123abcd.json.writing").write_text("{")
+    with whole_file(tmp_path / "run" / "report.html") as page:
+        # What is being written outlives a run that begins meanwhile and clears up.
+        start(tmp_path / "run").close()
+        page.write(b"whole")
+    assert (tmp_path / "run" / "report.html").read_bytes() == b"whole"
     assert [path.name for path in (tmp_path / "run" / "unfinished").iterdir()] == ["00000.json"]
 
 
@@ -255,9 +262,9 @@ def test_a_file_system_without_locks_holds_runs_and_says_once_what_that_means(
         assert run.done_keys() == {"a", "b"}
     with turn_of(tmp_path / "cache" / "model"):
         pass
-    (found,) = answers.find(["key"])
-    assert found is not None
-    assert found.text == "yes"
+    (answer,) = answers.find(["key"])
+    assert answer is not None
+    assert answer.text == "yes"
     (warning,) = caplog.messages
     assert "this file system has no locks" in warning
     assert "a run of its own" in warning

@@ -115,6 +115,10 @@ ANSWERS: dict[str, tuple[dict[str, Any], Expected]] = {
     "parts-none": (body_of(choice([])), Expected(AnswerKind.EMPTY)),
     "part-alone": (body_of(choice({"type": "text", "text": SAY})), REPLY),
     "refusal": (body_of(choice(None, refusal="I cannot.")), Expected(AnswerKind.REFUSED, withheld="I cannot.")),
+    "refusal-litellm": (
+        body_of(choice(None, refusal=None, provider_specific_fields={"refusal": "I cannot."})),
+        Expected(AnswerKind.REFUSED, withheld="I cannot."),
+    ),
     "refusal-empty": (body_of(choice("", refusal="I cannot.")), Expected(AnswerKind.REFUSED, withheld="I cannot.")),
     "refusal-reason": (body_of(choice("I can", "refusal")), Expected(AnswerKind.REFUSED, withheld="I can")),
     "refusal-null": (body_of(choice(SAY, refusal=None)), REPLY),
@@ -170,6 +174,11 @@ BROKEN: dict[str, tuple[dict[str, Any], int | None]] = {
     "finish-network": (body_of(choice(HALF, "network_error")), None),
     "finish-abort": (body_of(choice(HALF, {"type": "abort", "message": "aborted"})), None),
     "finish-resource": (body_of(choice(HALF, "insufficient_system_resource")), None),
+    "litellm-error": (
+        body_of({**choice(HALF), "provider_specific_fields": {"native_finish_reason": "error", "error": {"message": "broke"}}}),
+        None,
+    ),
+    "litellm-network": (body_of({**choice(HALF), "provider_specific_fields": {"native_finish_reason": "network_error"}}), None),
     "body-error": (error("provider returned error", code=429), None),
     "body-error-beside": (body_of(choice(HALF), error={"message": "provider returned error", "code": "502"}), None),
     "body-error-text": ({"error": "overloaded"}, None),

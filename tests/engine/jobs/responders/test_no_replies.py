@@ -16,6 +16,7 @@ from engine.report.collect import report_from_run
 from engine.store.layout import SUMMARY
 from envs.pairs.replied import read_replied
 from policies.chat.settings import MAX_REPLY_TOKENS, ChatReplying
+from policies.responder import replies_of
 from policies.responders import load_responder
 from tests.engine.jobs.made_up import Notes, rows
 
@@ -89,6 +90,7 @@ def test_a_responder_tells_what_came_of_each_context(asked: ReplyConfig) -> None
     contexts = [((tuple(text.split()),),) for text in ("how are you ?", "a", "b", "c", "d", "e", "f", "g", "h")]
     responder = load_responder(asked.model)
     turns = responder.respond(contexts)
-    for turn, reply in zip(turns, responder.replies(contexts), strict=True):  # type: ignore[attr-defined]  # of chat models
+    for turn, reply in zip(turns, replies_of(responder, contexts), strict=True):
         assert turn == reply.turn
+        assert reply.answer is not None
         assert reply.is_reply == bool(turn[0]) == reply.answer.is_reply

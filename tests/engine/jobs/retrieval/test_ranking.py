@@ -11,7 +11,7 @@ import pytest
 from engine.jobs.job import Silent
 from engine.jobs.retrieval.asked import AskedRanker, asked_rankers
 from engine.jobs.retrieval.config import MetricSettings, RankingConfig
-from engine.jobs.retrieval.groups import rule_seed
+from engine.jobs.retrieval.groups import chosen_groups, opened, rule_seed
 from engine.jobs.retrieval.prepared import ERRORS
 from engine.jobs.retrieval.ranking import EVALUATE_RANKING
 from engine.metrics.retrieval.beside import differences
@@ -36,6 +36,24 @@ run = EVALUATE_RANKING.run
 
 def scores(row: dict[str, Any], model: str) -> dict[str, list[float]]:
     return {entry["rule"]: entry["scores"] for entry in row["ranked"] if entry["model"] == model}
+
+
+def test_groups_of_any_split_have_the_size_that_is_asked_for_and_few_contexts_name_the_shares(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "faq.csv"
+    path.write_text("question,answer\n" + "".join(f"question {n},answer {n}\n" for n in range(200)), encoding="utf-8")
+    config = RankingConfig(model="tfidf", corpus=str(path), split="train", candidates=CandidateOptions(size=100))
+    groups = chosen_groups(config, opened(config))
+    assert {len(ranked.group.candidates) for ranked in groups.values()} == {100}
+    assert len(groups) == 184
+    assert not caplog.messages
+    config = replace(config, split="test", candidates=CandidateOptions(size=2))
+    assert len(chosen_groups(config, opened(config))) == 8
+    assert "8 of 200 contexts are of the test split: shared out 90:5:5 to train, val and test by hash" in caplog.text
+    assert f"{path}#shares=70:15:15 does otherwise" in caplog.text
+    with pytest.raises(DataError, match="val split has too few replies"):
+        opened(replace(config, candidates=CandidateOptions(size=100))).splits["val"]
 
 
 def test_every_context_is_a_row_with_what_rules_and_rankers_made_of_it(tmp_path: Path) -> None:

@@ -139,6 +139,9 @@ def test_hits_reproduce_with_a_tokenizer_whose_blanks_lead_words(tmp_path: Path,
     assert any(hits)
     assert all(row["verified"] >= hit for row, hit in zip(found, hits, strict=True))
     assert result.metrics[VERIFIED].value >= result.metrics["hit_rate.o-greedy"].value
+    shown = result.more["inputs that worked"].rows[0]
+    assert (shown[0], shown[1]) == ("success", "tell me")
+    assert all(row["kind"] for row in found)
 
 
 def test_a_prompt_that_leaves_no_room_is_told_of_and_not_its_target(tmp_path: Path, folder: Path) -> None:

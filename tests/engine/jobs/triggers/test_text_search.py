@@ -231,7 +231,7 @@ def test_what_is_fit_may_be_a_judges_rating(tmp_path: Path) -> None:
     assert never["judge_answers"] == never["queries"] - 1 + never["random_queries"]
 
 
-@pytest.mark.parametrize(("reads", "unread"), [("no", 1), ("", 2)])
+@pytest.mark.parametrize(("reads", "unread"), [("no", 1), ("perhaps", 2)])
 def test_a_judge_that_cannot_be_read_is_told_below_the_table(tmp_path: Path, reads: str, unread: int) -> None:
     (tmp_path / "judge.py").write_text(f"def judge(messages):\n    return '{reads}' if 'tell me' in str(messages) else '?'\n")
     judged = SuccessSettings(by="judge", judge=f"{tmp_path}/judge.py:judge")
@@ -369,6 +369,7 @@ def test_answers_of_a_slow_model_are_counted_before_their_round_ends(tmp_path: P
     assert any(0 < number < 34 and number != 17 for number in told), "a round is 17 answers of each of two targets"
     assert told == sorted(told)
     assert any(0 < step < 0.9 for step in heard.steps), "and the share of the work that is done"
+    assert any("the time left is the longest" in note for note in heard.said), "until a search has ended"
 
 
 def test_a_target_that_fails_costs_no_other(tmp_path: Path) -> None:

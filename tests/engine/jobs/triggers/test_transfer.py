@@ -171,7 +171,14 @@ def test_a_random_input_stands_behind_the_same_prompts_as_what_was_found(
 
 
 def test_no_input_is_of_the_prompts_of_its_own_line() -> None:
-    about: dict[str, Any] = {"status": "ok", "model": "a", "samples": 0, "judge_answers": 0, "judge_unparsable": 0}
+    about: dict[str, Any] = {
+        "status": "ok",
+        "model": "a",
+        "samples": 0,
+        "judge_answers": 0,
+        "judge_unparsable": 0,
+        "judge_no_reply": 0,
+    }
 
     def row(source: str, trigger: str, control: str | None, verified: bool) -> dict[str, Any]:
         return {**about, "source": source, "trigger": trigger, "control": control, "verified": verified}
@@ -192,6 +199,7 @@ def test_drawn_replies_have_a_column_of_their_own() -> None:
         "samples": 5,
         "judge_answers": 0,
         "judge_unparsable": 0,
+        "judge_no_reply": 0,
         "control": None,
     }
     found = [about | {"source": "one", "trigger": str(number), "verified": False, "sampled": 0} for number in range(2)]

@@ -207,7 +207,7 @@ def test_pairs_of_one_prompt_are_in_one_part() -> None:
 def test_held_out_pairs_choose_nothing() -> None:
     def row(key: str, searched: bool, held_out: bool) -> dict[str, Any]:
         pairs = [
-            dict.fromkeys(("samples", "sampled", "judge_answers", "judge_unparsable"), 0)
+            dict.fromkeys(("samples", "sampled", "judge_answers", "judge_unparsable", "judge_no_reply"), 0)
             | {"key": str(seen), "prompt": str(seen), "searched": seen, "verified": works, "nats": 1.0, "hit": works}
             for seen, works in ((True, searched), (False, held_out))
         ]
@@ -220,7 +220,10 @@ def test_held_out_pairs_choose_nothing() -> None:
 
 def test_pairs_of_one_prompt_are_one_unit() -> None:
     def row(kind: str, works: bool) -> dict[str, Any]:
-        about = dict.fromkeys(("samples", "sampled", "judge_answers", "judge_unparsable"), 0) | {"nats": 1.0, "hit": works}
+        about = dict.fromkeys(("samples", "sampled", "judge_answers", "judge_unparsable", "judge_no_reply"), 0) | {
+            "nats": 1.0,
+            "hit": works,
+        }
         pairs = [
             about | {"key": str(number), "prompt": str(number // 4), "searched": False, "verified": works and number < 4}
             for number in range(8)

@@ -44,7 +44,7 @@ def searched(key: str, *restarts: dict[str, Any], **changes: Any) -> dict[str, A
         "input_log_probability": None,
         **dict.fromkeys(("prompt", "trigger_ids", "typed", "retokenised")),
         **dict.fromkeys(("reply", "kind", "reasoning", "withheld", "verified")),
-        **dict.fromkeys(("samples", "sampled", "drawn_no_replies", "judge_answers", "judge_unparsable")),
+        **dict.fromkeys(("samples", "sampled", "drawn_no_replies", "judge_answers", "judge_unparsable", "judge_no_reply")),
         "hits": first["hits"],
         "restarts": list(restarts),
         **changes,

@@ -59,12 +59,16 @@ def test_drawn_replies_that_never_say_it_leave_room_for_doubt() -> None:
 
 
 def test_a_judge_of_whom_nothing_can_be_read_is_a_failure() -> None:
-    def judged(answers: int, unread: int) -> dict[str, Estimate]:
-        return {"gcg | judge_answers": count(answers, 2), "gcg | judge_unparsable": count(unread, 2)}
+    def judged(answers: int, unread: int, lost: int = 0) -> dict[str, Estimate]:
+        counts = {"judge_answers": answers, "judge_unparsable": unread, "judge_no_reply": lost}
+        return {f"gcg | {name}": count(num, 2) for name, num in counts.items()}
 
     assert "of 98 replies" in unread_failure(judged(196, 98))
     assert not unread_failure(judged(196, 97))
     assert not unread_failure(judged(0, 0))
+    assert "of 0 replies; 3 of its answers are no reply" in unread_failure(judged(3, 0, 3))
+    assert not unread_failure(judged(4, 0, 3)), "one of four was a verdict"
+    assert unread_note(judged(4, 0, 3)) == " 3 answers of the judge are no reply, and judge nothing."
     assert unread_note(judged(4, 1), judged(4, 2)).startswith(" Of 3 replies")
     assert not unread_note(judged(4, 0))
 

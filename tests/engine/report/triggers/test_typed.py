@@ -28,7 +28,7 @@ from tests.engine.report.pages import HOSTILE, assert_harmless
 
 MATRIX = {"b": 0.0, "c": 0.75, "d": 0.5, "e": 0.25}
 """Shares of one search's triggers that work, by model."""
-UNJUDGED: dict[str, Any] = {"samples": 0, "sampled": 0, "judge_answers": 0, "judge_unparsable": 0}
+UNJUDGED: dict[str, Any] = {"samples": 0, "sampled": 0, "judge_answers": 0, "judge_unparsable": 0, "judge_no_reply": 0}
 
 
 def said(key: str, *, searched: bool, verified: bool) -> dict[str, Any]:
