@@ -85,11 +85,11 @@ def measure_all(campaign: Campaign, path: Path, last: int, measured: Mapping[str
     adversaries = _with_untrained(campaign, met)
     played = campaign.cross_play(ALL_PLAYED, targets, adversaries, [ROUNDS_PLAYED])
     best = [best_index(played.gains_GTA[:, index]) for index in range(len(targets))]
-    gains = {
-        ending: campaign.gains_of(f"{prefix}{BEST}", target, adversaries[best[targets.index(target)]])
-        for ending, (prefix, target) in measured.items()
-    }
-    by_target = dict(zip(names, gains.values(), strict=True))
+    by_target: dict[str, Mapping[str, float]] = {}
+    for prefix, target in measured.values():
+        # The start may be the result.
+        if target not in by_target:
+            by_target[target] = campaign.gains_of(f"{prefix}{BEST}", target, adversaries[best[targets.index(target)]])
     estimates = payoff_estimates(played)
     shown = dict(zip([*targets, *adversaries], labels([*targets, *adversaries], path), strict=True))
     known = KnownAdversaries(
@@ -97,10 +97,10 @@ def measure_all(campaign: Campaign, path: Path, last: int, measured: Mapping[str
         adversaries=[shown[name] for name in adversaries],
         gains_TA=[estimates[targets.index(name)] for name in by_target],
         best=[best[targets.index(name)] for name in by_target],
-        measured=[mean(list(found.values())) for found in by_target.values()],
+        measured=[mean(list(gains.values())) for gains in by_target.values()],
         learned={shown[name]: _learned(played, name, target, campaign.start) for name, target in met.items() if target},
     )
-    return CrossPlayed(gains, known, shown[result])
+    return CrossPlayed({ending: by_target[target] for ending, (_, target) in measured.items()}, known, shown[result])
 
 
 def best_trained(campaign: Campaign, path: Path, target: str) -> str:
