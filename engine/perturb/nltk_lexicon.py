@@ -50,6 +50,7 @@ MISREAD = ("NNP", "NNPS", "PDT")
 _SHORTEST_NAME = 4
 """Letters of a name at least: shorter ones are words of chats as well ("tho")."""
 _NUM_UTTERANCES = 1 << 16
+_AT_ONCE = 512
 _NUM_WORDS = 1 << 17
 
 
@@ -79,7 +80,10 @@ class NltkLexicon:
         if len(known) + len(new) > _NUM_UTTERANCES:
             known.clear()
             new = list(dict.fromkeys(utterances))
-        known.update(zip(new, self._tags_of(new), strict=True))
+        # Some at once, so that what is made here is gone before Python's collector looks through all that the lexicon holds.
+        for start in range(0, len(new), _AT_ONCE):
+            some = new[start : start + _AT_ONCE]
+            known.update(zip(some, self._tags_of(some), strict=True))
         return [known[words] for words in utterances]
 
     def are_tags(self, utterances: Sequence[tuple[str, ...]], tags: Sequence[Sequence[str]]) -> list[bool]:
