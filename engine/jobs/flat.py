@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -74,21 +75,22 @@ class FlatFile:
     finished: bool
 
 
-def each_of(schema: pa.Schema, column: str) -> FlatRows:
+def each_of(schema: pa.Schema, column: str, renamed: Mapping[str, str] = MappingProxyType({})) -> FlatRows:
     """Rows of a list of structures: a line for each, which has the row's other columns, too; one without its fields for none.
 
     Args:
         schema: of the rows.
         column: the list's; no field of its structures is called as another column.
+        renamed: fields of its structures that have another name in the lines.
     """
     others = [field for field in schema if field.name != column]
-    inside = list(schema.field(column).type.value_type)
+    inside = [field.with_name(renamed.get(field.name, field.name)) for field in schema.field(column).type.value_type]
     assert not {field.name for field in others} & {field.name for field in inside}, "two columns of one name"
 
     def lines(row: Row) -> Iterator[Line]:
         about = {field.name: row[field.name] for field in others}
         entries: list[Line] = row[column] or [{}]
-        yield from (about | each for each in entries)
+        yield from (about | {renamed.get(name, name): value for name, value in each.items()} for each in entries)
 
     return FlatRows(pa.schema([*others, *inside]), lines)
 

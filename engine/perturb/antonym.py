@@ -181,6 +181,8 @@ def fits(words: Sequence[str], tags: Sequence[str], place: int) -> bool:
     behind, tag = (words[place + 1], tags[place + 1]) if place + 1 < len(words) else ("", "")
     if before in NOT_BEHIND.get(word, ()) or behind in NOT_BEFORE.get(word, ()):
         return False
+    if word == "like" and before in _PERSONS and place > 1 and words[place - 2] == "would":
+        return False
     if behind == "-" or before == "-" or before in COMMANDS:
         return False
     if (not before and (word in _EXCLAIMED or (tags[place][:2] != "VB" and tag[:2] == "VB"))) or before == "n't":

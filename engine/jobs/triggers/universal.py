@@ -196,7 +196,7 @@ class SearchUniversal(Job[UniversalConfig, WantedUniversal, WantedUniversal]):
 
     def flat(self, run: RunFolder) -> FlatRows:
         """One input behind the prompt of one pair per line."""
-        return each_of(UNIVERSAL, "pairs")
+        return each_of(UNIVERSAL, "pairs", {"kind": "reply_kind"})
 
     def tables(self, run: RunFolder) -> dict[str, TextTable]:
         metrics = run.metrics()

@@ -45,8 +45,8 @@ def test_each_entry_of_a_list_is_a_line_and_an_empty_list_is_one() -> None:
 
 
 def test_lists_of_audits_and_universal_searches_have_no_column_of_their_rows() -> None:
-    for schema, column in ((AUDIT, "touched"), (UNIVERSAL, "pairs")):
-        names = each_of(schema, column).schema.names
+    for schema, column, renamed in ((AUDIT, "touched", {}), (UNIVERSAL, "pairs", {"kind": "reply_kind"})):
+        names = each_of(schema, column, renamed).schema.names
         assert len(names) == len(set(names)) > len(schema.names)
 
 

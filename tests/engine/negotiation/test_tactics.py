@@ -30,7 +30,7 @@ READ = {
     'Sure! Here it is:\n\n**Tactic:** "Hold  out."\nGood luck!': ("Hold out.", ""),
     "I will not give up the ball.": ("I will not give up the ball.", ""),
     "Tactic:": ("", EMPTY),
-    " \n ": ("", EMPTY),
+    " \n ": ("", "it is no reply: empty"),
     "I'm sorry, but I can't assist with that.": ("I'm sorry, but I can't assist with that.", REFUSAL),
     "Tactic: I cannot help with manipulation.": ("I cannot help with manipulation.", REFUSAL),
     "Unfortunately, I'm unable to help.": ("Unfortunately, I'm unable to help.", REFUSAL),

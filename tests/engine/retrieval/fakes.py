@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from engine.perturb.flat import FlatContexts
+from engine.perturb.replies.settings import SynonymChoice
 from engine.retrieval.attack import RankAttack
 from engine.retrieval.constraints import Constraint
 from envs.candidates.groups import CandidateGroup, CandidateKind, Context
@@ -43,7 +44,7 @@ class Toy:
     def stays(self, flat: FlatContexts) -> np.ndarray:
         return np.array([word == "cat" for word in flat.words], dtype=bool)
 
-    def synonyms(self, asked: Sequence[tuple[str, str]], sense: str, form: str) -> list[Utterance]:
+    def synonyms(self, asked: Sequence[tuple[str, str]], choice: SynonymChoice) -> list[Utterance]:
         return [SYNONYMS.get(word, ()) for word, _ in asked]
 
     def fits(self, before: str, word: str, other: str) -> bool:

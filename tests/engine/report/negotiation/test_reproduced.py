@@ -25,11 +25,11 @@ def test_the_verdict_counts_what_is_reproduced_and_says_what_holds() -> None:
     told = "1 within the interval measured here, 1 on the same side of 0, 2 not reproduced"
     assert counts == f"Of 4 published advantages: {told}."
     assert "certainly hold: the RL attack gains from the supervised agent" in holds
-    assert fails.endswith("do not hold: RL attack, a fresh adversary: adversarial training takes more than plain play alone.")
+    assert fails.endswith("do not hold: RL attack, the best adversary: adversarial training takes more than plain play alone.")
     assert list(found.marks) == [
         "RL attack: supervised agent",
         "RL attack: RL agent",
-        "RL attack, a fresh adversary: RL agent after adversarial training",
+        "RL attack, the best adversary: RL agent after adversarial training",
         "RL attack: RL agent after plain play alone",
         "RA+PA+DA: supervised agent",
     ]
