@@ -110,7 +110,8 @@ def num_positions(model: Any) -> int | float:
         # RoBERTa and its kin count positions from behind their padding index.
         if name.endswith("position_embeddings") and getattr(layer, "padding_idx", None) is not None:
             return int(layer.num_embeddings - layer.padding_idx - 1)
-    config = model.config.get_text_config()
+    # A table of word vectors has a configuration of its own, without parts.
+    config = model.config.get_text_config() if hasattr(model.config, "get_text_config") else model.config
     return min(_limit(getattr(config, name, None)) for name in _POSITIONS)
 
 

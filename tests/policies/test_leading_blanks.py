@@ -53,7 +53,7 @@ def test_words_are_read_as_they_are_typed_into_their_place(parts: tuple[Any, Any
         ]
         typed = victim.tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=True)["input_ids"]
         assert ok == (typed == read_by(victim, ids))
-        begins += ok and victim.words(ids)[0].startswith("\u2581")
+        begins += ok and victim.tokenizer.convert_ids_to_tokens(ids[0]).startswith("\u2581")
     assert begins > 5, "a word may stand first"
 
 
@@ -79,7 +79,7 @@ def test_a_text_that_is_typed_there_can_be_found(parts: tuple[Any, Any], place: 
 
 def test_bytes_and_lone_blanks_are_no_words_of_an_input(parts: tuple[Any, Any]) -> None:
     victim = HuggingFaceCausal(*parts, 4)
-    names = victim.words(victim.searchable_V.nonzero()[:, 0].tolist())
+    names = victim.tokenizer.convert_ids_to_tokens(victim.searchable_V.nonzero()[:, 0].tolist())
     assert not any(name.startswith("<0x") or name == "\u2581" for name in names)
     assert any(name.startswith("\u2581") for name in names)
     # A target that no piece spells is said by its bytes.

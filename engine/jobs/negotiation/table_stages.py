@@ -219,9 +219,11 @@ def strongest_attacks(path: Path, config: TableConfig) -> dict[str, Estimate]:
     Nothing for a target that stands alone: its attacks are one column, without a last line.
     """
     metrics: dict[str, Estimate] = {}
-    if not (config.trained or config.defences):
+    columns = list(endings_of(config.trained_names()).values())
+    # What an earlier command measured against defences stays in the table.
+    if sum(any((path / f"{row}{end}" / SUMMARY).is_file() for row in UNATTACKED for end in ends) for ends in columns) < 2:
         return metrics
-    for ends in endings_of(config.trained_names()).values():
+    for ends in columns:
         attacks = (row + end for row in ROWS if row not in (*UNATTACKED, TACTIC) for end in dict.fromkeys(ends))
         folders = (path / nth_name(attack, number) for attack in attacks for number in range(1, config.seeds + 1))
         gains = [gained for folder in folders if (folder / SUMMARY).is_file() and (gained := gains_in(folder))]

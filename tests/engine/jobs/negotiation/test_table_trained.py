@@ -149,7 +149,7 @@ def test_rows_that_read_weights_are_left_out_where_there_are_none(tmp_path: Path
     result = ATTACK_TABLE.run(config, tmp_path, notes)
     assert notes.said[0] == "left out against scripted: reactive; they read weights that scripted has not"
     measured = {name.partition(".")[0] for name in result.metrics}
-    assert measured == {"plain", "plain+trained1", "none", "none+trained1", "reactive"}
+    assert measured == {"plain", "plain+trained1", "none", "none+trained1", "reactive", "strongest"}
     planned = settings_of(replace(config, target="scripted", trained=str(target), speaker=str(speaker)), tmp_path)
     assert sorted(planned) == sorted(["plain", "none", "plain+trained1", "none+trained1", "reactive+trained1-adaptive"])
 
