@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -211,17 +212,22 @@ def test_a_folder_that_ray_cannot_work_in_is_told_by_its_variable(monkeypatch: p
         raise error
 
     monkeypatch.setattr("ray.init", broken)
+    # The session that the tests share goes on.
+    monkeypatch.setattr("ray.shutdown", lambda: None)
     with pytest.raises(ClusterError, match=r"cannot be started(.|\n)*set RAY_TMPDIR to a folder of a short path in ASCII"):
         session._start(1)
 
 
-def test_a_dead_cluster_of_the_environment_is_told_by_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dead_cluster_of_the_environment_is_told_by_its_variable() -> None:
     address = closed_address()
-    monkeypatch.setenv("RAY_ADDRESS", address)
-    monkeypatch.setattr("ray.is_initialized", lambda: False)
-    message = rf"no Ray cluster answers(.|\n)*RAY_ADDRESS={address}(.|\n)*unset RAY_ADDRESS(.|\n)*ray start --head"
-    with pytest.raises(ClusterError, match=message), connect():
-        pass
+    code = "from engine.runtime.session import connect\nwith connect(): print('connected')"
+    surroundings = {**os.environ, "RAY_ADDRESS": address}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120, env=surroundings, check=False
+    )
+    assert re.search(
+        rf"no Ray cluster answers(.|\n)*RAY_ADDRESS={address}(.|\n)*unset RAY_ADDRESS(.|\n)*ray start --head", done.stderr
+    )
 
 
 def test_connecting_to_nothing_fails_in_time() -> None:
