@@ -82,6 +82,8 @@ _LONG_CODES = frozenset(
         *("model_max_prompt_tokens_exceeded", "request_too_large", "string_above_max_length", "contextwindowexceedederror"),
     }
 )
+_TEXT = r"(?:input|prompt|messages?|context|sequence|question|conversation)"
+_BEYOND = r"(?:is |are |was )?(?:above|over|beyond|longer than|larger than|greater than|more than)"
 _LONG = re.compile(
     "|".join(
         (
@@ -94,12 +96,21 @@ _LONG = re.compile(
             r"too large for model|too long to fit|context overflow|overflows? the context|context the overflows",
             r"reduce (?:the length of the|your) (?:messages?|prompt|input)|(?:decrease|shorten) (?:your )?(?:input|prompt)",
             r"token count (?:of )?\S* ?exceeds|greater than the context (?:length|size|window)|range of input length",
-            r"inputs must have less than|max_tokens must be at least 1, got -",
+            r"inputs must have less than|max_tokens must be at least 1, got -|token limit (?:was |is )?exceeded",
+            r"context shift is disabled|input tokens (?:is|should be|must be) (?:below|under|less)",
+            # Of what stands in a request, its length, and a bound of it.
+            rf"(?:length of|tokens? (?:in|of)|{_TEXT}) (?:[^.]{{0,30}} )?(?:length )?(?:exceeds?|{_BEYOND}) (?:[^.]{{0,30}} )?"
+            r"(?:\d|max|limit|tokens|context)",
+            rf"max(?:imum)? (?:allowed )?(?:length|tokens|size) (?:of|for|in) (?:[^.]{{0,20}} )?{_TEXT}",
+            rf"max(?:imum)? (?:allowed )?{_TEXT} (?:length|tokens|size)",
         )
     ),
     re.IGNORECASE,
 )
-_BOUND = re.compile(r"limit|max|at most|exceed|longer|larger|greater|too (?:many|long|large)|only|allowed|<|>", re.IGNORECASE)
+_BOUND = re.compile(
+    r"limit|max|at most|exceed|longer|larger|greater|too (?:many|long|large)|only|allowed|up to|under|below|over|above|<|>",
+    re.IGNORECASE,
+)
 _FILTER_CODES = frozenset(
     {
         *("content_filter", "content_policy_violation", "responsibleaipolicyviolation", "contentpolicyviolationerror"),
@@ -113,23 +124,37 @@ _FILTER = re.compile(
             r"moderat(?:ion|ed)|\bflagged|guard ?rail|responsible ?ai|usage (?:polic|guideline)|acceptable use",
             r"safety (?:system|filter|polic|setting|check|guideline)|inappropriate|harmful|prohibited content|jailbreak",
             r"(?:blocked|rejected|refused|stopped) (?:by|due to|because of|for) (?:\S+ ){0,6}(?:polic|filter|safety|guard)",
-            r"(?:sensitive|unsafe) (?:words?|content)|policy violation|violat\w+ (?:\S+ ){0,5}(?:polic|guideline)",
+            r"(?:sensitive|unsafe|offensive|toxic|explicit|illegal) (?:words?|content|information|text|material)",
+            r"violat\w+ (?:\S+ ){0,5}(?:polic|guideline|terms|rules)|(?:security|safety|policy) violation|(?:is|was|as) unsafe",
+            r"(?:prompt|content|input|output|text|message|answer|response)s? (?:(?:is|was|ha\w+ been) )?(?:blocked|censored)",
+            r"(?:prompt|jailbreak) ?(?:injection|attack)|\bpii\b|blocked by (?:\S+ ){0,2}(?:firewall|classifier)",
+            # What servers of Chinese makers say: sensitive, unsafe, against the rules.
+            "\u654f\u611f|\u4e0d\u5b89\u5168|\u8fdd\u89c4",
         )
     ),
     re.IGNORECASE,
 )
+_FILTER_CODE = re.compile(
+    r"content_?(?:block|filter|polic|moderat|safety|violat)|blocked_by|injection|guard_?rail|sensitive_?content|moderation|"
+    r"unsafe|policy_?violation|safety_?(?:block|violat|filter|check)|prompt_?block",
+)
+"""Of a code of an error, in small letters."""
 _ACCOUNT = re.compile(r"api[ _-]?key|\baccount|organi[sz]ation|credential|suspend|deactivat|\bbanned", re.IGNORECASE)
 """Of a refusal that is about who asks, whatever else it names."""
 _KEY = re.compile(r"(?:invalid|incorrect|wrong) api[ _-]?key|api[ _-]?key (?:is )?(?:not valid|invalid|expired)", re.IGNORECASE)
 _QUOTA_CODES = frozenset(
     {
         *("insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "insufficient_balance"),
-        *("insufficient_credits", "payment_required"),
+        *("insufficient_credits", "payment_required", "arrearage", "budget_exceeded", "usage_limit_reached"),
     }
 )
 _QUOTA = re.compile(
     r"exceeded your current quota|insufficient (?:quota|balance|credits?|funds?)|credit balance is too low|out of credits|"
-    r"billing (?:hard )?limit|payment required|spending limit|key limit exceeded|check your plan and billing",
+    r"billing (?:hard )?limit|payment required|spending limit|key limit exceeded|check your plan and billing|"
+    r"insufficient_quota|"
+    r"(?:balance|credits?|funds?|quota) (?:(?:is|are|has been|have been) )?(?:insufficient|exhausted|used up|too low|depleted)|"
+    r"(?:monthly|annual|yearly) (?:\w+ ){0,2}(?:limit|quota|budget)|(?:exceeded|over) (?:\w+ ){0,3}budget|"
+    r"quota (?:was |is |has been )?exceeded for (?:the|this) month|budget has been exceeded|in arrears|recharge",
     re.IGNORECASE,
 )
 _MODEL_CODES = frozenset({"model_not_found", "invalid_model", "model_not_available"})
@@ -142,7 +167,10 @@ _CUT_IN_THINKING = re.compile(
 _LACKS = re.compile(
     r"unsupported|not (?:be )?support|does ?n[o']t support|unknown|unrecogni[sz]ed|extra (?:inputs?|fields?)|extra_forbidden|"
     r"not (?:permitted|allowed|implemented|accepted)|unexpected|deprecat|cannot find field|only the default|no longer|"
-    r"invalid (?:field|parameter|argument|key)|must be strictly positive",
+    r"invalid (?:field|parameter|argument|key)|must be strictly positive|"
+    # One value alone, which is that of a request without the field.
+    r"only (?:\S+ )?(?:= ?)?1 is (?:allowed|supported)|only \w+ ?= ?1 |"
+    r"(?:must be|may only be|can only be) (?:set to )?1\b(?!\.?\d| or)",
     re.IGNORECASE,
 )
 _LACKS_FOR_SURE = re.compile(
@@ -165,6 +193,7 @@ _PROMPT = re.compile(
 _MOST = re.compile(
     rf"at most {_NUMBER} (?:completion|output) tokens|> {_NUMBER}, which is the maximum|"
     rf"range of max_tokens is \[1, ?{_NUMBER}\]|max(?:_completion)?_tokens\b.{{0,60}}expected a value <= {_NUMBER}|"
+    rf"(?<!\+ )max_new_tokens must be <= {_NUMBER}|max(?:_\w+)?_tokens exceeds (?:the )?max(?:imum)?(?: of)? {_NUMBER}|"
     rf"(?:max_tokens|max_completion_tokens) (?:must|should|has to) be (?:less than or equal to|at most|<=) {_NUMBER}",
     re.IGNORECASE,
 )
@@ -242,7 +271,7 @@ class Refusal:
             return RefusalReading(RefusalKind.TOO_LONG)
         if self.status == 404 or (self.status in (400, 403, 422) and self.codes & _MODEL_CODES):
             return RefusalReading(RefusalKind.NO_MODEL)
-        about_request = self.status in (400, 403, 406, 422, 451, 500, 501)
+        about_request = self.status in (400, 403, 406, 422, 446, 451, 500, 501)
         if about_request and (reading := self._about_the_request(request)):
             return reading
         return RefusalReading(RefusalKind.BUSY if self.status in BUSY else RefusalKind.OTHER)
@@ -257,7 +286,8 @@ class Refusal:
         words = self.text
         about_who = _ACCOUNT.search(words) is not None
         speaks = self.status != 500 and not about_who and _FILTER.search(words) is not None
-        if self.codes & _FILTER_CODES or speaks or self.status == 451:
+        coded = self.codes & _FILTER_CODES or any(_FILTER_CODE.search(code) for code in self.codes)
+        if coded or speaks or self.status in (446, 451):
             return RefusalReading(RefusalKind.FILTERED)
         if self.status == 403:
             return None
@@ -280,7 +310,7 @@ class Refusal:
         """Return the field of the request that it is about; empty for none."""
         given = [name for name in request if name not in ("model", "messages")]
         named = [name for name in given if name in self.params]
-        mentioned = [name for name in given if re.search(rf"\b{re.escape(name)}\b", self.text)]
+        mentioned = [name for name in given if re.search(rf"\b{re.escape(name)}\b", self.text, re.IGNORECASE)]
         other_limit = [name for name in given if name in LIMITS and any(other in self.text for other in LIMITS)]
         return next(iter([*named, *mentioned, *other_limit]), "")
 
@@ -289,6 +319,9 @@ class Refusal:
         if not field:
             return None
         if field in LIMITS and any(other in self.text for other in LIMITS if other != field) and "instead" in self.text:
+            return RefusalKind.FIELD
+        if field == "temperature" and not request[field] and self.status < 500:
+            # It takes no temperature of 0, whatever it says of it.
             return RefusalKind.FIELD
         if request[field] and _RANGE.search(self.text):
             return RefusalKind.VALUE if self.status < 500 else None
@@ -331,6 +364,10 @@ _WORDS = frozenset(
     {
         "message",
         "msg",
+        "error_msg",
+        "errmsg",
+        "status_msg",
+        "error_message",
         "detail",
         "details",
         "error",

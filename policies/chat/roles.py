@@ -25,7 +25,10 @@ _NO_SYSTEM = re.compile(
             rf"{_SYSTEM} {_NOT_TAKEN}",
             rf"(?:does not|doesn't|cannot|can't) (?:support|accept|take|handle|allow)s? (?:\w+ )?{_SYSTEM}",
             r"(?:unsupported|unknown|invalid|unexpected) (?:message )?role:? ?['\"`]?(?:system|developer)\b",
-            rf"role ['\"`](?:system|developer)['\"`] {_NOT_TAKEN}",
+            rf"role:? ['\"`]?(?:system|developer)['\"`]? {_NOT_TAKEN}",
+            r"role\b.{0,20}(?:system|developer)['\"`]? is not (?:one of|in|among)",
+            r"role\b.{0,20}does not support ['\"`]?(?:system|developer)",
+            r"input should be ['\"`]?user['\"`]?(?:,? or |, )['\"`]?assistant",
             r"developer instruction is not enabled",
             r"only ['\"`]?user['\"`]?,? (?:and|or) ['\"`]?(?:assistant|model)['\"`]?(?: and tool)? (?:roles?|messages?)",
         )
@@ -35,7 +38,7 @@ _NO_SYSTEM = re.compile(
 _MUST_ALTERNATE = re.compile(
     r"roles? must (?:strictly )?alternate|must alternate between|alternating (?:user|roles)|"
     r"(?:consecutive|successive|neighbou?ring) (?:messages|roles|user|assistant)|multiple (?:user|assistant) messages in a row|"
-    r"(?:first|initial) (?:non-system )?message must (?:be|have|use)[^.]{0,20}user|"
+    r"(?:first|initial|last|final) (?:non-system )?message(?:s role)? (?:must|should|has to) (?:be|have|use)[^.]{0,20}user|"
     r"unexpected role ['\"`]?(?:user|assistant)|after (?:the optional system message,? )?.{0,20}roles? must",
     re.IGNORECASE,
 )

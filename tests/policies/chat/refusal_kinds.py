@@ -50,6 +50,7 @@ SHAPES: dict[str, Callable[[str], Any]] = {
     ),
     "code": lambda text: error(text, code="context_length_exceeded"),
     "type": lambda text: error(text, type="exceed_context_size_error", n_ctx=LONG),
+    "number": lambda text: {"error_code": 336007, "error_msg": text},
     "empty": lambda text: "",
 }
 """Bodies of errors in use, by their words."""
@@ -124,6 +125,16 @@ LONG_KINDS: dict[str, tuple[int, str, str]] = {
         'maximum"}}}}',
     ),
     "long-openrouter": (400, "raw", "prompt is too long: {n} tokens > {most} maximum"),
+    "long-number": (400, "message", "Input Tokens Exceeded: Number of input tokens exceeds maximum length."),
+    "long-sequence": (422, "detail", "Input sequence length exceeds {most}"),
+    "long-below": (400, "openai", "Please ensure that the number of input tokens is below {most}"),
+    "long-supports": (400, "openai", "Your prompt is {n} tokens; this model supports up to {most}."),
+    "long-above": (400, "object", "The length of the input ({n}) is above the limit for this deployment"),
+    "long-question": (400, "number", "the max length of current question is {most}"),
+    "long-total": (400, "openai", "Total tokens of input exceed max message tokens"),
+    "long-limit": (400, "openai", "Token limit exceeded."),
+    "long-allowed": (400, "openai", "maximum allowed input length is {most} tokens"),
+    "long-500-shift": (500, "openai", "context shift is disabled"),
 }
 """What servers say to more than `LONG` words: status, shape of the body, words."""
 
@@ -190,6 +201,14 @@ MODERATED: dict[str, tuple[int, Any]] = {
     "block-403-text": (403, {"detail": "The text was blocked by our content policy"}),
     "block-422": (422, error("the prompt was rejected by the guardrail")),
     "block-451": (451, ""),
+    "block-code": (403, error("Request was blocked", type="blocked", code="content_blocked")),
+    "block-injection": (403, error("x", code="prompt_injection_detected")),
+    "block-guardrails": (400, error("Input blocked: PII detected", type="guardrails_violation")),
+    "block-terms": (400, error("Prompt blocked: violates our Terms of Service")),
+    "block-sensitive": (400, error("Your request holds sensitive information", code="InputTextSensitiveContentDetected")),
+    "block-number": (400, {"error_code": 336104, "error_msg": "prompt is unsafe"}),
+    "block-chinese": (400, error("\u8f93\u5165\u53ef\u80fd\u5305\u542b\u654f\u611f\u5185\u5bb9", code="1301")),
+    "block-gateway": (446, error("The guardrail checks defined in the config failed.", type="hooks_failed")),
 }
 """What servers say to a text that moderation stops: status and body."""
 FORBIDDEN: dict[str, tuple[int, Any]] = {
@@ -216,6 +235,11 @@ QUOTA: dict[str, tuple[int, Any, dict[str, str]]] = {
     "quota-402-empty": (402, "", {}),
     "quota-billing": (429, error("The billing hard limit has been reached", code="billing_hard_limit_reached"), {}),
     "quota-anthropic": (400, error("Your credit balance is too low to access the API. Please go to Plans & Billing."), {}),
+    "quota-balance": (429, error("Your account balance is insufficient"), {}),
+    "quota-message": (429, error("insufficient_quota"), {}),
+    "quota-month": (429, error("Monthly usage limit reached"), {}),
+    "quota-budget": (429, error("You have exceeded your budget"), {}),
+    "quota-arrears": (400, error("Access denied, your account is not in good standing.", code="Arrearage"), {}),
     "quota-403": (403, error("Key limit exceeded (total limit). Manage it using https://host/keys", code=403), {}),
 }
 """What servers say where nothing is left to pay with: status, body, headers."""
@@ -289,6 +313,18 @@ FIELDS: dict[str, tuple[Playing, str]] = {
         ),
         "temperature",
     ),
+    "no-temp-one": (
+        _without("temperature", 400, error("invalid temperature: only 1 is allowed for this model")),
+        "temperature",
+    ),
+    "no-temp-set": (
+        _without("temperature", 400, error("`temperature` may only be set to 1 when thinking is enabled.")),
+        "temperature",
+    ),
+    "no-temp-zero-range": (
+        _unless(400, lambda body: None if body.get("temperature", 1) else error("Temperature must be in [0.01, 1]")),
+        "temperature",
+    ),
     "no-seed": (_without("seed", 422, _extra("seed")), "seed"),
     "no-seed-gemini": (
         _without("seed", 400, [error('Invalid JSON payload received. Unknown name "seed": Cannot find field.', code=400)]),
@@ -303,6 +339,26 @@ FIELDS: dict[str, tuple[Playing, str]] = {
         _unless(
             500,
             lambda body: error("Jinja Exception: System role not supported", code=500) if "system" in _roles(body) else None,
+        ),
+        "system",
+    ),
+    "no-system-listed": (
+        _unless(
+            400,
+            lambda body: (
+                error("messages[0].role: 'system' is not one of ['user', 'assistant']") if "system" in _roles(body) else None
+            ),
+        ),
+        "system",
+    ),
+    "no-system-loc": (
+        _unless(
+            422,
+            lambda body: (
+                {"detail": [{"loc": ["body", "messages", 0, "role"], "msg": "Input should be 'user' or 'assistant'"}]}
+                if "system" in _roles(body)
+                else None
+            ),
         ),
         "system",
     ),

@@ -61,7 +61,7 @@ def test_a_limit_by_the_minute_in_the_words_of_a_spent_quota_is_waited_for() -> 
 @pytest.mark.parametrize("name", kinds.FIELDS)
 def test_a_field_or_role_that_a_server_lacks_is_told(name: str) -> None:
     play, what = kinds.FIELDS[name]
-    request = {**REQUEST, "temperature": 0.0} if name == "no-temp-zero" else REQUEST
+    request = {**REQUEST, "temperature": 0.0} if name.startswith("no-temp-zero") else REQUEST
     reading = read(play(0, request), request)
     if what in ("system", "turns"):
         assert reading.kind is {"system": RefusalKind.SYSTEM, "turns": RefusalKind.TURNS}[what]
@@ -95,6 +95,13 @@ def test_room_for_an_answer_is_read_out_of_the_figures(name: str) -> None:
         (400, kinds.error("the chat template cannot be filled from this context"), RefusalKind.OTHER),
         (400, {"error": {"message": "a role is unknown", "prompt": "what is your maximum context length"}}, RefusalKind.OTHER),
         (400, "<html>maximum context length</html>", RefusalKind.OTHER),
+        (400, kinds.error("max_tokens must be 1 or greater"), RefusalKind.OTHER),
+        (400, kinds.error("The request body exceeds the number of parallel requests, 10"), RefusalKind.OTHER),
+        (400, kinds.error("messages: text content blocks must be non-empty"), RefusalKind.OTHER),
+        (400, kinds.error("the message contains illegal characters"), RefusalKind.OTHER),
+        (403, kinds.error("Your IP was blocked"), RefusalKind.OTHER),
+        (403, kinds.error("You are not allowed to sample from this model"), RefusalKind.OTHER),
+        (400, kinds.error("`max_new_tokens` must be <= 512. Given: 1024"), RefusalKind.NO_ROOM),
     ],
 )  # fmt: skip
 def test_others_are_told_apart(status: int, document: Any, kind: RefusalKind) -> None:
