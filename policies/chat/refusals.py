@@ -50,6 +50,8 @@ class RefusalKind(Enum):
     """No message of the system is taken."""
     TURNS = auto()
     """Roles have to alternate."""
+    FORBIDDEN = auto()
+    """Status 403 without a reason: of the text, or of who asks."""
     BUSY = auto()
     """It may go better another time."""
     OTHER = auto()
@@ -139,7 +141,11 @@ _FILTER_CODE = re.compile(
     r"unsafe|policy_?violation|safety_?(?:block|violat|filter|check)|prompt_?block",
 )
 """Of a code of an error, in small letters."""
-_ACCOUNT = re.compile(r"api[ _-]?key|\baccount|organi[sz]ation|credential|suspend|deactivat|\bbanned", re.IGNORECASE)
+_ACCOUNT = re.compile(
+    r"(?:api|wrong|invalid|this|your|the)[ _-]?key\b|\baccount|organi[sz]ation|credential|suspend|deactivat|\bbanned|"
+    r"subscription|unauthori[sz]ed|country, region|your (?:country|region|location|ip)\b",
+    re.IGNORECASE,
+)
 """Of a refusal that is about who asks, whatever else it names."""
 _KEY = re.compile(r"(?:invalid|incorrect|wrong) api[ _-]?key|api[ _-]?key (?:is )?(?:not valid|invalid|expired)", re.IGNORECASE)
 _QUOTA_CODES = frozenset(
@@ -290,7 +296,7 @@ class Refusal:
         if coded or speaks or self.status in (446, 451):
             return RefusalReading(RefusalKind.FILTERED)
         if self.status == 403:
-            return None
+            return None if about_who else RefusalReading(RefusalKind.FORBIDDEN)
         if _CUT_IN_THINKING.search(words):
             return RefusalReading(RefusalKind.CUT_IN_THINKING)
         limit = next((name for name in LIMITS if name in request), "")

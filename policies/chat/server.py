@@ -28,7 +28,7 @@ from envs.core.errors import ModelError, RefusedModelError
 from policies.chat.addresses import server_of
 from policies.chat.completions import HalfAnswerError, answer_of
 from policies.chat.keys import answer_without_keys, api_key, blotted, without_keys
-from policies.chat.model import Access, Answer, Chat, ChatDecoding
+from policies.chat.model import Access, Answer, AnswerKind, Chat, ChatDecoding
 from policies.chat.refusal_errors import AgainError, UnsuitedError, error_of
 from policies.chat.refusals import Refusal, RefusalKind
 from policies.chat.request_shape import SHORTENED, RequestShape
@@ -43,6 +43,10 @@ MAX_FAILED = 10
 """Calls in a row that may fail, after which a server is left alone for `longest_wait_s`."""
 MAX_UNREACHED = 3
 """Attempts to reach a server that has never answered."""
+MAX_FORBIDDEN = 10
+"""Refusals in a row without a reason that are of the text, after which it is found out whether any text is answered."""
+UNEXPLAINED = "refused without a reason where other texts are answered, read as moderation"
+_HARMLESS = [{"role": "user", "content": "Hello."}]
 # No answer follows from when it was asked.
 _JITTER = secrets.SystemRandom()
 _UNREACHABLE = (ConnectionRefusedError, socket.gaierror, ssl.SSLCertVerificationError)
@@ -73,7 +77,7 @@ class ServedChatModel:
         self._shape, self._lock = RequestShape.of(settings), threading.Lock()
         self._last_failed: ModelError | None = None
         self._num_failed, self._failed_at, self._warned = 0, -math.inf, False
-        self._was_reached = False
+        self._was_reached, self._num_forbidden = False, MAX_FORBIDDEN
 
     def answer(self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()) -> list[Answer]:
         """Answers, see `ChatModel`."""
@@ -242,6 +246,7 @@ class ServedChatModel:
         try:
             # Nor may a server that says the key again bring it into a row.
             answer = answer_of(without_keys(raw), self.name, max_tokens=max_tokens, thinking=self._settings.thinking)
+            self._num_forbidden = 0
             return answer_without_keys(answer)
         except HalfAnswerError as half:
             return self._refused(half.refusal, body)
@@ -293,11 +298,30 @@ class ServedChatModel:
     def _refused(self, refusal: Refusal, body: dict[str, Any]) -> Answer:
         """Return the answer that a refusal is, or raise what it means."""
         reading = refusal.read(body)
-        if reading.kind is RefusalKind.FILTERED:
-            return answer_without_keys(Answer("", "content_filter", withheld=refusal.text or f"HTTP {refusal.status}"))
+        is_text = reading.kind is RefusalKind.FORBIDDEN and self._answers_others(body)
+        if reading.kind is RefusalKind.FILTERED or is_text:
+            notes = (UNEXPLAINED,) if is_text else ()
+            withheld = refusal.text or f"HTTP {refusal.status}"
+            return answer_without_keys(Answer("", "content_filter", withheld=withheld, notes=notes))
         if reading.kind is RefusalKind.CUT_IN_THINKING:
             return Answer("", "length")
         raise error_of(refusal, reading, self.name, self._url, self._proxy)
+
+    def _answers_others(self, body: dict[str, Any]) -> bool:
+        """Return whether the server answers other texts, so that a refusal without a reason is one of the text.
+
+        It does where it has answered lately, and is asked a harmless text where that is not known.
+        """
+        if body["messages"] == _HARMLESS:
+            return False
+        with self._lock:
+            self._num_forbidden += 1
+            if self._num_forbidden <= MAX_FORBIDDEN:
+                return True
+        answer = self._attempt({**body, "messages": _HARMLESS}, None)
+        with self._lock:
+            self._num_forbidden = 0
+        return answer.kind is not AnswerKind.FILTERED
 
     def _late(self) -> ModelError:
         got, fix = f"nothing whole within {self._settings.timeout_s:g} s", "--set chat.timeout_s=SECONDS, or resume later"

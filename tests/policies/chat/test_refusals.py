@@ -37,8 +37,13 @@ def test_moderation_is_told_in_every_wording(name: str) -> None:
 
 @pytest.mark.parametrize("name", kinds.FORBIDDEN)
 def test_what_is_forbidden_to_a_key_or_without_a_reason_is_no_moderation(name: str) -> None:
-    expected = RefusalKind.NO_MODEL if name == "forbidden-model" else RefusalKind.OTHER
-    assert of(*kinds.FORBIDDEN[name]).kind is expected
+    explained = {
+        "forbidden-model": RefusalKind.NO_MODEL,
+        "forbidden-key": RefusalKind.OTHER,
+        "forbidden-account": RefusalKind.OTHER,
+        "forbidden-region": RefusalKind.OTHER,
+    }
+    assert of(*kinds.FORBIDDEN[name]).kind is explained.get(name, RefusalKind.FORBIDDEN)
 
 
 @pytest.mark.parametrize("name", kinds.QUOTA)
@@ -100,7 +105,7 @@ def test_room_for_an_answer_is_read_out_of_the_figures(name: str) -> None:
         (400, kinds.error("messages: text content blocks must be non-empty"), RefusalKind.OTHER),
         (400, kinds.error("the message contains illegal characters"), RefusalKind.OTHER),
         (403, kinds.error("Your IP was blocked"), RefusalKind.OTHER),
-        (403, kinds.error("You are not allowed to sample from this model"), RefusalKind.OTHER),
+        (403, kinds.error("You are not allowed to sample from this model"), RefusalKind.FORBIDDEN),
         (400, kinds.error("`max_new_tokens` must be <= 512. Given: 1024"), RefusalKind.NO_ROOM),
     ],
 )  # fmt: skip

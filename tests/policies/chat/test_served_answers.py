@@ -15,6 +15,7 @@ from policies.chat.answers import ANSWERS, ChatAnswers, usage_of
 from policies.chat.loading import load_chat_model
 from policies.chat.model import Answer, AnswerKind, Chat, ChatDecoding, ChatTooLongError, Message
 from policies.chat.request_shape import FOLDED, MERGED, NO_LIMIT, NO_SEED, OWN_TEMPERATURE, SHORTENED
+from policies.chat.server import UNEXPLAINED
 from policies.chat.settings import ChatAsking, ChatModelSettings
 from tests.policies.chat import answer_kinds as kinds
 from tests.policies.chat.fake_server import Said, completion, serving
@@ -102,7 +103,23 @@ def test_what_is_forbidden_to_a_key_is_an_error(name: str) -> None:
     with serving(kinds.play) as server:
         with pytest.raises(ModelError, match="HTTP 403"):
             load_chat_model(server.named(name), QUICK).answer([ASKED], decoding=GREEDY)
-        assert len(server.asked) == 1
+        explained = name not in ("forbidden-empty", "forbidden-plain")
+        assert len(server.asked) == (1 if explained else 2), "without a reason a harmless text is asked, too"
+
+
+@pytest.mark.parametrize("refusal", [Said(b"", 403), Said(b"<html>Access denied</html>", 403)], ids=["empty", "page"])
+def test_a_text_that_is_forbidden_without_a_reason_is_moderated_where_others_are_answered(refusal: Said) -> None:
+    def play(number: int, body: dict[str, Any]) -> Said:
+        return refusal if "blocked" in body["messages"][-1]["content"] else kinds.said(kinds.body_of(kinds.choice(SAY)))
+
+    chats: list[Chat] = [(Message("user", f"this is blocked {number}"),) for number in range(13)]
+    with serving(play) as server:
+        model = load_chat_model(server.named("m"), QUICK)
+        answers = model.answer([*chats, ASKED], decoding=GREEDY)
+    assert [answer.kind for answer in answers] == [AnswerKind.FILTERED] * 13 + [AnswerKind.REPLY]
+    assert {answer.notes for answer in answers} == {(UNEXPLAINED,), ()}
+    harmless = [asked for asked in server.asked if asked["messages"][-1]["content"] == "Hello."]
+    assert len(harmless) == 2, "the first, and after ten more"
 
 
 @pytest.mark.parametrize("name", QUOTA)

@@ -279,7 +279,7 @@ def test_a_resumed_run_asks_nothing_twice(tmp_path: Path) -> None:
 
 def test_what_was_answered_before_a_failure_is_kept(tmp_path: Path) -> None:
     once = dataclasses.replace(QUICK, max_attempts=1, concurrency=1)
-    with serving(lambda number, body: echo(number, body) if number != 2 else Said(b"", 403)) as server:
+    with serving(lambda number, body: echo(number, body) if number != 2 else Said(b"wrong key", 403)) as server:
         with pytest.raises(ModelError):
             load_chat_model(server.name, once, answers=tmp_path).answer(chats(4), decoding=GREEDY)
         before = len(server.asked)
