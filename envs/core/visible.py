@@ -29,6 +29,11 @@ def visible(text: str, keep: str = "") -> str:
     )
 
 
+def is_blank(text: str) -> bool:
+    """Return whether a text holds nothing that is seen: blanks and characters without a shape, such as a zero-width space."""
+    return not any(unicodedata.category(each) not in _HIDDEN_CATEGORIES for each in text.strip())
+
+
 def well_formed(text: str) -> str:
     """The text with U+FFFD for each lone half of a surrogate pair, which no file holds; halves that meet become one character.
 

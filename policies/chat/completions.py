@@ -18,12 +18,13 @@ from typing import Any
 from envs.core.errors import ModelError
 from policies.chat.model import Answer
 from policies.chat.refusals import Refusal, excerpt, is_page
-from policies.chat.thinking import part_thinking
+from policies.chat.thinking import is_tool_call, part_thinking
 
 SEVERAL = "one of several choices, the first taken"
 TOOL_BESIDE = "a call of a tool beside the text, left out"
 PART_LEFT_OUT = "a part that is no text, left out"
 NO_REASON = "no reason for its end, read as a whole text"
+END_MARK = "a mark of the turn's end in the text, cut there"
 BROKEN_BYTES = "bytes that are no UTF-8, replaced"
 _ENDS: dict[str, str] = {
     **dict.fromkeys(("stop", "eos", "eostoken", "endturn", "end", "stopsequence", "stoptoken", "stopstr"), "stop"),
@@ -45,6 +46,8 @@ OpenAI; vLLM, SGLang, TGI (eos_token), Mistral (model_length, error), Cohere (CO
 (end_turn, refusal, tool_use), Gemini (MAX_TOKENS, SAFETY), Bedrock (guardrail_intervened), z.ai (sensitive, network_error),
 DeepSeek (insufficient_system_resource), OpenRouter (error).
 """
+_END_MARK = re.compile(r"<\|(?:im_end|eot_id|endoftext|end_of_text|eom_id|end)\|>|<end_of_turn>|(?<!\w)<eos>|</s>\s*\Z")
+"""Special tokens that end a turn, which a server with other ends than its model's leaves in a text."""
 _REASONING = ("reasoning_content", "reasoning", "reasoning_text", "thinking", "thinking_blocks", "reasoning_details")
 """Fields beside the text that hold what was thought; the first that says anything."""
 _THOUGHTS = frozenset({"thinking", "reasoning", "thought", "redacted_thinking", "reasoning_text", "summary_text"})
@@ -145,6 +148,13 @@ def _answer(
         reply = parted.reply
         reasoning += [parted.reasoning] if parted.reasoning.strip() else []
         finish_reason = finish_reason if parted.closed or finish_reason != "stop" else "length"
+        if (ended := _END_MARK.split(reply, 1)[0]) != reply:
+            # What is behind the end of a turn is the next one, which the model was not asked for.
+            reply, finish_reason = ended, "stop" if finish_reason == "length" else finish_reason
+            notes.append(END_MARK)
+        if is_tool_call(reply):
+            content.tools.append(reply.strip())
+            reply = ""
     if finish_reason in ("content_filter", "refusal"):
         reply, withheld = "", "\n".join(filter(None, (reply.strip(), *content.refusal)))
     elif reply.strip():

@@ -27,7 +27,7 @@ from torch import Tensor
 from envs.core.errors import ConfigError
 from policies.chat.model import Access, Answer, Chat, ChatDecoding, ChatTooLongError, ReplyScore
 from policies.chat.prompts import ChatPrompt, ChatPrompts
-from policies.chat.thinking import part_thinking
+from policies.chat.thinking import is_tool_call, part_thinking
 from policies.chat.usage import ChatUsage
 from policies.hugging_face_caches import continues_reading, logits_of_last, pads_left, shares_reading
 from policies.hugging_face_tokens import decode_marked, reply_room
@@ -153,6 +153,8 @@ class LocalChatModel:
             # An end in the middle of thinking ends no reply.
             ended = ended and closed
         reason = "stop" if ended else "length"
+        if self._parts_thinking and is_tool_call(text):
+            reason = "tool_calls"
         return Answer(text, reason, len(prompt.ids), len(ids), reasoning=reasoning, notes=prompt.notes)
 
     @torch.inference_mode()

@@ -19,7 +19,7 @@ from envs.core.errors import ConfigError
 from envs.core.own_code import own_code
 from envs.core.play import AgentError, agent_errors
 from envs.core.ranges import Configuration, NonNegativeFloat, PositiveInt
-from envs.core.visible import well_formed
+from envs.core.visible import is_blank, well_formed
 
 ROLES = ("system", "user", "assistant")
 """Who can have written a message."""
@@ -165,8 +165,8 @@ class Answer:
         # Rows and events hold no half of a surrogate pair, as one that is cut may end in.
         for field in ("text", "reasoning", "withheld"):
             object.__setattr__(self, field, well_formed(getattr(self, field)))
-        if self.text.strip() and not self.kind.is_reply:
-            object.__setattr__(self, "withheld", "\n".join(filter(str.strip, (self.withheld, self.text))))
+        if self.text and not self.kind.is_reply:
+            object.__setattr__(self, "withheld", "\n".join(part for part in (self.withheld, self.text) if not is_blank(part)))
             object.__setattr__(self, "text", "")
 
     @property
@@ -179,7 +179,7 @@ class Answer:
         if self.finish_reason == "tool_calls":
             return AnswerKind.TOOL_CALL
         cut = self.finish_reason == "length"
-        if self.text.strip():
+        if not is_blank(self.text):
             return AnswerKind.CUT if cut else AnswerKind.REPLY
         if cut:
             return AnswerKind.CUT_IN_THINKING

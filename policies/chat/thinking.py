@@ -5,8 +5,8 @@ told how; others, and weights that are here, write both into one text. A start t
 without a start follows a template that writes the start into the prompt. A mark behind the first words of a reply is text.
 
 Sources: the chat templates of Qwen3, DeepSeek-R1, Magistral, Command A Reasoning, Seed-OSS, Kimi-VL, Apertus, Gemma 4,
-MiniMax M3, LongCat, Granite 3.2, and gpt-oss (OpenAI's harmony format); Hunyuan, ERNIE 4.5 and Granite 3.3 for the marks around
-a reply.
+MiniMax M3, LongCat, OpenThinker, MedGemma, Apriel, Granite 3.2, and gpt-oss (OpenAI's harmony format); Hunyuan, ERNIE 4.5 and
+Granite 3.3 for the marks around a reply.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ MARKS = (
     ("<|channel>thought", "<channel|>"),
     ("<mm:think>", "</mm:think>"),
     ("<longcat_think>", "</longcat_think>"),
+    ("<|begin_of_thought|>", "<|end_of_thought|>"),
+    ("<unused94>thought", "<unused95>"),
+    ("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"),
 )
 """Marks of a start and an end of thinking."""
 SENTENCES = (("Here is my thought process:", "Here is my response:"),)
@@ -36,12 +39,24 @@ CHANNEL_TOKENS = frozenset((CHANNEL, "<|start|>", "<|message|>", "<|end|>", "<|r
 """Tokens of a text of channels; without the first of them they mark nothing."""
 THINKING_TOKENS = frozenset(mark for pair in MARKS for mark in pair) | {"<|channel>", "<|START_RESPONSE|>", "<|END_RESPONSE|>"}
 """Marks that a tokenizer may hold as special tokens, which a text is decoded with."""
-_AROUND_REPLY = re.compile(r"<\|(?:START|END)_RESPONSE\|>")
-_ELEMENT = re.compile(r"\s*<(answer|response)>(.*?)(?:</\1>\s*)?", re.DOTALL)
+_NAMED = re.compile(r"<([\w:-]*(?:think|thought|reasoning|reflection|scratchpad)[\w:-]*)(?: [^>]*)?>", re.IGNORECASE)
+"""A start of an element of any other name that speaks of thinking."""
+_AROUND_REPLY = re.compile(r"<\|(?:START|END)_RESPONSE\|>|<\|(?:begin|end)_of_solution\|>|\[END FINAL RESPONSE\]")
+_ELEMENT = re.compile(r"\s*<(answer|response|output)>(.*?)(?:</\1>\s*)?", re.DOTALL)
 """What stands around a reply behind thinking."""
-_CHANNEL = re.compile(r"(?:<\|start\|>\w+)?<\|channel\|>(\w+)[^<]*<\|message\|>")
+_CHANNEL = re.compile(r"(?:<\|start\|>\w+)?<\|channel\|>(\w+)(?:[^<]|<\|constrain\|>)*<\|message\|>")
 _CHANNEL_END = re.compile(r"<\|(?:end|return|call)\|>")
 _FINAL = "final"
+_MARKLESS = re.compile(
+    r"analysis(?=[A-Z])(?P<thought>.*?)(?:assistant(?:commentary.*?assistant)?final(?P<reply>.*))?", re.DOTALL
+)
+"""Channels whose special tokens a server left out."""
+_TOOL_CALL = re.compile(
+    r"\s*(?:<tool_call>|\[TOOL_CALLS\]|<\|python_tag\|>|<function=|<function_call>|<\|tool_calls?(?:_section)?_begin\|>|"
+    r"<\uff5ctool\u2581calls\u2581begin\uff5c>).*",
+    re.DOTALL,
+)
+"""A call of a tool as text, which servers without a parser of it, and weights that are here, write."""
 
 
 class PartedText(NamedTuple):
@@ -70,9 +85,12 @@ def part_thinking(text: str, *, begun: bool = False) -> PartedText:
     """
     if _CHANNEL.search(text):
         return _part_channels(text)
+    if markless := _MARKLESS.fullmatch(text):
+        reply = markless["reply"]
+        return PartedText((reply or "").strip(), markless["thought"].strip(), reply is not None)
     reasoning: list[str] = []
     rest = text
-    for start, end in MARKS:
+    for start, end in MARKS if _opening(text) is None else ():
         # An end without its start: the start stood in the prompt.
         first = rest.find(end)
         if first >= 0 and start not in rest[:first]:
@@ -83,7 +101,7 @@ def part_thinking(text: str, *, begun: bool = False) -> PartedText:
         return PartedText("", text.strip(), False)
     while (opened := _opening(rest)) is not None:
         start, end = opened
-        thought, closing, rest_of = rest.lstrip()[len(start) :].partition(end)
+        thought, closing, rest_of = _closed(rest.lstrip()[len(start) :], start, end)
         reasoning.append(thought)
         if not closing:
             return PartedText("", _joined(reasoning), False)
@@ -100,9 +118,26 @@ def opens_thinking(prompt: str) -> bool:
     return prompt.rstrip().endswith(tuple(start for start, _ in MARKS))
 
 
+def is_tool_call(reply: str) -> bool:
+    """Return whether a reply is the call of a tool and nothing else."""
+    return _TOOL_CALL.fullmatch(reply) is not None
+
+
 def _opening(text: str) -> tuple[str, str] | None:
     stripped = text.lstrip()
-    return next((pair for pair in (*MARKS, *SENTENCES) if stripped.startswith(pair[0])), None)
+    if known := next((pair for pair in (*MARKS, *SENTENCES) if stripped.startswith(pair[0])), None):
+        return known
+    named = _NAMED.match(stripped)
+    return (named[0], f"</{named[1]}>") if named else None
+
+
+def _closed(text: str, start: str, end: str) -> tuple[str, str, str]:
+    """Part a text at the end of a thought that was begun; thoughts within a thought have ends of their own."""
+    thought, closing, rest = text.partition(end)
+    while thought.count(start) > thought.count(end) and end in rest:
+        more, _, rest = rest.partition(end)
+        thought = f"{thought}{end}{more}"
+    return thought, closing, rest
 
 
 def _part_channels(text: str) -> PartedText:

@@ -130,6 +130,13 @@ ANSWERS: dict[str, tuple[dict[str, Any], Expected]] = {
     ),
     "tool-beside": (body_of(choice(SAY, "tool_calls", tool_calls=[TOOL])), REPLY),
     "tool-empty": (body_of(choice(SAY, tool_calls=[])), REPLY),
+    "tool-text": (
+        body_of(choice('<tool_call>{"name": "f"}</tool_call>')),
+        Expected(AnswerKind.TOOL_CALL, withheld=json.dumps('<tool_call>{"name": "f"}</tool_call>')),
+    ),
+    "invisible": (body_of(choice("\u200b\ufeff")), Expected(AnswerKind.EMPTY)),
+    "end-alone": (body_of(choice("<|im_end|>")), Expected(AnswerKind.EMPTY)),
+    "end-within": (body_of(choice(f"{SAY}<|im_end|>\n<|im_start|>user\nand you?", "length")), REPLY),
     "filtered": (body_of(choice("", "content_filter")), FILTERED),
     "filtered-null": (body_of(choice(None, "content_filter")), FILTERED),
     "filtered-half": (body_of(choice(HALF, "content_filter")), Expected(AnswerKind.FILTERED, withheld=HALF)),

@@ -6,7 +6,7 @@ import pytest
 
 from policies.chat.model import Answer, AnswerKind, ChatDecoding, Message
 from policies.chat.own import OwnChatModel
-from policies.chat.thinking import MARKS, opens_thinking, part_thinking
+from policies.chat.thinking import MARKS, PartedText, is_tool_call, opens_thinking, part_thinking
 
 
 @pytest.mark.parametrize(("start", "end"), MARKS)
@@ -88,3 +88,46 @@ def test_a_model_of_ones_own_may_say_what_it_thinks() -> None:
         answers = model.answer([(Message("user", "well?"),)] * 3, decoding=ChatDecoding())
         assert [answer.text for answer in answers] == expected
     assert OwnChatModel("mine", print).answers_depend_on != model.answers_depend_on
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<THINK>hm</THINK>yes",
+        "<think time=3>hm</think>yes",
+        "<reflection>hm</reflection>yes",
+        "<inner_thoughts>hm</inner_thoughts> yes",
+        "<|begin_of_thought|>hm<|end_of_thought|><|begin_of_solution|>yes<|end_of_solution|>",
+        "<unused94>thought\nhm<unused95>yes",
+        "Here are my reasoning steps:\nhm\n[BEGIN FINAL RESPONSE]\nyes\n[END FINAL RESPONSE]",
+        "analysisHm.assistantfinalyes",
+    ],
+)
+def test_marks_of_other_names_and_shapes_are_parted(text: str) -> None:
+    parted = part_thinking(text)
+    assert (parted.reply, parted.closed) == ("yes", True)
+    assert parted.reasoning.strip(".").lower() == "hm"
+
+
+def test_a_thought_within_a_thought_is_none_of_the_reply() -> None:
+    assert part_thinking("<think>a <think>b</think> c</think>d").reply == "d"
+    assert part_thinking("<think>they want <think> from me</think>d").reply == "d"
+
+
+def test_channels_without_their_tokens_or_with_a_call_alone_have_no_reply() -> None:
+    assert part_thinking("analysisWe need") == PartedText("", "We need", False)
+    assert part_thinking("analysis of the text: good").reply == "analysis of the text: good"
+    called = part_thinking("<|channel|>commentary to=f <|constrain|>json<|message|>{}<|call|>")
+    assert (called.reply, called.closed) == ("", False)
+
+
+def test_the_call_of_a_tool_as_text_is_one() -> None:
+    assert is_tool_call('<tool_call>\n{"name": "f"}\n</tool_call>')
+    assert is_tool_call('[TOOL_CALLS][{"name": "f"}]')
+    assert not is_tool_call("write <tool_call> to call it")
+
+
+@pytest.mark.parametrize("text", ["\u200b", " \n", "\ufeff\u2060"])
+def test_what_nobody_sees_is_no_reply(text: str) -> None:
+    answer = Answer(text)
+    assert (answer.kind, answer.text) == (AnswerKind.EMPTY, "")
