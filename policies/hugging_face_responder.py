@@ -24,7 +24,7 @@ from policies.chat.reading import load_local
 from policies.chat.responder import ChatResponder, turn_of_text
 from policies.chat.settings import DEFAULT, MAX_REPLY_TOKENS, ChatModelSettings
 from policies.chat.templates import write_prompt
-from policies.chat.thinking import opens_thinking, part_thinking
+from policies.chat.thinking import is_tool_call, opens_thinking, part_thinking
 from policies.decoders import GREEDY, DecoderSettings
 from policies.hugging_face import is_encoder_decoder, read_placed
 from policies.hugging_face_caches import continues_reading
@@ -91,9 +91,9 @@ class HuggingFaceResponder:
         reply = said_1T[0] if self._encodes else said_1T[0, len(kept) :]
         if self._encodes:
             return ModelReply(turn_of_text(self._tokenizer.decode(reply, skip_special_tokens=True)))
-        parted = part_thinking(decode_marked(self._tokenizer, reply.tolist()), begun=thinks)
         ended = len(reply) < length or int(reply[-1]) in ends_of(self._tokenizer, self.model)
-        finish_reason = "stop" if ended else "length"
+        parted = part_thinking(decode_marked(self._tokenizer, reply.tolist()), begun=thinks, ended=ended)
+        finish_reason = "tool_calls" if is_tool_call(parted.reply) else "stop" if ended and parted.closed else "length"
         answer = Answer(parted.reply, finish_reason, len(kept), len(reply), reasoning=parted.reasoning)
         return ModelReply(turn_of_text(answer.text), answer)
 

@@ -31,7 +31,7 @@ def visible(text: str, keep: str = "") -> str:
 
 def is_blank(text: str) -> bool:
     """Return whether a text holds nothing that is seen: blanks and characters without a shape, such as a zero-width space."""
-    return not any(unicodedata.category(each) not in _HIDDEN_CATEGORIES for each in text.strip())
+    return all(character.isspace() or unicodedata.category(character) in _HIDDEN_CATEGORIES for character in text)
 
 
 def well_formed(text: str) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 from envs.core.errors import ModelError
 from policies.chat.model import Answer
 from policies.chat.refusals import Refusal, excerpt, is_page
-from policies.chat.thinking import is_tool_call, part_thinking
+from policies.chat.thinking import before_end_mark, is_tool_call, part_thinking
 
 SEVERAL = "one of several choices, the first taken"
 TOOL_BESIDE = "a call of a tool beside the text, left out"
@@ -46,8 +46,6 @@ OpenAI; vLLM, SGLang, TGI (eos_token), Mistral (model_length, error), Cohere (CO
 (end_turn, refusal, tool_use), Gemini (MAX_TOKENS, SAFETY), Bedrock (guardrail_intervened), z.ai (sensitive, network_error),
 DeepSeek (insufficient_system_resource), OpenRouter (error).
 """
-_END_MARK = re.compile(r"<\|(?:im_end|eot_id|endoftext|end_of_text|eom_id|end)\|>|<end_of_turn>|(?<!\w)<eos>|</s>\s*\Z")
-"""Special tokens that end a turn, which a server with other ends than its model's leaves in a text."""
 _REASONING = ("reasoning_content", "reasoning", "reasoning_text", "thinking", "thinking_blocks", "reasoning_details")
 """Fields beside the text that hold what was thought; the first that says anything."""
 _THOUGHTS = frozenset({"thinking", "reasoning", "thought", "redacted_thinking", "reasoning_text", "summary_text"})
@@ -144,11 +142,11 @@ def _answer(
     """Return the answer that some content comes to, by why it ended."""
     reply, reasoning, withheld = "".join(content.text), list(content.reasoning), ""
     if thinking == "part":
-        parted = part_thinking(reply)
+        parted = part_thinking(reply, ended=finish_reason == "stop")
         reply = parted.reply
         reasoning += [parted.reasoning] if parted.reasoning.strip() else []
         finish_reason = finish_reason if parted.closed or finish_reason != "stop" else "length"
-        if (ended := _END_MARK.split(reply, 1)[0]) != reply:
+        if (ended := before_end_mark(reply)) != reply:
             # What is behind the end of a turn is the next one, which the model was not asked for.
             reply, finish_reason = ended, "stop" if finish_reason == "length" else finish_reason
             notes.append(END_MARK)

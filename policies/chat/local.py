@@ -149,7 +149,7 @@ class LocalChatModel:
         """Return the answer of tokens, its reasoning parted from its reply."""
         text, reasoning = decode_marked(self.tokenizer, ids), ""
         if self._parts_thinking:
-            text, reasoning, closed = part_thinking(text, begun=prompt.thinks)
+            text, reasoning, closed = part_thinking(text, begun=prompt.thinks, ended=ended)
             # An end in the middle of thinking ends no reply.
             ended = ended and closed
         reason = "stop" if ended else "length"

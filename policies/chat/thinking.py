@@ -29,18 +29,25 @@ MARKS = (
     ("<longcat_think>", "</longcat_think>"),
     ("<|begin_of_thought|>", "<|end_of_thought|>"),
     ("<unused94>thought", "<unused95>"),
-    ("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"),
 )
 """Marks of a start and an end of thinking."""
-SENTENCES = (("Here is my thought process:", "Here is my response:"),)
-"""The same in words, which end thinking only where they began it."""
+SENTENCES = (
+    ("Here is my thought process:", "Here is my response:"),
+    ("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"),
+)
+"""The same in words, which end thinking only where they began it. A whole text that begins so and never ends it is a reply."""
 CHANNEL = "<|channel|>"
 CHANNEL_TOKENS = frozenset((CHANNEL, "<|start|>", "<|message|>", "<|end|>", "<|return|>", "<|call|>"))
 """Tokens of a text of channels; without the first of them they mark nothing."""
 THINKING_TOKENS = frozenset(mark for pair in MARKS for mark in pair) | {"<|channel>", "<|START_RESPONSE|>", "<|END_RESPONSE|>"}
 """Marks that a tokenizer may hold as special tokens, which a text is decoded with."""
-_NAMED = re.compile(r"<([\w:-]*(?:think|thought|reasoning|reflection|scratchpad)[\w:-]*)(?: [^>]*)?>", re.IGNORECASE)
-"""A start of an element of any other name that speaks of thinking."""
+_NAMED = re.compile(
+    r"<((?:\w+:|(?:\w+_)?(?:inner|internal|chain_of|hidden)[_-])?"
+    r"(?:think(?:ing)?|thoughts?|reasoning|reflections?|scratch_?pad|monologue)(?:_(?:process|steps?|trace|block))?)"
+    r"(?:\s+[\w:-]+\s*=[^<>]*)?>",
+    re.IGNORECASE,
+)
+"""A start of an element whose name, and no part of it, is one of thinking, such as `<inner_thoughts>` or `<think time=3>`."""
 _AROUND_REPLY = re.compile(r"<\|(?:START|END)_RESPONSE\|>|<\|(?:begin|end)_of_solution\|>|\[END FINAL RESPONSE\]")
 _ELEMENT = re.compile(r"\s*<(answer|response|output)>(.*?)(?:</\1>\s*)?", re.DOTALL)
 """What stands around a reply behind thinking."""
@@ -48,15 +55,28 @@ _CHANNEL = re.compile(r"(?:<\|start\|>\w+)?<\|channel\|>(\w+)(?:[^<]|<\|constrai
 _CHANNEL_END = re.compile(r"<\|(?:end|return|call)\|>")
 _FINAL = "final"
 _MARKLESS = re.compile(
-    r"analysis(?=[A-Z])(?P<thought>.*?)(?:assistant(?:commentary.*?assistant)?final(?P<reply>.*))?", re.DOTALL
-)
-"""Channels whose special tokens a server left out."""
-_TOOL_CALL = re.compile(
-    r"\s*(?:<tool_call>|\[TOOL_CALLS\]|<\|python_tag\|>|<function=|<function_call>|<\|tool_calls?(?:_section)?_begin\|>|"
-    r"<\uff5ctool\u2581calls\u2581begin\uff5c>).*",
+    r"analysis(?=[A-Z])(?P<thought>.*?)assistant(?:commentary.*?assistant)?final(?P<reply>.*)|"
+    r"analysis(?P<cut>(?:(?:We|I|They|The|User|This|Need|Let|It|Okay|So|Just|Maybe)\b|Let's)[ ',].*)",
     re.DOTALL,
 )
-"""A call of a tool as text, which servers without a parser of it, and weights that are here, write."""
+"""Channels whose special tokens a server left out; without a final one only where it begins as a sentence of thinking does."""
+_TOOL_CALL = re.compile(
+    r"\s*(?:<tool_call>\s*(?:[{\[]|<function\b|[\w.-]+\s*<arg)|\[TOOL_CALLS\]\s*(?:[{\[]|[\w.-]+\s*(?:\[ARGS\]|\{))|"
+    r"<\|python_tag\|>\s*(?:\{|[\w.]+\(|\w+ *=|import |from )|<function=[\w.-]+>|<function_call>\s*[{\[]|"
+    r"<\|tool_calls?(?:_section)?_begin\|>|<\uff5ctool\u2581calls\u2581begin\uff5c>).*",
+    re.DOTALL,
+)
+"""A call of a tool as text, which servers without a parser of it, and weights that are here, write. A text about such a mark is
+none: what is called stands behind it."""
+_TURN = r"<\|(?:im_start|start|start_header_id|user|system|assistant|human)\|>|<start_of_turn>|\[INST\]"
+_END = r"<\|(?:im_end|eot_id|endoftext|end_of_text|eom_id|end)\|>|<end_of_turn>|<eos>|</s>"
+_END_MARK = re.compile(
+    # At the end of the text, behind a word or a sentence; else before the next turn, or of a text that runs on.
+    rf"(?:(?<![\s\"'`(\[\u2018\u201c])|(?<=[.!?\u2026\"*])\s+|(?<![:>\s])\n\s*|\A\s*)(?:{_END})(?:"
+    rf"(?:\s|{_END})*\Z|(?:\s|{_END})*(?:{_TURN}|(?:user|assistant|human)\b)|(?<=[.!?]<\|endoftext\|>))",
+    re.IGNORECASE,
+)
+"""Special tokens that end a turn, which a server with other ends than its model's leaves in a text."""
 
 
 class PartedText(NamedTuple):
@@ -73,12 +93,13 @@ class PartedText(NamedTuple):
     closed: bool
 
 
-def part_thinking(text: str, *, begun: bool = False) -> PartedText:
+def part_thinking(text: str, *, begun: bool = False, ended: bool = False) -> PartedText:
     """Part reasoning and reply.
 
     Args:
         text: as the model wrote it, with its special tokens where they are marks.
         begun: whether the prompt ends with a start of thinking.
+        ended: whether the text came to its own end; False where it was cut, or nobody knows.
 
     Returns:
         The parts. A text without marks is a reply as it stands.
@@ -87,12 +108,12 @@ def part_thinking(text: str, *, begun: bool = False) -> PartedText:
         return _part_channels(text)
     if markless := _MARKLESS.fullmatch(text):
         reply = markless["reply"]
-        return PartedText((reply or "").strip(), markless["thought"].strip(), reply is not None)
+        return PartedText((reply or "").strip(), (markless["thought"] or markless["cut"]).strip(), reply is not None)
     reasoning: list[str] = []
     rest = text
-    for start, end in MARKS if _opening(text) is None else ():
-        # An end without its start: the start stood in the prompt.
-        first = rest.find(end)
+    for start, end in (*MARKS, *(SENTENCES if begun else ())) if _opening(text) is None else ():
+        # An end without its start: the start stood in the prompt. One in quotes is spoken of.
+        first = next((match.start() for match in re.finditer(rf"(?<![`'\"]){re.escape(end)}(?![`'\"])", rest)), -1)
         if first >= 0 and start not in rest[:first]:
             reasoning.append(rest[:first])
             rest, begun = rest[first + len(end) :], False
@@ -102,6 +123,8 @@ def part_thinking(text: str, *, begun: bool = False) -> PartedText:
     while (opened := _opening(rest)) is not None:
         start, end = opened
         thought, closing, rest_of = _closed(rest.lstrip()[len(start) :], start, end)
+        if not closing and ended and opened in SENTENCES:
+            break
         reasoning.append(thought)
         if not closing:
             return PartedText("", _joined(reasoning), False)
@@ -115,7 +138,17 @@ def part_thinking(text: str, *, begun: bool = False) -> PartedText:
 
 def opens_thinking(prompt: str) -> bool:
     """Return whether a prompt ends with a start of thinking, as templates that make a model think write it."""
-    return prompt.rstrip().endswith(tuple(start for start, _ in MARKS))
+    return prompt.rstrip().endswith(tuple(start for start, _ in (*MARKS, *SENTENCES)))
+
+
+def before_end_mark(reply: str) -> str:
+    """Return what stands before the mark of a turn's end; a mark that is spoken of, or part of a written dialogue, is text."""
+    for match in _END_MARK.finditer(reply):
+        before = reply[: match.start()]
+        is_struck = "</s>" in match[0] and re.search(r"<s\b", before, re.IGNORECASE)
+        if not is_struck and before.count("```") % 2 == 0 and not re.search(_TURN, before.strip()[1:]):
+            return before
+    return reply
 
 
 def is_tool_call(reply: str) -> bool:

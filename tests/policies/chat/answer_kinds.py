@@ -53,6 +53,8 @@ FILTERED = Expected(AnswerKind.FILTERED)
 TOOL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 CALLED = Expected(AnswerKind.TOOL_CALL, withheld=json.dumps([TOOL]))
 
+STEPS, CAP = "Here are my reasoning steps: one and two.", "<thinking-cap>on</thinking-cap>"
+STRUCK, MARKED = "It was <s>ten</s>", "<tool_call> is the mark of a call."
 ANSWERS: dict[str, tuple[dict[str, Any], Expected]] = {
     "ok": (body_of(choice(SAY)), REPLY),
     "cut": (body_of(choice(HALF, "length")), Expected(AnswerKind.CUT, HALF)),
@@ -137,6 +139,12 @@ ANSWERS: dict[str, tuple[dict[str, Any], Expected]] = {
     "invisible": (body_of(choice("\u200b\ufeff")), Expected(AnswerKind.EMPTY)),
     "end-alone": (body_of(choice("<|im_end|>")), Expected(AnswerKind.EMPTY)),
     "end-within": (body_of(choice(f"{SAY}<|im_end|>\n<|im_start|>user\nand you?", "length")), REPLY),
+    "think-named": (body_of(choice(f"<inner_thoughts>{THOUGHT}</inner_thoughts>{SAY}")), THINKING),
+    "think-no-tokens": (body_of(choice(f"analysis{THOUGHT}assistantfinal{SAY}")), THINKING),
+    "words-of-thinking": (body_of(choice(STEPS)), Expected(AnswerKind.REPLY, STEPS)),
+    "name-alike": (body_of(choice(CAP)), Expected(AnswerKind.REPLY, CAP)),
+    "end-spoken": (body_of(choice(STRUCK)), Expected(AnswerKind.REPLY, STRUCK)),
+    "tool-spoken": (body_of(choice(MARKED)), Expected(AnswerKind.REPLY, MARKED)),
     "filtered": (body_of(choice("", "content_filter")), FILTERED),
     "filtered-null": (body_of(choice(None, "content_filter")), FILTERED),
     "filtered-half": (body_of(choice(HALF, "content_filter")), Expected(AnswerKind.FILTERED, withheld=HALF)),

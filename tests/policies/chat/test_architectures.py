@@ -60,7 +60,9 @@ def test_answers_are_those_of_a_plain_reading(kind: str) -> None:
         answers = chat_model.answer(CHATS, decoding=ChatDecoding(max_tokens=5))
         for chat, answer in zip(CHATS, answers, strict=True):
             wanted = plain_greedy(model, chat_model.prompts.ids(chat), chat_model.prompts.end_ids, 5)
-            assert answer.text == tokenizer.decode(wanted, skip_special_tokens=True)
+            reply = tokenizer.decode(wanted, skip_special_tokens=True)
+            # Line ends alone are no reply, and have no text.
+            assert answer.text == (reply if reply.strip() else "")
             assert answer.num_tokens == len(wanted)
 
 

@@ -110,7 +110,9 @@ def test_a_composite_answers_and_is_searched_by_its_language_part(build: Callabl
         read = chat_model.prompts.ids(chat)
         said = model.generate(torch.tensor([read]), max_new_tokens=4, do_sample=False)[0, len(read) :].tolist()
         said = said[: said.index(END_ID)] if END_ID in said else said
-        assert answer.text == chat_model.tokenizer.decode(said, skip_special_tokens=True)
+        reply = chat_model.tokenizer.decode(said, skip_special_tokens=True)
+        # Line ends alone are no reply, and have no text.
+        assert answer.text == (reply if reply.strip() else "")
     for chat, score in zip(CHATS, chat_model.score(CHATS, ["oh well", "a fool"]), strict=True):
         reply = "oh well" if chat is CHATS[0] else "a fool"
         wanted = plain_nats(model, chat_model.prompts.ids(chat), chat_model.prompts.reply_ids(reply))

@@ -6,7 +6,7 @@ import pytest
 
 from policies.chat.model import Answer, AnswerKind, ChatDecoding, Message
 from policies.chat.own import OwnChatModel
-from policies.chat.thinking import MARKS, PartedText, is_tool_call, opens_thinking, part_thinking
+from policies.chat.thinking import MARKS, PartedText, before_end_mark, is_tool_call, opens_thinking, part_thinking
 
 
 @pytest.mark.parametrize(("start", "end"), MARKS)
@@ -127,7 +127,104 @@ def test_the_call_of_a_tool_as_text_is_one() -> None:
     assert not is_tool_call("write <tool_call> to call it")
 
 
-@pytest.mark.parametrize("text", ["\u200b", " \n", "\ufeff\u2060"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<thinking-cap>is a fine name for an element</thinking-cap>",
+        "<design-thinking>a way to work</design-thinking>",
+        "<unthinkable>is none</unthinkable> of the names",
+        "<thinking hard> I would say Tuesday.",
+        "<thoughtful/> is an empty element",
+        "analysisResult = compute(x)",
+        "analysisX is the best of the tools",
+        "analysisServices.Thing is a class; it needs We as well",
+        "You close it with `</think>`, and then you answer.",
+        'The mark "</think>" ends what was thought.',
+    ],
+)
+def test_a_text_of_names_that_begin_alike_or_of_marks_in_quotes_is_a_reply(text: str) -> None:
+    assert part_thinking(text) == PartedText(text, "", True)
+
+
+@pytest.mark.parametrize("beginning", ["Here are my reasoning steps:", "Here is my thought process:"])
+def test_a_whole_reply_that_begins_in_the_words_of_thinking_is_a_reply_and_one_that_was_cut_is_none(beginning: str) -> None:
+    text = f"{beginning} first I add, then I divide."
+    assert part_thinking(text, ended=True) == PartedText(text, "", True)
+    assert part_thinking(text) == PartedText("", "first I add, then I divide.", False)
+
+
+def test_a_prompt_may_end_with_the_words_of_thinking() -> None:
+    assert opens_thinking("<|assistant|>\nHere are my reasoning steps:\n")
+    assert part_thinking("hm\n[BEGIN FINAL RESPONSE]\nyes", begun=True) == PartedText("yes", "hm", True)
+
+
+@pytest.mark.parametrize(
+    ("text", "reply"),
+    [
+        ("yes<|im_end|>", "yes"),
+        ("yes.\n<|im_end|>\n", "yes."),
+        ("yes. <end_of_turn>", "yes."),
+        ("yes</s>", "yes"),
+        ("yes</s></s>", "yes"),
+        ("<|eot_id|>", ""),
+        ("yes<|im_end|>\n<|im_start|>user\nand you?", "yes"),
+        ("yes<|end|>user: and you?", "yes"),
+        ("Yes.<|endoftext|>The weather is fine", "Yes."),
+    ],
+)
+def test_a_text_ends_at_the_mark_of_an_end(text: str, reply: str) -> None:
+    assert before_end_mark(text) == reply
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It was <s>ten</s>",
+        "<s>ten</s> nine",
+        "In that format the mark is </s>",
+        "ChatML uses <|im_start|> and <|im_end|> to mark turns.",
+        "ChatML looks so:\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nhello<|im_end|>",
+        "```\nhi<|im_end|>\n<|im_start|>user\n```",
+        "End a turn with `<|eot_id|>`",
+        'The last token is "<|endoftext|>"',
+        "The marks are:\n<|end|>\n<|endoftext|>",
+        "Between two texts stands one: a<|endoftext|>b",
+    ],
+)
+def test_a_text_about_marks_of_an_end_stays_whole(text: str) -> None:
+    assert before_end_mark(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<tool_call> is the mark that Qwen writes",
+        "[TOOL_CALLS] is the mark that Mistral writes",
+        "<|python_tag|> is a token of Llama 3.1",
+        "<function=NAME is how it begins",
+        "<function_call> is deprecated",
+        "[Tool] hammer",
+    ],
+)
+def test_a_text_about_the_mark_of_a_call_is_a_reply(text: str) -> None:
+    assert not is_tool_call(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<tool_call>\n<function=f>\n</function>\n</tool_call>",
+        "<tool_call>f\n<arg_key>a</arg_key>",
+        '[TOOL_CALLS]f[ARGS]{"a": 1}',
+        '<|python_tag|>f.call(query="x")',
+        "<function=f>{}</function>",
+    ],
+)
+def test_calls_of_other_makers_are_calls(text: str) -> None:
+    assert is_tool_call(text)
+
+
+@pytest.mark.parametrize("text", ["\u200b", " \n", "\ufeff\u2060", "\u200b \u200b"])
 def test_what_nobody_sees_is_no_reply(text: str) -> None:
     answer = Answer(text)
     assert (answer.kind, answer.text) == (AnswerKind.EMPTY, "")
