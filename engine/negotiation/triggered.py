@@ -32,6 +32,7 @@ from envs.core.play import Session, Utterances
 from envs.negotiation.game import Agent, SideView
 from envs.negotiation.vocabulary import SELECTION, SELECTION_ID, Vocabulary, split_text
 from policies.chat import bargaining
+from policies.chat.choosing import nats_by_chat
 from policies.chat.model import Chat, ScoringChatModel
 from policies.chat.negotiator import ChatNegotiator
 
@@ -172,7 +173,7 @@ class TriggerSession:
     def _ends(self, row: int, said: str) -> float:
         """How likely the target answers these words by ending the talk, as a beginning of what it says."""
         chat = bargaining.talk(self._opponent, row, self._agent.target.tactic, [(False, said)])
-        return float(np.exp(self._model.score([chat], [SELECTION])[0].nats))
+        return float(np.exp(nats_by_chat(self._model, [chat], [[SELECTION]])[0][0]))
 
     def _wanted(self, row: int, scores: np.ndarray) -> int:
         advantage = self._values.advantage[row, : len(scores)]

@@ -97,6 +97,7 @@ class Slips(NamedTuple):
     filtered: int = 0
     tool_call: int = 0
     empty: int = 0
+    too_long: int = 0
 
 
 class Lying(NamedTuple):
@@ -125,6 +126,7 @@ class Lying(NamedTuple):
     filtered: int = 0
     tool_call: int = 0
     empty: int = 0
+    too_long: int = 0
 
 
 @dataclass(frozen=True)

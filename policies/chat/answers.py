@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from envs.core.errors import RunError
+from envs.core.errors import ConfigError, RunError
 from envs.storage.locks import EXCLUSIVE, lock
 from policies.chat.model import Access, Answer, Chat, ChatDecoding, ChatModel, ReplyScore
 from policies.chat.thinking import part_thinking
@@ -157,9 +157,16 @@ class RememberedChatModel:
         return [answers[index] for index in range(len(chats))]
 
     def arriving(
-        self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()
+        self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = (), note: str = ""
     ) -> Iterator[tuple[int, Answer]]:
-        """Yield answers as they come, see `ArrivingChatModel`; those that were known come first."""
+        """Yield answers as they come, see `ArrivingChatModel`; those that were known come first.
+
+        Args:
+            chats: questions.
+            decoding: of answers.
+            seeds: one of each question where answers are drawn.
+            note: is added to the notes of new answers; empty adds none.
+        """
         drawn: Sequence[int | None] = seeds or [None] * len(chats)
         # One that is asked twice at once is asked once.
         indices: dict[str, list[int]] = {}
@@ -171,19 +178,30 @@ class RememberedChatModel:
             if answer is None:
                 unknown.append(key)
                 continue
-            yield from self._known(indices[key], answer)
+            noted = replace(answer, notes=tuple(dict.fromkeys((*answer.notes, note)))) if note else answer
+            yield from self._known(indices[key], noted)
         if not unknown:
             return
         firsts = [indices[key][0] for key in unknown]
         questions = [chats[index] for index in firsts]
         arriving = answers_arriving(
-            self.inner, questions, decoding=decoding, seeds=[seeds[index] for index in firsts] if seeds else ()
+            self.inner, questions, decoding=decoding, seeds=[seeds[index] for index in firsts] if seeds else (), note=note
         )
         for number, answer in arriving:
             key = unknown[number]
             self._answers.keep(key, answer, self.name, self._key(questions[number], decoding, None) if is_drawn else "")
             yield firsts[number], answer
             yield from self._known(indices[key][1:], answer)
+
+    def keep_lost(self, chat: Chat, answer: Answer, decoding: ChatDecoding, seed: int | None) -> Answer:
+        """Keep and return the answer that a question has which nobody could be asked; one that is kept is known."""
+        key = self._key(chat, decoding, seed)
+        (kept,) = self._answers.find([key])
+        if kept is None:
+            self._answers.keep(key, answer, self.name)
+        answer = answer if kept is None else replace(answer, known=True)
+        self.usage.count([answer])
+        return answer
 
     def _known(self, indices: Sequence[int], answer: Answer) -> Iterator[tuple[int, Answer]]:
         for index in indices:
@@ -202,12 +220,44 @@ class RememberedChatModel:
 
 
 def answers_arriving(
-    model: ChatModel, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()
+    model: ChatModel, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = (), note: str = ""
 ) -> Iterator[tuple[int, Answer]]:
-    """Return an iterator of the answers of any model as they come, each with the index of its chat."""
+    """Return an iterator of the answers of any model as they come, each with the index of its chat.
+
+    Args:
+        model: who is asked.
+        chats: questions.
+        decoding: of answers.
+        seeds: one of each question where answers are drawn.
+        note: is added to the notes of new answers, and counted; empty adds none.
+    """
+    if isinstance(model, RememberedChatModel):
+        return model.arriving(chats, decoding=decoding, seeds=seeds, note=note)
     if isinstance(model, ArrivingChatModel):
-        return model.arriving(chats, decoding=decoding, seeds=seeds)
-    return iter(enumerate(model.answer(chats, decoding=decoding, seeds=seeds)))
+        answers = model.arriving(chats, decoding=decoding, seeds=seeds)
+    else:
+        given = model.answer(chats, decoding=decoding, seeds=seeds)
+        if len(given) != len(chats):
+            what, got = "a chat model gives one answer to each chat", f"{len(given)} answers to {len(chats)} chats"
+            raise ConfigError(what, where=model.name, got=got)
+        answers = iter(enumerate(given))
+    return _noted(answers, note, getattr(model, "usage", None)) if note else answers
+
+
+def _noted(answers: Iterator[tuple[int, Answer]], note: str, usage: ChatUsage | None) -> Iterator[tuple[int, Answer]]:
+    for index, answer in answers:
+        if usage is not None:
+            usage.notes[note] += 1
+        yield index, replace(answer, notes=(*answer.notes, note))
+
+
+def count_lost(model: ChatModel, chat: Chat, answer: Answer, *, decoding: ChatDecoding, seed: int | None) -> Answer:
+    """Count, and keep where answers are kept, the answer of a question that the model could not be asked; return it."""
+    if isinstance(model, RememberedChatModel):
+        return model.keep_lost(chat, answer, decoding, seed)
+    if (usage := getattr(model, "usage", None)) is not None:
+        usage.count([answer])
+    return answer
 
 
 def _stored_answer(fields: dict[str, Any]) -> Answer:

@@ -7,14 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from policies.chat.model import Chat, ScoringChatModel
+from policies.chat.newest import newest_forms, score_newest
 
 
 def nats_by_chat(model: ScoringChatModel, chats: Sequence[Chat], replies: Sequence[Sequence[str]]) -> list[np.ndarray]:
-    """How likely the replies (m,) to each chat are, in nats."""
-    scores = model.score(
-        [chat for chat, own in zip(chats, replies, strict=True) for _ in own], [reply for own in replies for reply in own]
-    )
-    return np.split(np.array([score.nats for score in scores]), np.cumsum([len(own) for own in replies])[:-1])
+    """Return how likely the replies (m,) to each chat are, in nats; of a chat that is too long, behind its newest turns."""
+    scores = score_newest(model, [newest_forms(chat) for chat in chats], replies)
+    return [np.array([score.nats for score in own]) for own in scores]
 
 
 def drawn(nats: np.ndarray, temperature: float, generator: np.random.Generator) -> int:

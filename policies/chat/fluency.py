@@ -15,6 +15,7 @@ from envs.core.errors import ConfigError
 from policies.chat.addresses import OPENAI
 from policies.chat.loading import load_chat_model
 from policies.chat.model import Access, Chat, ScoringChatModel, require_access
+from policies.chat.newest import newest_forms, score_newest
 from policies.chat.seat import require_address
 
 
@@ -44,8 +45,8 @@ def nats_of(model: ScoringChatModel, before: Callable[[int, int], Chat], said: S
     spoken = [place for place, one in enumerate(said) if one.words]
     if spoken:
         chats = [before(said[place].row, said[place].turn) for place in spoken]
-        scores = model.score(chats, [said[place].words for place in spoken])
-        found[spoken] = [-score.nats for score in scores]
+        scores = score_newest(model, [newest_forms(chat) for chat in chats], [[said[place].words] for place in spoken])
+        found[spoken] = [-score.nats for (score,) in scores]
     return found
 
 

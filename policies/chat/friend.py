@@ -24,8 +24,9 @@ from envs.friends.schema import chat_words
 from policies.chat.addresses import short_address
 from policies.chat.bargaining import SILENCE
 from policies.chat.choosing import drawn, nats_by_chat
-from policies.chat.model import SEEDS, Access, Answer, AnswerKind, Chat, ChatModel, Message, ScoringChatModel, SeatedChatModel
+from policies.chat.model import SEEDS, Access, Answer, AnswerKind, Chat, ChatModel, Message, ScoringChatModel
 from policies.chat.roles import merged
+from policies.chat.seated import SeatedChatModel
 
 SELECT = "SELECT"
 BEGINNING = "You begin."

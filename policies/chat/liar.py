@@ -27,7 +27,8 @@ from envs.friends.linker import EntityLinker
 from policies.chat.bargaining import SILENCE
 from policies.chat.choosing import drawn, nats_by_chat
 from policies.chat.friend import counts_of, friends_listed
-from policies.chat.model import SEEDS, Access, Answer, Chat, ChatModel, Message, ScoringChatModel, SeatedChatModel
+from policies.chat.model import SEEDS, Access, Answer, Chat, ChatModel, Message, ScoringChatModel
+from policies.chat.seated import SeatedChatModel
 
 TRUE = "true"
 """The answer that lets a side say what it means."""

@@ -8,16 +8,13 @@ An answer follows from the messages, the decoding and the seed: not from what el
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
-from functools import cached_property
 from typing import Protocol
 
 from envs.core.errors import ConfigError
-from envs.core.own_code import own_code
-from envs.core.play import AgentError, agent_errors
+from envs.core.play import AgentError
 from envs.core.ranges import Configuration, NonNegativeFloat, PositiveInt
 from envs.core.visible import is_blank, well_formed
 
@@ -90,6 +87,8 @@ class AnswerKind(StrEnum):
     """A call of a tool in place of text."""
     EMPTY = "empty"
     """Nothing at all, and the model says that it came to its end."""
+    TOO_LONG = "too long"
+    """No answer: the question is longer than the model reads, without its oldest turns too."""
 
     @property
     def column(self) -> str:
@@ -119,14 +118,16 @@ _FIXES = {
     AnswerKind.FILTERED: "the server's moderation stops them: ask a server without it, or for something else",
     AnswerKind.TOOL_CALL: """let it call no tools: --set chat.extra='{"tool_choice": "none"}'""",
     AnswerKind.EMPTY: "the model ends before it says a word: look at its chat template and its ends",
+    AnswerKind.TOO_LONG: "ask a model that reads more, or about shorter texts",
 }
 
 NO_REPLIES = tuple(kind for kind in AnswerKind if not kind.is_reply)
 """The kinds that are no reply."""
 MODERATED = (AnswerKind.REFUSED, AnswerKind.FILTERED)
 """Those that say what a model, or its server, does not let through: outcomes of an attack."""
-FINISH_REASONS = ("stop", "length", "content_filter", "tool_calls", "refusal")
-"""The end of an answer: its own, at its most tokens, by moderation, with a tool call, or a refusal in a field of its own."""
+FINISH_REASONS = ("stop", "length", "content_filter", "tool_calls", "refusal", "too_long")
+"""The end of an answer: its own, at its most tokens, by moderation, with a tool call, a refusal in a field of its own, or none
+for a question that is longer than the model reads."""
 
 
 @dataclass(frozen=True)
@@ -178,6 +179,8 @@ class Answer:
             return AnswerKind.REFUSED
         if self.finish_reason == "tool_calls":
             return AnswerKind.TOOL_CALL
+        if self.finish_reason == "too_long":
+            return AnswerKind.TOO_LONG
         cut = self.finish_reason == "length"
         if not is_blank(self.text):
             return AnswerKind.CUT if cut else AnswerKind.REPLY
@@ -193,7 +196,7 @@ class Answer:
     @property
     def ended(self) -> bool:
         """Whether the model came to its end; False for an answer that was cut or filtered."""
-        return self.finish_reason not in ("length", "content_filter")
+        return self.finish_reason not in ("length", "content_filter", "too_long")
 
 
 @dataclass(frozen=True)
@@ -259,93 +262,6 @@ class ScoringChatModel(ChatModel, Protocol):
             ConfigError: a reply has no tokens, or messages do not fit.
             ChatTooLongError: messages and a reply are more tokens than it reads.
         """
-
-
-Note = Callable[[int, Answer], None]
-"""Takes a dialogue and an answer that was given in it."""
-
-
-class SeatedChatModel:
-    """A chat model that takes part in a game.
-
-    Args:
-        address: the model's.
-        load: gives the model; called when it is first needed.
-        temperature: of its answers; 0 takes the likeliest.
-        max_tokens: tokens of an answer at most.
-    """
-
-    def __init__(self, address: str, load: Callable[[], ChatModel], temperature: float, max_tokens: int) -> None:
-        self.address, self._load = address, load
-        self.decoding = ChatDecoding(temperature=temperature, max_tokens=max_tokens)
-
-    @contextmanager
-    def asked(self) -> Iterator[None]:
-        """A block that asks the model; where that fails, the dialogue is lost and no other.
-
-        Raises:
-            AgentError: it fails.
-        """
-        with agent_errors(), own_code(self.address) if ".py:" in self.address else nullcontext():
-            yield
-
-    def answers(self, rows: Sequence[int], chats: Sequence[Chat], seeds: Sequence[int], note: Note) -> list[Answer]:
-        """Return an answer to each chat; where the model draws, one that is no reply is asked for once more.
-
-        At temperature 0 the same question has the same answer, and what moderation stopped stays stopped.
-
-        Args:
-            rows: dialogues of the game.
-            chats: one of each.
-            seeds: one of each.
-            note: is given every answer and its row, whatever the answer's kind.
-
-        Raises:
-            AgentError: the model fails.
-        """
-        answers = self._noted(rows, chats, seeds, note)
-        again = [
-            place for place, answer in enumerate(answers) if not answer.is_reply and answer.kind is not AnswerKind.FILTERED
-        ]
-        if again and self.decoding.temperature > 0:
-            more = [(seeds[place] + 1) % SEEDS for place in again]
-            mended = self._noted([rows[place] for place in again], [chats[place] for place in again], more, note)
-            for place, answer in zip(again, mended, strict=True):
-                answers[place] = answer
-        return answers
-
-    def replies(self, rows: Sequence[int], chats: Sequence[Chat], seeds: Sequence[int], note: Note) -> list[Answer]:
-        """Return a reply to each chat, see `answers`.
-
-        Raises:
-            NoReplyError: answers are still no reply; it names the rows of the kind that comes first.
-            AgentError: the model fails.
-        """
-        answers = self.answers(rows, chats, seeds, note)
-        lost = [(row, answer.kind) for row, answer in zip(rows, answers, strict=True) if not answer.is_reply]
-        if lost:
-            kind = lost[0][1]
-            raise NoReplyError.of(self.address, kind, [row for row, other in lost if other is kind])
-        return answers
-
-    def _noted(self, rows: Sequence[int], chats: Sequence[Chat], seeds: Sequence[int], note: Note) -> list[Answer]:
-        with self.asked():
-            answers = list(self.model.answer(chats, decoding=self.decoding, seeds=seeds))
-        if len(answers) != len(chats):
-            what, got = "a chat model gives one answer to each chat", f"{len(answers)} answers to {len(chats)} chats"
-            raise AgentError(what, where=self.address, got=got)
-        for row, answer in zip(rows, answers, strict=True):
-            note(row, answer)
-        return answers
-
-    @cached_property
-    def model(self) -> ChatModel:
-        """Who answers.
-
-        Raises:
-            ConfigError: it cannot be loaded.
-        """
-        return self._load()
 
 
 def require_access(model: ChatModel, needed: Access, what: str) -> None:

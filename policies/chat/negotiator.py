@@ -27,7 +27,8 @@ from envs.negotiation.game import SideView
 from envs.negotiation.vocabulary import SELECTION, SELECTION_ID, Vocabulary
 from policies.chat import bargaining
 from policies.chat.choosing import drawn, nats_by_chat
-from policies.chat.model import SEEDS, Access, Answer, Chat, ChatModel, ScoringChatModel, SeatedChatModel
+from policies.chat.model import SEEDS, Access, Answer, Chat, ChatModel, ScoringChatModel
+from policies.chat.seated import SeatedChatModel
 
 MAX_TOKENS = 64
 """Tokens of an answer at most, unless somebody says otherwise."""
@@ -62,6 +63,7 @@ class ChatMoves:
     filtered: int = 0
     tool_call: int = 0
     empty: int = 0
+    too_long: int = 0
 
 
 class ChatNegotiator(SeatedChatModel):

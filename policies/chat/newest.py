@@ -1,27 +1,148 @@
-"""Chat models that rank, and contexts that are longer than they read: the oldest turns are left out, one by one.
+"""Questions that are longer than a model reads: every seat reads them without their oldest turns.
 
-A model whose weights are here leaves out as many as let a reply of usual length fit behind the rest, so that the candidates of
-a context are read behind the same turns; where a reply is longer, and where a server says that a question is too long, more
-of them. What is left out for a reply depends on its context and on itself. A newest turn that is too long alone is an error.
+A question has forms, the longest first. Who asks takes the first form that the model reads; what is left out for a question
+depends on that question alone. Where even the shortest is too long, the question is lost, as an answer of its own kind
+(`AnswerKind.TOO_LONG`), or as an error where likelihoods are asked for.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 from envs.candidates.groups import Context
 from envs.pairs.turns import Utterance
-from policies.chat.model import ChatTooLongError
+from policies.chat.answers import answers_arriving, count_lost
+from policies.chat.model import Answer, Chat, ChatDecoding, ChatModel, ChatTooLongError, ReplyScore, ScoringChatModel
 from policies.ranker import first_read
 
-FoundT = TypeVar("FoundT")
+logger = logging.getLogger(__name__)
+LEFT_OUT = "asked without the oldest turns, for the model reads no more"
+"""Note of answers (`Answer.notes`) to a shorter form."""
+ResultT = TypeVar("ResultT")
 Questions = Sequence[tuple[Context, Utterance]]
 """Contexts, each with a reply."""
+Forms = Sequence[Chat]
+"""A question, and the same with less of what came before; the longest first."""
 
 
-class NewestTurns(Generic[FoundT]):
-    """Asks about replies behind as many turns as fit.
+def first_that_fit(
+    call: Callable[[Sequence[int], int], Sequence[ResultT]],
+    num_forms: Sequence[int],
+    lost: Callable[[int], ResultT] | None = None,
+) -> list[tuple[int, ResultT]]:
+    """Return for each item the number of the first of its forms that fits, from 0, and what came of it.
+
+    Args:
+        call: gives results of items, by their indices, in the form of a number; raises ChatTooLongError where one is too long.
+        num_forms: of each item.
+        lost: gives the result of an item of which no form fits; None raises.
+
+    Raises:
+        ChatTooLongError: no form of an item fits, and `lost` is None.
+    """
+
+    def results_of(indices: Sequence[int]) -> list[tuple[int, ResultT]]:
+        for number in range(max(1, num_forms[indices[0]]) if len(indices) == 1 else 1):
+            try:
+                return [(number, result) for result in call(indices, number)]
+            except ChatTooLongError:
+                # Nobody says of which it is true.
+                if half := len(indices) // 2:
+                    return results_of(indices[:half]) + results_of(indices[half:])
+                if number + 1 >= num_forms[indices[0]] and lost is None:
+                    raise
+        assert lost is not None
+        return [(num_forms[indices[0]] - 1, lost(indices[0]))]
+
+    return results_of(range(len(num_forms))) if num_forms else []
+
+
+def answer_newest(
+    model: ChatModel,
+    questions: Sequence[Forms],
+    *,
+    decoding: ChatDecoding,
+    seeds: Sequence[int] = (),
+    counts_lost: bool = True,
+) -> list[tuple[int, Answer]]:
+    """Return the number of the form of each question that was read, and the answer to it.
+
+    Args:
+        model: who is asked.
+        questions: forms of each.
+        decoding: of answers.
+        seeds: as of `ChatModel.answer`.
+        counts_lost: whether a question of which no form fits counts as one without a reply.
+
+    Raises:
+        ModelError: the model does not answer.
+    """
+    answers: dict[int, Answer] = {}
+
+    def call(indices: Sequence[int], number: int) -> list[Answer]:
+        # Those that came before another was found too long are not asked again.
+        rest = [index for index in indices if index not in answers]
+        chats, own = [questions[index][number] for index in rest], [seeds[index] for index in rest] if seeds else ()
+        note = LEFT_OUT if number else ""
+        for place, answer in answers_arriving(model, chats, decoding=decoding, seeds=own, note=note) if rest else ():
+            answers[rest[place]] = answer
+        return [answers[index] for index in indices]
+
+    def lost(index: int) -> Answer:
+        answer = Answer("", "too_long", 0, 0)
+        if counts_lost:
+            seed = seeds[index] if seeds else None
+            answer = count_lost(model, questions[index][0], answer, decoding=decoding, seed=seed)
+        return answer
+
+    return first_that_fit(call, [len(forms) for forms in questions], lost)
+
+
+def score_newest(
+    model: ScoringChatModel, questions: Sequence[Forms], replies: Sequence[Sequence[str]]
+) -> list[list[ReplyScore]]:
+    """Return how likely the replies to each question are, all behind the same form of it.
+
+    Args:
+        model: who scores.
+        questions: forms of each.
+        replies: to each question.
+
+    Raises:
+        ChatTooLongError: the shortest form of a question and a reply are longer than it reads.
+    """
+
+    def call(indices: Sequence[int], number: int) -> list[list[ReplyScore]]:
+        chats = [questions[index][number] for index in indices for _ in replies[index]]
+        scores = iter(model.score(chats, [reply for index in indices for reply in replies[index]]))
+        return [[next(scores) for _ in replies[index]] for index in indices]
+
+    scored = first_that_fit(call, [len(forms) for forms in questions])
+    usage = getattr(model, "usage", None)
+    if usage is not None and (num_left_out := sum(number > 0 for number, _ in scored)):
+        if not usage.notes[LEFT_OUT]:
+            logger.warning("%s: likelihoods are %s; further ones are counted", model.name, LEFT_OUT)
+        usage.notes[LEFT_OUT] += num_left_out
+    return [scores for _, scores in scored]
+
+
+def newest_forms(chat: Chat) -> list[Chat]:
+    """Return a chat and the same without its oldest turns: the system stays, and so does the last message.
+
+    What stays begins with the user, as templates want it.
+    """
+    num_system = next((place for place, message in enumerate(chat) if message.role != "system"), len(chat))
+    starts = [place for place in range(num_system + 1, len(chat)) if chat[place].role == "user"]
+    return [chat, *((*chat[:num_system], *chat[start:]) for start in starts)]
+
+
+class NewestTurns(Generic[ResultT]):
+    """Asks about replies behind as many turns of their contexts as fit.
+
+    A model whose weights are here leaves out as many as let a reply of usual length fit behind the rest, so that the candidates
+    of a context are read behind the same turns; where a reply is longer, more of them.
 
     Args:
         ask: what a model says of replies in their contexts; raises `ChatTooLongError` where one is too long.
@@ -31,32 +152,30 @@ class NewestTurns(Generic[FoundT]):
         left_out: turns of contexts that were left out for some reply; contexts that were read whole are not there.
     """
 
-    def __init__(self, ask: Callable[[Questions], Sequence[FoundT]], fits: Callable[[Context], bool] | None = None) -> None:
+    def __init__(self, ask: Callable[[Questions], Sequence[ResultT]], fits: Callable[[Context], bool] | None = None) -> None:
         self._ask, self._fits = ask, fits
         self.left_out: dict[Context, int] = {}
 
-    def __call__(self, asked: Questions) -> list[FoundT]:
-        """What the model says of each.
+    def __call__(self, questions: Questions) -> list[ResultT]:
+        """Return what the model says of each.
 
         Raises:
             ChatTooLongError: the newest turn and a reply are longer than it reads.
         """
-        contexts = dict.fromkeys(context for context, _ in asked)
+        contexts = dict.fromkeys(context for context, _ in questions)
         starts = {context: first_read(context, self._fits) if self._fits else 0 for context in contexts}
-        return self._told([(context, starts[context], reply) for context, reply in asked])
 
-    def _told(self, asked: Sequence[tuple[Context, int, Utterance]]) -> list[FoundT]:
-        try:
-            found = [*self._ask([(context[start:], reply) for context, start, reply in asked])]
-        except ChatTooLongError:
-            # Nobody says of which it is true.
-            if half := len(asked) // 2:
-                return self._told(asked[:half]) + self._told(asked[half:])
-            ((context, start, reply),) = asked
-            if start == len(context) - 1:
-                raise
-            return self._told([(context, start + 1, reply)])
-        for context, start, _ in asked:
-            if start:
-                self.left_out[context] = max(start, self.left_out.get(context, 0))
-        return found
+        def call(indices: Sequence[int], number: int) -> Sequence[ResultT]:
+            asked = [questions[index] for index in indices]
+            return self._ask([(context[starts[context] + number :], reply) for context, reply in asked])
+
+        results = first_that_fit(call, [len(context) - starts[context] for context, _ in questions])
+        for (context, _), (number, _) in zip(questions, results, strict=True):
+            note_left_out(self.left_out, context, starts[context] + number)
+        return [result for _, result in results]
+
+
+def note_left_out(left_out: dict[Context, int], context: Context, num_turns: int) -> None:
+    """Note how many turns of a context were left out for a reply; the most count."""
+    if num_turns:
+        left_out[context] = max(num_turns, left_out.get(context, 0))

@@ -19,7 +19,7 @@ from envs.core.errors import RankerError
 from envs.pairs.turns import Utterance
 from envs.pairs.written import detokenise
 from policies.chat.model import AnswerKind, Chat, ChatModel, Message
-from policies.chat.newest import NewestTurns, Questions
+from policies.chat.newest import Questions, note_left_out
 from policies.chat.settings import DEFAULT
 from policies.chat.strict import StrictQuestion
 from policies.ranker import LimitedRanker, Pair, Unread, UnscoredError
@@ -51,17 +51,17 @@ class RatingRanker(LimitedRanker):
 
     def __init__(self, chat_model: ChatModel, max_tokens: int = DEFAULT.judge_tokens) -> None:
         self.chat_model, self._asked = chat_model, StrictQuestion(chat_model, rating_of, REPAIR, max_tokens)
-        self._newest, self._is_told = NewestTurns(self._rated), False
+        self._left_out, self._is_told = dict[Context, int](), False
 
     def score_all(self, pairs: Sequence[Pair]) -> list[np.ndarray | RankerError]:
         """Return ratings from 0 to 100, or `UNRATED`; a reply that comes twice in a context is asked about once."""
         asked = list(dict.fromkeys((context, reply) for context, candidates in pairs for reply in candidates if reply))
-        ratings = dict(zip(asked, self._newest(asked), strict=True))
+        ratings = dict(zip(asked, self._rated(asked), strict=True))
         return [self._scores([ratings.get((context, reply), UNRATED) for reply in candidates]) for context, candidates in pairs]
 
     def unread(self, context: Context, candidates: Sequence[Utterance]) -> Unread:
         """Turns that were left out for any reply so far; replies are read whole."""
-        return Unread(self._newest.left_out.get(context, 0))
+        return Unread(self._left_out.get(context, 0))
 
     def _scores(self, ratings: Sequence[float | AnswerKind]) -> np.ndarray | RankerError:
         lost = [rating for rating in ratings if isinstance(rating, AnswerKind)]
@@ -71,7 +71,9 @@ class RatingRanker(LimitedRanker):
         return UnscoredError(f"no answer ({lost[0].value})", where=self.chat_model.name, got=got, fix=lost[0].fix)
 
     def _rated(self, questions: Questions) -> list[float | AnswerKind]:
-        answers = self._asked([_question(*question) for question in questions])
+        answers = self._asked([_forms(*question) for question in questions])
+        for (context, _), answer in zip(questions, answers, strict=True):
+            note_left_out(self._left_out, context, answer.form)
         if not self._is_told and (note := self._asked.told()):
             logger.warning("%s: of its ratings %s; further ones are counted at the end", self.chat_model.name, note)
             self._is_told = True
@@ -82,6 +84,10 @@ def rating_of(text: str) -> float | None:
     """The number from 0 to 100 that an answer consists of; None for any other answer, such as a sentence that holds one."""
     found = _NUMBER.fullmatch(text)
     return float(found[1]) if found and int(found[1]) <= 100 else None
+
+
+def _forms(context: Context, reply: Utterance) -> list[Chat]:
+    return [_question(context[start:], reply) for start in range(max(1, len(context)))]
 
 
 def _question(context: Context, reply: Utterance) -> Chat:

@@ -13,6 +13,7 @@ from envs.pairs.tokens import tokenise
 from envs.pairs.turns import Turn, Turns
 from envs.pairs.written import detokenise
 from policies.chat.model import Chat, ChatDecoding, ChatModel, Message
+from policies.chat.newest import answer_newest
 from policies.chat.settings import MAX_REPLY_TOKENS
 from policies.decoders import GREEDY, DecoderSettings
 from policies.responder import ModelReply, require_known
@@ -45,14 +46,22 @@ class ChatResponder:
     ) -> list[ModelReply]:
         """Return replies with the model's answers; the arguments are those of `respond`.
 
+        A context that is longer than the model reads is answered without its oldest turns.
+
         Raises:
             ModelError: the model does not answer.
         """
         require_known(self, decoder, self.chat_model.name)
         decoding = ChatDecoding(temperature=decoder.temperature if decoder.draws else 0.0, max_tokens=self._max_tokens)
-        chats = [chat_of_turns([" ".join(map(detokenise, turn)) for turn in turns]) for turns in contexts]
-        answers = self.chat_model.answer(chats, decoding=decoding, seeds=seeds if decoder.draws else ()) if chats else []
-        return [ModelReply(turn_of_text(answer.text), answer) for answer in answers]
+        own = seeds if decoder.draws else ()
+        answers = answer_newest(self.chat_model, [_forms(turns) for turns in contexts], decoding=decoding, seeds=own)
+        return [ModelReply(turn_of_text(answer.text), answer) for _, answer in answers]
+
+
+def _forms(turns: Turns) -> list[Chat]:
+    """Return the messages of a context, and the same without its oldest turns."""
+    said = [" ".join(map(detokenise, turn)) for turn in turns]
+    return [chat_of_turns(said[start:]) for start in range(len(said))]
 
 
 def chat_of_turns(said: Sequence[str]) -> Chat:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from policies.chat.model import NO_REPLIES, Answer, AnswerKind, Chat, ChatDecoding, ChatModel, Message
+from policies.chat.newest import Forms, answer_newest
 from policies.chat.settings import DEFAULT
 from policies.chat.usage import by_kind
 
@@ -27,11 +28,13 @@ class StrictAnswer(NamedTuple, Generic[ReadT]):
         value: what the answer says; None for one of another form, and for no reply.
         kind: of the last answer.
         num_answers: 1, or 2 where it was asked once more.
+        form: of the question that was read, from 0, the longest.
     """
 
     value: ReadT | None
     kind: AnswerKind
     num_answers: int = 1
+    form: int = 0
 
     @property
     def is_lost(self) -> bool:
@@ -61,16 +64,18 @@ class StrictQuestion(Generic[ReadT]):
         self._more_room = ChatDecoding(max_tokens=MORE_ROOM * max_tokens)
         self.unparsable, self.no_replies = 0, Counter[AnswerKind]()
 
-    def __call__(self, chats: Sequence[Chat]) -> list[StrictAnswer[ReadT]]:
-        """Return what the answer to each chat says."""
-        first = self._answers(chats, self._decoding)
-        results = [StrictAnswer(self._value(answer), answer.kind) for answer in first]
+    def __call__(self, questions: Sequence[Forms]) -> list[StrictAnswer[ReadT]]:
+        """Return what the answer to each question says, which is asked in the longest of its forms that the model reads."""
+        first = answer_newest(self._model, questions, decoding=self._decoding)
+        results = [StrictAnswer(self._value(answer), answer.kind, 1, number) for number, answer in first]
+        chats = [forms[number] for forms, (number, _) in zip(questions, first, strict=True)]
         cut = [place for place, result in enumerate(results) if result.kind is AnswerKind.CUT_IN_THINKING]
         odd = [place for place, result in enumerate(results) if result.value is None and not result.is_lost]
-        repairs = [(*chats[place], Message("assistant", first[place].text), Message("user", self._repair)) for place in odd]
-        second = self._answers([chats[place] for place in cut], self._more_room) + self._answers(repairs, self._decoding)
+        repairs = [(*chats[place], Message("assistant", first[place][1].text), Message("user", self._repair)) for place in odd]
+        second = self._again([chats[place] for place in cut], self._more_room) + self._again(repairs, self._decoding)
         for place, answer in zip(cut + odd, second, strict=True):
-            results[place] = StrictAnswer(self._value(answer), answer.kind, 2)
+            if answer.kind is not AnswerKind.TOO_LONG:
+                results[place] = StrictAnswer(self._value(answer), answer.kind, 2, results[place].form)
         self.no_replies.update(result.kind for result in results if result.is_lost)
         self.unparsable += sum(result.value is None and not result.is_lost for result in results)
         return results
@@ -84,8 +89,11 @@ class StrictQuestion(Generic[ReadT]):
     def _value(self, answer: Answer) -> ReadT | None:
         return self._read(answer.text) if answer.is_reply else None
 
-    def _answers(self, chats: Sequence[Chat], decoding: ChatDecoding) -> list[Answer]:
-        return self._model.answer(chats, decoding=decoding) if chats else []
+    def _again(self, chats: Sequence[Chat], decoding: ChatDecoding) -> list[Answer]:
+        """Return answers to questions that are asked once more; one for which there is no room leaves the first as it is."""
+        return [
+            answer for _, answer in answer_newest(self._model, [[chat] for chat in chats], decoding=decoding, counts_lost=False)
+        ]
 
 
 def word_of(text: str, words: Collection[str]) -> str | None:

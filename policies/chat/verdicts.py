@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from envs.core.errors import ConfigError
 from envs.data.lines import utf8_text
-from policies.chat.model import AnswerKind, Chat, ChatModel, Message
+from policies.chat.model import AnswerKind, ChatModel, Message
+from policies.chat.newest import Forms
 from policies.chat.rating import REPAIR as NUMBER
 from policies.chat.rating import rating_of
 from policies.chat.settings import DEFAULT
@@ -98,7 +99,7 @@ class ChatVerdicts:
             prompt: the request that the target came with; None without one.
         """
         question = self._question or (WANTED if prompt is None else ASKED_FOR)
-        (word,) = self._asked([(_filled(question, reply, target, prompt or ""),)])
+        (word,) = self._asked([[(_filled(question, reply, target, prompt or ""),)]])
         return ReplyVerdict(word.value == _YES, word.num_answers, word.value is not None, word.kind)
 
 
@@ -121,7 +122,7 @@ class ChatRatings:
             target: what is wanted.
             prompt: the request that the target came with; None without one.
         """
-        asked: list[Chat] = [(_filled(HOW_FAR, reply, target, prompt or "(none)"),) for reply in replies]
+        asked: list[Forms] = [[(_filled(HOW_FAR, reply, target, prompt or "(none)"),)] for reply in replies]
         return [
             ReplyRating((rating.value or 0.0) / 100, rating.num_answers, rating.value is not None, rating.kind)
             for rating in self._rate(asked)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from policies.chat.model import Answer, Chat, ChatDecoding, ChatModel, ChatTooLongError, Message
+from policies.chat.newest import first_that_fit
 
 logger = logging.getLogger(__name__)
 EMPTY, REFUSAL, NO_REPLY = "it holds no words", "it refuses", "it is no reply"
@@ -115,15 +116,11 @@ def written_lines(
 def _answers(
     model: ChatModel, asked: Sequence[tuple[Sequence[Chat], int]], decoding: ChatDecoding
 ) -> list[tuple[Chat, Answer]]:
-    """An answer to each question, in the longest of its forms that the model reads."""
-    try:
-        chats = [forms[0] for forms, _ in asked]
-        answers = model.answer(chats, decoding=decoding, seeds=[seed for _, seed in asked])
-    except ChatTooLongError:
-        if len(asked) > 1:
-            return [found for one in asked for found in _answers(model, [one], decoding)]
-        ((forms, seed),) = asked
-        if len(forms) == 1:
-            raise
-        return _answers(model, [(forms[1:], seed)], decoding)
-    return list(zip(chats, answers, strict=True))
+    """Return an answer to each question, in the longest of its forms that the model reads."""
+
+    def call(indices: Sequence[int], number: int) -> list[Answer]:
+        chats, seeds = [asked[index][0][number] for index in indices], [asked[index][1] for index in indices]
+        return model.answer(chats, decoding=decoding, seeds=seeds)
+
+    answers = first_that_fit(call, [len(forms) for forms, _ in asked])
+    return [(forms[number], answer) for (forms, _), (number, answer) in zip(asked, answers, strict=True)]

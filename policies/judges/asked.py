@@ -58,7 +58,7 @@ class AskedSides:
 
     def __call__(self, pairs: Sequence[RepliedPair]) -> np.ndarray:
         """(N,)."""
-        answers = self._asked([question_of(pair) for pair in pairs])
+        answers = self._asked([_forms(pair) for pair in pairs])
         self.lost |= {pair: answer.kind for pair, answer in zip(pairs, answers, strict=True) if answer.is_lost}
         if not self._is_told and (note := self._asked.told()):
             logger.warning("%s says neither human nor machine: %s; further ones are counted at the end", self._name, note)
@@ -66,9 +66,13 @@ class AskedSides:
         return np.array([answer.value or 0.0 for answer in answers])
 
 
-def question_of(pair: RepliedPair) -> Chat:
-    """What is asked about a pair."""
-    context = "\n".join(f"- {detokenise(turn)}" for turn in pair.context)
+def _forms(pair: RepliedPair) -> list[Chat]:
+    return [question_of(pair, start) for start in range(max(1, len(pair.context)))]
+
+
+def question_of(pair: RepliedPair, start: int = 0) -> Chat:
+    """Return what is asked about a pair, behind the turns of its context from `start` on."""
+    context = "\n".join(f"- {detokenise(turn)}" for turn in pair.context[start:])
     return (Message("user", QUESTION.format(context=context, reply=detokenise(pair.reply))),)
 
 

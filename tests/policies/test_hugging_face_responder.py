@@ -15,11 +15,13 @@ transformers = pytest.importorskip("transformers", reason="the extra hugging-fac
 
 from policies.chat.answers import ANSWERS  # noqa: E402  # needs the extra
 from policies.chat.loading import load_chat_model  # noqa: E402  # needs the extra
-from policies.chat.model import ChatTooLongError  # noqa: E402  # needs the extra
+from policies.chat.model import AnswerKind  # noqa: E402  # needs the extra
+from policies.chat.newest import LEFT_OUT  # noqa: E402  # needs the extra
 from policies.chat.responder import ChatResponder  # noqa: E402  # needs the extra
 from policies.chat.settings import ChatModelSettings  # noqa: E402  # needs the extra
 from policies.decoders import GREEDY, DecoderSettings  # noqa: E402  # needs the extra
 from policies.hugging_face_responder import HuggingFaceResponder, LocalChatResponder  # noqa: E402  # needs the extra
+from policies.responder import replies_of  # noqa: E402  # needs the extra
 from policies.responders import load_responder  # noqa: E402  # needs the extra
 from tests.policies.chat.tiny import saved  # noqa: E402  # needs the extra
 from tests.policies.small_hugging_face import MODELS, bart, gpt2, t5  # noqa: E402  # needs the extra
@@ -103,8 +105,13 @@ def test_a_causal_folder_is_a_chat_model_as_any_other(tmp_path: Path) -> None:
     first = responder.respond(CONTEXTS[:2], decoder=drawn, seeds=[1, 2])
     assert [responder.respond([CONTEXTS[1]], decoder=drawn, seeds=[2])[0], first[0]] == first[::-1]
     assert len((tmp_path / "answers" / ANSWERS).read_text().splitlines()) == 4, "each is asked once and kept"
-    with pytest.raises(ChatTooLongError, match="longer than the model reads"):
-        responder.respond([CONTEXTS[2]])
+    # It answers without the oldest turns, and not at all where the newest is too long alone.
+    short, long = replies_of(responder, [(*CONTEXTS[2], *CONTEXTS[0]), CONTEXTS[2]])
+    assert [short.turn] == responder.respond([CONTEXTS[0]])
+    assert short.answer is not None
+    assert short.answer.notes == (LEFT_OUT,)
+    assert long.answer is not None
+    assert (long.answer.kind, long.turn) == (AnswerKind.TOO_LONG, ((),))
 
 
 @pytest.mark.parametrize("name", ["gpt2", "t5"])

@@ -79,8 +79,8 @@ class Verifier:
         def judged(temperature: float = 0.0, seed: int = 0) -> JudgedAnswer:
             ids, ended = victim.say(read, num_tokens, temperature=temperature, seed=seed)
             text = decode_marked(victim.tokenizer, ids, clean_up_tokenization_spaces=False)
-            parted = part_thinking(text, begun=begun)
-            finish_reason = "stop" if ended else "length"
+            parted = part_thinking(text, begun=begun, ended=ended)
+            finish_reason = "stop" if ended and parted.closed else "length"
             answer = Answer(parted.reply, finish_reason, len(read), len(ids), reasoning=parted.reasoning)
             return JudgedAnswer(answer, self._success.verdict(answer, target, prompt))
 

@@ -254,9 +254,11 @@ def _no_replies(rows: Sequence[Row]) -> dict[str, Estimate]:
     counted: dict[str, list[tuple[int, int]]] = {NO_REPLY: [], LIES_NO_REPLY: []}
     for row in rows:
         players = zip(row.get("answers") or (), row.get("no_reply") or (), strict=True)
-        counted[NO_REPLY] += [(answers, sum(lost.values())) for answers, lost in players if lost is not None]
+        counted[NO_REPLY] += [
+            (answers, sum(num or 0 for num in lost.values())) for answers, lost in players if lost is not None
+        ]
         liars = [each for each in row.get("lying") or () if each is not None]
-        counted[LIES_NO_REPLY] += [(each["answers"], sum(each[kind.column] for kind in NO_REPLIES)) for each in liars]
+        counted[LIES_NO_REPLY] += [(each["answers"], sum(each.get(kind.column) or 0 for kind in NO_REPLIES)) for each in liars]
     return {
         name: clustered_rate([lost for _, lost in pairs], trials=[answers for answers, _ in pairs])
         for name, pairs in counted.items()

@@ -58,7 +58,7 @@ def chat_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
     for number, side in enumerate(SIDES):
         answering = [row[f"chat_{side}"] for row in rows if row.get(f"chat_{side}")]
         if answering:
-            lost = [sum(moves[kind.column] for kind in NO_REPLIES) for moves in answering]
+            lost = [sum(moves.get(kind.column) or 0 for kind in NO_REPLIES) for moves in answering]
             found[f"chat_no_reply_{side}"] = clustered_rate(lost, trials=[moves["answers"] for moves in answering])
         dialogues = [row for row in finished(rows) if row.get(f"chat_{side}")]
         if not dialogues:

@@ -33,6 +33,7 @@ ANSWERS = [
     Answer("", "stop", reasoning="let me think"),
     Answer("", "tool_calls"),
     Answer("", "stop"),
+    Answer("", "too_long"),
 ]
 
 
