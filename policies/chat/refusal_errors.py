@@ -16,11 +16,11 @@ class AgainError(Exception):
     Args:
         error: that is raised where no attempt is left.
         wait_s: seconds that the server asks to wait; None where it does not say.
-        unreached: whether nobody was there.
+        most_unreached: attempts at most to reach a server that has never been reached; None where somebody was there.
     """
 
-    def __init__(self, error: ModelError, wait_s: float | None = None, *, unreached: bool = False) -> None:
-        self.error, self.wait_s, self.unreached = error, wait_s, unreached
+    def __init__(self, error: ModelError, wait_s: float | None = None, *, most_unreached: int | None = None) -> None:
+        self.error, self.wait_s, self.most_unreached = error, wait_s, most_unreached
 
 
 class UnsuitedError(Exception):

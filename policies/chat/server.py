@@ -7,6 +7,7 @@ an answer of that kind. The key goes to the server alone (`keys.py`).
 from __future__ import annotations
 
 import email.utils
+import errno
 import json
 import logging
 import math
@@ -33,7 +34,7 @@ from policies.chat.refusal_errors import AgainError, UnsuitedError, error_of
 from policies.chat.refusals import Refusal, RefusalKind
 from policies.chat.request_shape import SHORTENED, RequestShape
 from policies.chat.settings import ChatModelSettings
-from policies.chat.timed_http import opener_of
+from policies.chat.timed_http import ConnectTimeoutError, opener_of
 from policies.chat.usage import ChatUsage
 
 logger = logging.getLogger(__name__)
@@ -49,6 +50,7 @@ UNEXPLAINED = "refused without a reason where other texts are answered, read as 
 _HARMLESS = [{"role": "user", "content": "Hello."}]
 # No answer follows from when it was asked.
 _JITTER = secrets.SystemRandom()
+_NO_WAY = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN})
 _UNREACHABLE = (ConnectionRefusedError, socket.gaierror, ssl.SSLCertVerificationError)
 
 
@@ -175,8 +177,9 @@ class ServedChatModel:
                     raise unsuited.error from None
             except AgainError as again:
                 failed += 1
-                never_reached = again.unreached and not self._was_reached
-                most = min(self._settings.max_attempts, MAX_UNREACHED) if never_reached else self._settings.max_attempts
+                most, few = self._settings.max_attempts, again.most_unreached
+                never_reached = few is not None and not self._was_reached
+                most = min(most, few) if few is not None and never_reached else most
                 self._warn(again.error, most - 1)
                 if failed >= most or stop.is_set():
                     raise _after(again.error, failed, RefusedModelError if never_reached else ModelError) from None
@@ -236,10 +239,12 @@ class ServedChatModel:
                 wait_s = _seconds(error.headers.get("Retry-After"))
                 return self._refused(Refusal.of_response(error.code, self._said(error, deadline), asked, wait_s), body)
         except TimeoutError:
+            self._was_reached = True
             raise AgainError(self._late()) from None
         except (URLError, HTTPException, OSError) as error:
             reason = getattr(error, "reason", None) or error
-            if isinstance(reason, TimeoutError):
+            if isinstance(reason, TimeoutError) and not isinstance(reason, ConnectTimeoutError):
+                self._was_reached = True
                 raise AgainError(self._late()) from None
             raise self._unreached(reason) from None
         self._was_reached = True
@@ -272,7 +277,10 @@ class ServedChatModel:
             got = f"{got}, by the proxy {self._proxy}"
             fix = f"{fix}; export no_proxy={urlsplit(self._url).hostname} to ask without the proxy"
         error = ModelError("the server cannot be reached, or broke off", where=self.name, got=got, fix=fix)
-        return AgainError(error, unreached=isinstance(reason, _UNREACHABLE))
+        if isinstance(reason, ConnectTimeoutError):
+            return AgainError(error, most_unreached=1)
+        nobody = isinstance(reason, _UNREACHABLE) or (isinstance(reason, OSError) and reason.errno in _NO_WAY)
+        return AgainError(error, most_unreached=MAX_UNREACHED if nobody else None)
 
     def _read(self, response: Any, deadline: float) -> bytes:
         """A whole body, within the time of one answer; a server that drips gets no more than that."""

@@ -1,7 +1,8 @@
 """HTTP whose answers are whole, headers too, within the time of one question, or are none.
 
 The standard library's time limit is one of each read: a server that sends a byte now and then could go on for ever. Here the
-limit counts from when a question is asked. No redirect is followed, for it could take a key to another host, and no proxy is
+limit counts from when a question is asked. A connection has a limit of its own, so that an address that drops what is sent
+is told from a server that thinks. No redirect is followed, for it could take a key to another host, and no proxy is
 asked for what lies on this machine. What is asked, and what an answer means: `server.py`.
 """
 
@@ -25,6 +26,13 @@ from urllib.request import (
     getproxies,
     proxy_bypass,
 )
+
+CONNECT_TIMEOUT_S = 10.0
+"""Seconds for a connection; a server that is there takes far fewer, whatever time it needs for an answer."""
+
+
+class ConnectTimeoutError(TimeoutError):
+    """No connection came about in its time: nobody is there, or something drops what is sent."""
 
 
 class Opener(NamedTuple):
@@ -98,6 +106,17 @@ class _TimedConnection(HTTPConnection):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._deadline = time.monotonic() + (self.timeout or 0.0)
+
+    def connect(self) -> None:
+        whole_s = self.timeout
+        self.timeout = min(CONNECT_TIMEOUT_S, _left(self._deadline))
+        try:
+            super().connect()
+        except TimeoutError:
+            raise ConnectTimeoutError(f"no connection within {self.timeout:.3g} s") from None
+        finally:
+            self.timeout = whole_s
+        self.sock.settimeout(_left(self._deadline))
 
     def getresponse(self) -> HTTPResponse:
         self.sock.settimeout(_left(self._deadline))

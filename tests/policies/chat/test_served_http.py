@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import os
+import socket
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
 
 from envs.core.errors import ConfigError, ModelError, RefusedModelError
+from policies.chat import timed_http
 from policies.chat.answers import ANSWERS
 from policies.chat.keys import api_key, blotted, key_variables, without_keys
 from policies.chat.loading import load_chat_model
@@ -162,6 +168,75 @@ def test_a_server_that_was_there_is_waited_for_as_long_as_any(monkeypatch: pytes
     with pytest.raises(ModelError, match="5 attempts") as caught:
         model.answer(ASKED, decoding=GREEDY)
     assert not isinstance(caught.value, RefusedModelError)
+
+
+@contextmanager
+def _deaf() -> Iterator[str]:
+    """Yield the address of a port whose queue of connections is full, so that what is sent there is dropped."""
+    with socket.socket() as server, ExitStack() as stack:
+        server.bind(("127.0.0.1", 0))
+        server.listen(0)
+        for _ in range(4):
+            client = stack.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex(server.getsockname())
+        yield f"openai:http://127.0.0.1:{server.getsockname()[1]}/v1#m"
+
+
+def test_an_address_that_drops_connections_ends_a_command_within_the_time_of_one_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert timed_http.CONNECT_TIMEOUT_S == 10
+    monkeypatch.setattr(timed_http, "CONNECT_TIMEOUT_S", 0.3)
+    began = time.monotonic()
+    with _deaf() as address:
+        model = load_chat_model(address, ChatModelSettings(timeout_s=60, max_attempts=6))
+        with pytest.raises(RefusedModelError, match=r"cannot be reached(.|\n)*no connection within 0\.3 s") as caught:
+            model.answer(ASKED * 20, decoding=GREEDY)
+    assert "attempts" not in str(caught.value)
+    assert "start the server, or mend the address" in str(caught.value)
+    assert time.monotonic() - began < 3
+
+
+def test_a_server_that_answered_once_and_drops_connections_then_is_asked_as_often_as_any(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(timed_http, "CONNECT_TIMEOUT_S", 0.05)
+    settings = dataclasses.replace(QUICK, max_attempts=4)
+    with serving(yes) as server:
+        model = load_chat_model(server.name, settings)
+        model.answer(ASKED, decoding=GREEDY)
+
+    def drops(*args: object, **kwargs: object) -> None:
+        raise TimeoutError
+
+    monkeypatch.setattr(HTTPConnection, "connect", drops)
+    with pytest.raises(ModelError, match=r"no connection(.|\n)*4 attempts") as caught:
+        model.answer(ASKED, decoding=GREEDY)
+    assert not isinstance(caught.value, RefusedModelError)
+
+
+@pytest.mark.parametrize(("number", "attempts"), [(errno.EHOSTUNREACH, MAX_UNREACHED), (errno.ECONNRESET, 6)])
+def test_a_host_without_a_way_to_it_is_given_up_as_one_that_refuses(
+    number: int, attempts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*args: object, **kwargs: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(HTTPConnection, "connect", fails)
+    model = load_chat_model("openai:http://127.0.0.1:9/v1#m", dataclasses.replace(QUICK, max_attempts=6))
+    with pytest.raises(ModelError, match=rf"{attempts} attempts") as caught:
+        model.answer(ASKED, decoding=GREEDY)
+    assert isinstance(caught.value, RefusedModelError) == (attempts == MAX_UNREACHED)
+
+
+def test_a_server_that_takes_a_connection_and_says_nothing_is_waited_for_longer_than_a_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(timed_http, "CONNECT_TIMEOUT_S", 0.1)
+    with serving(lambda number, body: Said(completion("yes"), slow_s=0.5)) as server:
+        (answer,) = load_chat_model(server.name, QUICK).answer(ASKED, decoding=GREEDY)
+    assert answer.text == "yes"
 
 
 @pytest.mark.parametrize(
