@@ -68,8 +68,9 @@ class PerturbArguments(Configuration):
     """One or several, separated by commas; or all, should-not-change, should-change, entity; parley list names them."""
     input: Annotated[Path | None, conf.arg(metavar="FILE", help_behavior_hint="")] = None
     """Lines of text, <eou> between utterances and <eot> between turns; standard input when not given."""
-    context: Annotated[Path | None, conf.arg(metavar="FILE", help_behavior_hint="")] = None
-    """Lines label<TAB>turn...<TAB>response: rules attack the responses (iiw, rsw, sow, ..., or all; parley list names them)."""
+    context: Annotated[str, conf.arg(metavar="FILE", help_behavior_hint="")] = ""
+    """Lines label<TAB>turn...<TAB>response, or CSV, TSV, JSON, JSON Lines or Parquet with columns of label, context and reply:
+    rules attack the responses (iiw, rsw, sow, ..., or all; parley list names them)."""
     seed: NonNegativeInt = 1
     """Decides every random draw; a line's own words decide with it, not its place."""
     model: Annotated[str, conf.arg(metavar="RUN", help_behavior_hint="")] = ""
@@ -104,7 +105,7 @@ def run_perturb(verb: Verb, arguments: Sequence[str]) -> int:
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        if asked.context is None:
+        if not asked.context:
             _perturb_lines(asked, config.perturb, console)
         else:
             _attack_replies(asked, asked.context, config, console)
@@ -133,7 +134,7 @@ def _perturb_lines(asked: PerturbArguments, settings: PerturbSettings, console: 
         console.print(Text(short), soft_wrap=True)
 
 
-def _attack_replies(asked: PerturbArguments, path: Path, config: PerturbConfig, console: Console) -> None:
+def _attack_replies(asked: PerturbArguments, path: str, config: PerturbConfig, console: Console) -> None:
     if asked.input is not None:
         raise ConfigError("--context and --input name two files", fix="leave one of them out")
     _announce(config.perturb, console)

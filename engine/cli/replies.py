@@ -1,7 +1,8 @@
 """`parley perturb RULE --context FILE`: candidate replies before and after a rule, with their contexts.
 
-A line of the file is `label TAB turn TAB ... TAB turn TAB response`, as published corpora have it; neighbouring lines of one
-context are one group. A line alone is a group too.
+A line of the file is `label TAB turn TAB ... TAB turn TAB response`, as published corpora have it, or the file is a table with
+columns of label, context and reply (`envs/data/own_files.py`). Neighbouring lines of one context are one group; a line alone is
+a group too.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from envs.candidates.rows import Row, parse_row
 from envs.core.errors import DataError
 from envs.core.visible import visible
 from envs.data.lines import broken_rule, located, read_lines
+from envs.data.own_files import LABEL, OwnFile, looks_like_csv, own_file
 from envs.pairs.chinese import comes_in_words, cut, is_chinese
 from envs.pairs.tokens import tokenise
 from envs.pairs.turns import Utterance, format_turns
@@ -49,25 +51,19 @@ class WrittenGroup(NamedTuple):
     group: CandidateGroup
 
 
-def read_groups(path: Path) -> list[WrittenGroup]:
-    """The groups of a file.
+def read_groups(name: str) -> list[WrittenGroup]:
+    """Return the groups of a file.
 
     Args:
-        path: of lines as above; Chinese without blanks is cut by jieba where most lines are written so.
+        name: of a file of lines or records as above, perhaps with its columns; Chinese without blanks is cut by jieba where
+            most lines are written so.
 
     Raises:
         ConfigError: some is Chinese without blanks, and jieba is not installed.
-        DataError: the file cannot be read, or a line is broken; says where.
+        DataError: the file cannot be read, a line is broken, or records have no label; says where.
     """
-    rows: list[Row] = []
-    for number, line in enumerate(read_lines(path), 1):
-        try:
-            row = parse_row(line, number)
-            if not tokenise(row.response):
-                raise broken_rule("a response has a word", line)
-            rows.append(row)
-        except DataError as error:
-            raise located(error, str(path), number, "mend the line") from None
+    own = own_file(name)
+    rows = _rows_of_lines(own.path) if own.kind is None else _rows_of_records(own)
     in_words = [comes_in_words(text) for row in rows for text in (*row.context, row.response)]
     words = cut if in_words.count(False) > in_words.count(True) else tokenise
 
@@ -93,14 +89,49 @@ def read_groups(path: Path) -> list[WrittenGroup]:
     return found
 
 
+def _rows_of_lines(path: Path) -> list[Row]:
+    if other := looks_like_csv(path):
+        raise other
+    rows = []
+    for number, line in enumerate(read_lines(path), 1):
+        try:
+            row = parse_row(line, number)
+            if not tokenise(row.response):
+                raise broken_rule("a response has a word", line)
+            rows.append(row)
+        except DataError as error:
+            raise located(error, str(path), number, "mend the line") from None
+    return rows
+
+
+def _rows_of_records(own: OwnFile) -> list[Row]:
+    if LABEL not in own.roles:
+        fix = f"name it: {own.path}#context=COLUMN,reply=COLUMN,label=COLUMN"
+        raise DataError("candidates need a column of labels, 1 or 0", where=own.path, got=own.told, fix=fix)
+    broken: list[DataError] = []
+    rows = []
+    for exchange in own.exchanges(broken):
+        if broken:
+            raise broken[0]
+        if exchange is not None:
+            for reply in exchange.replies:
+                if not tokenise(reply):
+                    error = broken_rule("a response has a word", reply)
+                    raise located(error, str(own.path), exchange.line, "mend the record")
+                rows.append(Row(exchange.line, bool(exchange.label), exchange.context, reply))
+    if broken:
+        raise broken[0]
+    return rows
+
+
 def attack_replies(
-    chosen: str, path: Path, settings: ReplySettings, shared: Resources, seed: int, console: Console, *, as_json: bool
+    chosen: str, path: str, settings: ReplySettings, shared: Resources, seed: int, console: Console, *, as_json: bool
 ) -> None:
     """Prints replies before and after rules, and how many changed.
 
     Args:
         chosen: names of rules and groups of them.
-        path: of the candidates.
+        path: of the candidates, perhaps with its columns.
         settings: of the rules.
         shared: lexicon, words and data root.
         seed: decides every random draw; a group's own context decides with it, not its place.

@@ -10,6 +10,7 @@ What stands behind `#` is part of the corpus' name, so that every verb and every
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -33,6 +34,7 @@ KNOWN: dict[str, tuple[str, ...]] = {
 EVEN_SHARES = (90, 5, 5)
 _STEMS = {"train": ("train",), "val": ("val", "valid", "dev"), "test": ("test",)}
 _SUFFIXES = ("", ".txt", *KINDS)
+_OPTION = re.compile(rf"\s*(?:{'|'.join((*ROLES, SHARES))})\s*=", re.IGNORECASE)
 _LABELS = {"0": False, "1": True, "false": False, "true": True}
 _LOOKED_AT = 20
 """Lines of a file without tabs by which it is told whether they are CSV."""
@@ -104,7 +106,9 @@ class OwnFile:
             DataError: a column is not there, or it is not known which columns hold context and reply.
         """
         assert self.kind is not None, "lines have no columns"
-        columns = next((list(record.values) for record in read_records(self.path, self.kind)), [])
+        columns = next((list(record.values) for record in read_records(self.path, self.kind)), None)
+        if columns is None:
+            raise DataError("the file holds no row", where=self.path, fix="write rows with a text in the columns of each")
         if self.columns:
             for name in (name for _, names in self.columns for name in names if name not in columns):
                 got, fix = f"columns {', '.join(columns)}", "name columns of the file"
@@ -173,6 +177,23 @@ def own_file(name: str) -> OwnFile:
             "columns are named for context and reply, or for neither", where=name, got=", ".join(columns), fix=fix
         )
     return OwnFile(Path(path).expanduser(), tuple(columns.items()), shares)
+
+
+def own_file_names(names: str) -> list[str]:
+    """Return the names of files between commas; columns that a name gives, between commas too, stay with it."""
+    files: list[str] = []
+    for part in map(str.strip, names.split(",")):
+        if files and "#" in files[-1] and _OPTION.match(part):
+            files[-1] += f",{part}"
+        elif part:
+            files.append(part)
+    return files
+
+
+def without_options(name: str) -> str:
+    """Return the name of a file without what it says of its columns and shares; any other name as it is."""
+    path, mark, options = name.rpartition("#")
+    return path if mark and _OPTION.match(options) and not Path(name).expanduser().exists() else name
 
 
 def split_files(folder: Path) -> dict[str, Path]:

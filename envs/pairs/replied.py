@@ -1,4 +1,4 @@
-"""Files of sources and replies (`tabbed.py` says how their lines are read), as pairs to judge.
+"""Files of sources and replies (`tabbed.py` says how their lines and records are read), as pairs to judge.
 
 The published sample of Li et al. 2017 is read as such pairs too: `opensubtitles_sample:human`, `:machine` and `:random` are its
 three files of replies to the same 768 sources, its splits put together, because they were sorted by length.
@@ -14,9 +14,10 @@ from typing import NamedTuple
 
 from envs.core.errors import DataError
 from envs.data.lines import broken_rule, located, read_lines, require_utf8
+from envs.data.own_files import OwnFile, looks_like_csv
 from envs.data.root import require_files
 from envs.pairs.subtitles import DICTIONARY, parse_coded
-from envs.pairs.tabbed import BETWEEN_REPLIES, parse_line
+from envs.pairs.tabbed import BETWEEN_REPLIES, parse_line, parse_texts
 from envs.pairs.tokens import UNKNOWN
 from envs.pairs.turns import EOT, Utterance
 
@@ -42,18 +43,23 @@ class RepliedPair(NamedTuple):
     reply: Utterance
 
 
-def read_replied(path: Path, *, normalise: bool = True) -> list[RepliedPair]:
-    """Reads a file.
+def read_replied(file: Path | OwnFile, *, normalise: bool = True) -> list[RepliedPair]:
+    """Read a file.
 
     Args:
-        path: lines as in `tabbed.py`, UTF-8.
+        file: lines or records as in `tabbed.py`, UTF-8.
         normalise: whether words are those of the project's tokeniser, lower-cased, unknown words written `<unk>`; otherwise
             they are what stands between blanks.
 
     Raises:
         DataError: the file cannot be read or holds no line, or a line is broken; the message names the first one.
     """
-    return _read(path, read_lines(path), partial(parse_replied, normalise=normalise))
+    own = file if isinstance(file, OwnFile) else OwnFile(file)
+    if own.kind is not None:
+        return _read_records(own, normalise=normalise)
+    if other := looks_like_csv(own.path):
+        raise other
+    return _read(own.path, read_lines(own.path), partial(parse_replied, normalise=normalise))
 
 
 def parse_replied(line: str, *, normalise: bool = True) -> list[RepliedPair]:
@@ -133,11 +139,14 @@ def _as_written(line: str) -> tuple[list[list[str]], list[list[str]]]:
     *columns, last = line.split("\t")
     if not columns:
         raise broken_rule("a tab belongs between source and reply, and there is none", line)
-    parts = [column.split(EOT) for column in columns], [last.split(BETWEEN_REPLIES)]
-    context, replies = ([text.split() for texts in side for text in texts] for side in parts)
+    return _split_texts(columns, last.split(BETWEEN_REPLIES), line)
+
+
+def _split_texts(turns: Sequence[str], texts: Sequence[str], shown: str) -> tuple[list[list[str]], list[list[str]]]:
+    context, replies = [text.split() for turn in turns for text in turn.split(EOT)], [text.split() for text in texts]
     for name, side in (("source", context), ("reply", replies)):
         if not all(side):
-            raise broken_rule(f"the {name} has no word", line)
+            raise broken_rule(f"the {name} has no word", shown)
     return context, replies
 
 
@@ -171,9 +180,37 @@ def _read(path: Path, lines: Sequence[str], parse: Callable[[str], list[RepliedP
             found += parse(line)
         except DataError as error:
             broken.append(located(error, str(path), number, "mend the line, or leave it out"))
+    return _whole(path, found, broken)
+
+
+def _read_records(own: OwnFile, *, normalise: bool) -> list[RepliedPair]:
+    pairs: list[RepliedPair] = []
+    broken: list[DataError] = []
+    for exchange in own.exchanges(broken):
+        if exchange is None:
+            continue
+        texts = exchange.context, exchange.replies
+        try:
+            if normalise:
+                context, replies = parse_texts(*([_with_unknowns(text) for text in side] for side in texts))
+            else:
+                context, replies = _split_texts(*texts, repr(texts))
+        except DataError as error:
+            broken.append(located(error, str(own.path), exchange.line, "mend the record, or leave it out"))
+        else:
+            pairs += [RepliedPair(tuple(map(tuple, context)), tuple(reply)) for reply in replies]
+    return _whole(own.path, pairs, broken)
+
+
+def _whole(path: Path, pairs: list[RepliedPair], broken: Sequence[DataError]) -> list[RepliedPair]:
+    """Return the pairs of a file that is whole.
+
+    Raises:
+        DataError: something in it is broken, or it holds nothing.
+    """
     if broken:
         first = broken[0]
         raise DataError(f"{first.what} ({len(broken):,} broken in all)", where=first.where, got=first.got, fix=first.fix)
-    if not found:
+    if not pairs:
         raise DataError("the file holds no line", where=path, fix="lines are source<TAB>reply")
-    return found
+    return pairs

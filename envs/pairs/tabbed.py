@@ -14,7 +14,7 @@ a dialogue that was cut into pairs. `parley reply` writes such files.
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -94,6 +94,16 @@ def parse_line(line: str) -> tuple[list[list[str]], list[list[str]]]:
     return context, replies
 
 
+def parse_texts(context: Sequence[str], replies: Sequence[str]) -> tuple[list[list[str]], list[list[str]]]:
+    """Read the texts of a record as `parse_line` reads those of a line.
+
+    Raises:
+        DataError: a turn or a reply has no word, or too many.
+    """
+    turns = [_words("the context", turn, text) for text in context for turn in parse_turns(text)]
+    return turns, [_words("the reply", turn, text) for text in replies for turn in parse_turns(text)]
+
+
 def _words(name: str, turn: Turn, line: str) -> list[str]:
     words = turn_words(tuple(utterance for utterance in turn if utterance))
     if not words:
@@ -157,10 +167,9 @@ def _records(own: OwnFile, broken: list[DataError]) -> Iterator[tuple[Said, Said
             yield None
             continue
         try:
-            context = [_words("the context", turn, text) for text in exchange.context for turn in parse_turns(text)]
-            replies = [_words("the reply", turn, text) for text in exchange.replies for turn in parse_turns(text)]
+            pair = parse_texts(exchange.context, exchange.replies)
         except DataError as error:
             broken.append(located(error, str(own.path), exchange.line, "mend the record, or leave it out"))
             yield None
         else:
-            yield context, replies
+            yield pair

@@ -29,6 +29,7 @@ from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK
 from envs.core.config import from_dict
+from envs.data.own_files import without_options
 from envs.pairs.replied import SAMPLE
 from policies.chat.answers import ANSWERS_FOLDER
 from policies.chat.usage import by_kind
@@ -118,7 +119,8 @@ class EvaluateAdversarial(Job[AdversarialConfig, PreparedJudging, PreparedJudgin
         files |= {f"machine {name}": name for name in config.machine_names}
         judging = {f"judge {name}": name for name in config.judge_names}
         models = {"forward": config.forward, "backward": config.backward}
-        return {option: name for option, name in {**files, **judging, **models}.items() if not name.startswith(SAMPLE)}
+        named = {option: without_options(name) for option, name in files.items() if not name.startswith(SAMPLE)}
+        return {**named, **judging, **models}
 
     def num_items(self, config: AdversarialConfig) -> int:
         return len(self.prepare(config, Path(self.run_name), Silent()).items)

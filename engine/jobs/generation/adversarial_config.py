@@ -11,6 +11,8 @@ from typing import Literal
 from engine.jobs.sharded import ShardedConfig
 from envs.core.errors import ConfigError
 from envs.core.ranges import AtLeastTwo, Configuration, PositiveInt
+from envs.data.own_files import own_file_names, without_options
+from envs.data.records import KINDS
 from envs.pairs.replied import SAMPLE
 from envs.storage.places import is_uri
 from policies.chat.addresses import absolute_address, is_chat_address, short_address
@@ -38,15 +40,15 @@ class AdversarialConfig(ShardedConfig):
     """Whose replies are judged, and by whom."""
 
     human: str = f"{SAMPLE}:human"
-    """Replies of people: a file of source<TAB>reply, earlier turns before the source, ||| between several replies; or
-    opensubtitles_sample:human."""
+    """Replies of people: a file of source<TAB>reply, earlier turns before the source, ||| between several replies; CSV, TSV,
+    JSON, JSON Lines or Parquet with such columns, or FILE#context=COLUMN,reply=COLUMN; or opensubtitles_sample:human."""
     machine: str = f"{SAMPLE}:machine"
     """Replies of systems to the same sources: files, separated by commas or one behind each --machine."""
     judges: str = "svm-unigram"
     """Judges separated by commas: see parley list; hf:FOLDER, gguf:FILE, openai:URL#MODEL, or path/file.py:Name."""
     next_utterances: str = ""
-    """File of source<TAB>the utterance that followed the human reply (next.tsv of parley reply); when empty those that the next
-    line of a dialogue shows."""
+    """File, read as --human is, of sources and the utterance that followed the human reply (next.tsv of parley reply); when
+    empty those that the next line of a dialogue shows."""
     folds: AtLeastTwo = 5
     """Parts of the sources, those of one last turn in one; each pair is judged by a judge fitted on the other parts."""
     most: PositiveInt = 10
@@ -84,7 +86,7 @@ class AdversarialConfig(ShardedConfig):
     @property
     def machine_names(self) -> tuple[str, ...]:
         """The machine files one by one, as they were named."""
-        return tuple(name for part in self.machine.split(",") if (name := part.strip()))
+        return tuple(own_file_names(self.machine))
 
     @property
     def judge_names(self) -> tuple[str, ...]:
@@ -121,7 +123,8 @@ def label_of(name: str) -> str:
     if is_chat_address(name):
         return short_address(name)
     last = [part for part in name.split("/") if part][-1:] or ["model"]
-    return last[0].removesuffix(".tsv").removesuffix(".txt").replace(".", "_")
+    stem, dot, suffix = without_options(last[0]).rpartition(".")
+    return (stem if f"{dot}{suffix}".lower() in (".txt", *KINDS) else f"{stem}{dot}{suffix}").replace(".", "_")
 
 
 def labels_of(names: tuple[str, ...], taken: Collection[str] = ()) -> dict[str, str]:

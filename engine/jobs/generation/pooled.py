@@ -31,6 +31,7 @@ from engine.metrics.generation.scenarios import (
     source_name,
 )
 from envs.core.errors import DataError
+from envs.data.own_files import own_file, without_options
 from envs.data.root import data_root
 from envs.pairs.replied import SAMPLE, RepliedPair, in_one_vocabulary, read_replied, read_sample_replies, unknown_share
 from envs.pairs.tokens import UNKNOWN
@@ -146,7 +147,7 @@ def _files(config: AdversarialConfig) -> tuple[dict[str, list[RepliedPair]], lis
     named = {_HUMAN: config.human} | {label: name for name, label in labels.items()}
     seen: dict[str, str] = {}
     for name in (config.human, *config.machine_names):
-        spelled = name if name.startswith(f"{SAMPLE}:") else str(Path(name).resolve())
+        spelled = name if name.startswith(f"{SAMPLE}:") else str(Path(without_options(name)).resolve())
         if spelled in seen:
             raise DataError("a file is named twice", where=name, got=f"{seen[spelled]} and {name}", fix="name each file once")
         seen[spelled] = name
@@ -159,11 +160,12 @@ def _files(config: AdversarialConfig) -> tuple[dict[str, list[RepliedPair]], lis
 def _read(name: str, config: AdversarialConfig, *, may_be_empty: bool = False) -> list[RepliedPair]:
     if name.startswith(f"{SAMPLE}:"):
         return read_sample_replies(data_root(config.data_root), name.removeprefix(f"{SAMPLE}:"))
-    path = fetched_file(name)
+    path = fetched_file(without_options(name))
     if not path.is_file():
-        raise DataError("there is no such file", where=path, fix="name a file of lines source<TAB>reply")
+        fix = "name a file of lines source<TAB>reply, or a table with columns such as source and reply"
+        raise DataError("there is no such file", where=path, fix=fix)
     # Where a corpus knows of no next utterance, parley reply writes a file without a line.
-    return [] if may_be_empty and not path.stat().st_size else read_replied(path, normalise=config.normalise)
+    return [] if may_be_empty and not path.stat().st_size else read_replied(own_file(name).of(path), normalise=config.normalise)
 
 
 def _scenarios(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from tests.engine.cli.conftest import Parley
 
@@ -111,6 +114,47 @@ def test_a_mistake_is_told_and_nothing_is_written(parley: Parley, rows: Path, co
     outcome = parley(command.replace("ROWS", str(rows)))
     assert (outcome.status, outcome.out) == (2, "")
     assert said in outcome.err
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_records_are_candidates_as_lines_are(parley: Parley, rows: Path, kind: str) -> None:
+    fields = [line.split("\t") for line in ROWS.splitlines()]
+    # A cell of CSV is one turn.
+    fields = [[label, turn, reply] for label, turn, *_, reply in fields] if kind == "csv" else fields
+    rows.write_text("".join("\t".join(line) + "\n" for line in fields))
+    said = parley(f"perturb iiw --json --context {rows} {BUILT_IN}").out
+    objects = [{"label": label, "context": context, "answer": reply} for label, *context, reply in fields]
+    path = rows.parent / f"rows.{kind}"
+    if kind == "csv":
+        flat = [{**entry, "context": entry["context"][0]} for entry in objects]
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(flat[0]))
+            writer.writeheader()
+            writer.writerows(flat)
+    elif kind == "jsonl":
+        path.write_text("".join(f"{json.dumps(entry)}\n" for entry in objects))
+    else:
+        parquet.write_table(pa.Table.from_pylist(objects), path)
+    outcome = parley(f"perturb iiw --json --context {path} {BUILT_IN}")
+    assert outcome.status == 0
+    read, wanted = ([json.loads(line) for line in text.splitlines()] for text in (outcome.out, said))
+    assert len(read) == len(wanted) == 2
+    assert [entry["after"] for entry in read] == [entry["after"] for entry in wanted]
+    assert [entry["line"] for entry in read] == [2 + (kind == "csv"), 3 + (kind == "csv")]
+
+
+def test_records_without_labels_and_broken_ones_are_told(parley: Parley, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    for content, said in (
+        ("context,reply\na,b\n", "a column of labels"),
+        ("context,reply,label\na,b,1\na,c,2\n", "a label is 0 or 1"),
+        ("context,reply,label\na,b,1\na,c\n", "does not fit the header"),
+        ("one,two,three\na,b,1\n", "a.csv#context="),
+    ):
+        path.write_text(content)
+        outcome = parley(f"perturb sow --context {path}")
+        assert (outcome.status, outcome.out) == (2, "")
+        assert said in "".join(outcome.err.split("\n")), content
 
 
 def test_a_file_without_lines_has_no_replies(parley: Parley, rows: Path) -> None:

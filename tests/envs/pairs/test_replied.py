@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import csv
+import json
+from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from envs.core.errors import DataError
+from envs.data.own_files import own_file, own_file_names, without_options
 from envs.data.root import data_root
 from envs.pairs.replied import (
     RepliedPair,
@@ -60,6 +66,68 @@ def test_a_broken_line_is_named_with_its_file_and_number(tmp_path: Path, line: s
         read_replied(path, normalise=normalise)
     assert f"{path}:2" in str(caught.value.where)
     assert "(2 broken in all)" in str(caught.value)
+
+
+def table(path: Path, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Path:
+    """Write rows as the kind of file that the name ends in."""
+    objects = [dict(zip(columns, row, strict=True)) for row in rows]
+    match path.suffix.lower():
+        case ".json":
+            path.write_text(json.dumps(objects), encoding="utf-8")
+        case ".jsonl":
+            path.write_text("".join(f"{json.dumps(entry)}\n" for entry in objects), encoding="utf-8")
+        case ".parquet":
+            parquet.write_table(pa.Table.from_pylist(objects), path)
+        case suffix:
+            with path.open("w", encoding="utf-8", newline="") as file:
+                csv.writer(file, delimiter="," if suffix == ".csv" else "\t").writerows([columns, *rows])
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.CSV", "a.tsv", "a.txt", "a.json", "a.jsonl", "a.parquet"])
+def test_records_are_pairs_as_lines_are(tmp_path: Path, name: str) -> None:
+    rows = [("Hello, there!", "Hi"), ("a <eot> b", "x UNK")]
+    path = table(tmp_path / name, ("question", "answer"), rows)
+    assert read_replied(path) == [
+        RepliedPair((("hello", ",", "there", "!"),), ("hi",)),
+        RepliedPair((("a",), ("b",)), ("x", "<unk>")),
+    ]
+    assert read_replied(path, normalise=False) == [
+        RepliedPair((("Hello,", "there!"),), ("Hi",)),
+        RepliedPair((("a",), ("b",)), ("x", "UNK")),
+    ]
+
+
+def test_columns_of_any_name_are_named_and_lists_are_turns_and_replies(tmp_path: Path) -> None:
+    path = table(tmp_path / "a.csv", ("first", "second", "third"), [("a", "b", "c")])
+    named = own_file(f"{path}#context=first+second,reply=third")
+    assert read_replied(named) == [RepliedPair((("a",), ("b",)), ("c",))]
+    with pytest.raises(DataError, match=r"this looks like CSV with columns first, second, third"):
+        read_replied(path)
+    (tmp_path / "b.jsonl").write_text('{"context": ["a", "b"], "reply": ["c", "d"]}\n')
+    assert [pair.reply for pair in read_replied(tmp_path / "b.jsonl")] == [("c",), ("d",)]
+
+
+@pytest.mark.parametrize("normalise", [True, False])
+def test_a_broken_record_is_named_with_its_file_and_line(tmp_path: Path, normalise: bool) -> None:
+    path = table(tmp_path / "a.csv", ("question", "answer"), [("a", "b"), ("c", " "), ("d", "e"), ("f", "")])
+    with pytest.raises(DataError, match=r"a answer is empty, or no text(.|\n)*2 broken in all") as caught:
+        read_replied(path, normalise=normalise)
+    assert str(caught.value.where) == f"{path}:3"
+    path.write_text("question,answer\na,b,c\n")
+    with pytest.raises(DataError, match="does not fit the header") as caught:
+        read_replied(path, normalise=normalise)
+    assert str(caught.value.where) == f"{path}:2"
+    path.write_text("question,answer\n")
+    with pytest.raises(DataError, match="holds no row"):
+        read_replied(path, normalise=normalise)
+
+
+def test_names_between_commas_keep_their_columns() -> None:
+    names = "a.tsv, b.csv#context=q+r,reply=s ,c.jsonl#shares=70:15:15,d.tsv"
+    assert own_file_names(names) == ["a.tsv", "b.csv#context=q+r,reply=s", "c.jsonl#shares=70:15:15", "d.tsv"]
+    assert [without_options(name) for name in own_file_names(names)] == ["a.tsv", "b.csv", "c.jsonl", "d.tsv"]
+    assert without_options("s3://bucket/a#1.tsv") == "s3://bucket/a#1.tsv"
 
 
 def test_a_file_without_a_line_is_an_error(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from itertools import pairwise
@@ -372,6 +373,22 @@ def test_a_flag_of_files_may_be_given_several_times() -> None:
 def test_a_label_names_one_file_or_judge() -> None:
     names = ("out/beam.tsv", "old/beam.tsv", "a.b.tsv", "opensubtitles_sample:random", "hf:x/y", "m.py:Judge")
     assert [*labels_of(names).values()] == ["beam", "beam-2", "a_b", "random", "y", "Judge"]
+
+
+def test_files_of_records_are_judged_as_lines_are(tmp_path: Path) -> None:
+    config = asked(tmp_path)
+    rows = [line.split("\t") for line in replies("plain")]
+    objects = [{"asked": source, "said": reply} for source, reply in rows]
+    (tmp_path / "mine.jsonl").write_text("".join(f"{json.dumps(entry)}\n" for entry in objects))
+    lines = written(tmp_path / "lines.tsv", replies("plain"))
+    named = f"{tmp_path}/mine.jsonl#context=asked,reply=said"
+    found = pooled(replace(config, machine=f"{named},{lines}"))
+    assert found.systems == ["mine", "lines"]
+    first, second = ([each.pair for each in found.scenarios[f"adversuc.{name}"].pairs] for name in found.systems)
+    assert sorted(first) == sorted(second)
+    assert EVALUATE_ADVERSARIAL.models(replace(config, machine=named))[f"machine {named}"] == f"{tmp_path}/mine.jsonl"
+    with pytest.raises(DataError, match="named twice"):
+        pooled(replace(config, machine=f"{named},{tmp_path}/mine.jsonl#context=said,reply=asked"))
 
 
 def test_files_of_systems_may_be_called_as_those_of_people_and_as_each_other(tmp_path: Path) -> None:
