@@ -1,4 +1,7 @@
-"""`parley play reply`: a person talks with a response model at the terminal."""
+"""`parley play reply`: a person talks with a response model at the terminal.
+
+Answers of a chat model that are no reply are counted in the end; where most are none, nobody talked and the status is 1.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,8 @@ from envs.core.ranges import Configuration, NonNegativeInt
 from envs.core.seeds import derive_seed
 from envs.pairs.turns import Turn, parse_turns
 from envs.pairs.written import detokenise
+from policies.chat.settings import ChatAsking
+from policies.chat.usage import ChatUsage, RunUsage
 from policies.decoders import GREEDY, DecoderSettings
 from policies.responder import Responder, replies_of, require_decoder
 
@@ -42,7 +47,7 @@ class PlayReplyArguments(Configuration):
 
 
 def run_play_reply(verb: Verb, arguments: Sequence[str]) -> int:
-    """Talks until the person leaves; returns the exit status."""
+    """Talk until the person leaves; return the exit status, 1 where most answers are no reply."""
     from policies.responders import load_responder
 
     asked = parse(PlayReplyArguments, verb, arguments)
@@ -57,8 +62,19 @@ def run_play_reply(verb: Verb, arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         terminal.show("")
     again = ["parley", "reply", "quick", "--model", asked.model, "--decoder", asked.decoder]
-    show_lines(make_console(), "next", [shlex.join(again)])
-    return 0
+    console, usage = make_console(), usage_of(responder, asked.model)
+    failure = usage.failure()
+    lost = [] if failure else usage.warnings(ChatAsking())
+    show_lines(console, "warning", lost)
+    show_lines(console, "failed", [failure] if failure else [])
+    show_lines(console, "next", [shlex.join(again)])
+    return 1 if failure else 0
+
+
+def usage_of(responder: Responder, name: str) -> RunUsage:
+    """Return what a response model that is a chat model was asked; nothing of others."""
+    usage = getattr(getattr(responder, "chat_model", None), "usage", None)
+    return RunUsage({name: usage} if isinstance(usage, ChatUsage) else {})
 
 
 def talk(terminal: Terminal, responder: Responder, decoder: DecoderSettings, seed: int) -> None:

@@ -49,6 +49,18 @@ def test_an_answer_of_a_chat_model_that_is_no_reply_says_its_kind(parley: Parley
     outcome = parley("play", "reply", f"{tmp_path}/chat.py:Chat")
     replies = [line for line in outcome.err.splitlines() if line.startswith("model:")]
     assert replies == ["model: 1", "model: (no reply: filtered)", "model: 1"]
+    assert outcome.status == 0
+    assert "warning:\n  1 of 3 answers of " in outcome.err
+    assert "are no reply (33%: 1 filtered); " in outcome.err
+
+
+def test_a_talk_of_answers_that_are_no_replies_has_failed(parley: Parley, typed: Typed, tmp_path: Path) -> None:
+    (tmp_path / "chat.py").write_text(CHAT)
+    typed("good", "bad", "bad", "/quit")
+    outcome = parley("play", "reply", f"{tmp_path}/chat.py:Chat")
+    assert outcome.status == 1
+    assert "failed:\n  2 of 3 answers of " in outcome.err
+    assert "are no reply (67%: 2 filtered); " in outcome.err
 
 
 def test_what_is_drawn_follows_from_the_seed(parley: Parley, typed: Typed, own: str) -> None:
