@@ -11,8 +11,8 @@ Sources:
     stood here covered .87 at 8 clusters and .90 at 15; `tests/engine/metrics/test_coverage.py` measures this one.
   * Cross-fitted judges: Nadeau & Bengio 2003, "Inference for the generalization error".
   * Paired bootstrap test: Hall & Wilson 1991, "Two guidelines for bootstrap hypothesis testing": resamples about the measured
-    mean, each by its own standard error. Without it (the shift method of Noreen 1989, which stood here) 11 % of tests of 8 equal
-    pairs have p < .05, and 8 % of 20; `tests/engine/metrics/test_coverage.py` measures this one.
+    mean, each by its own standard error. The shift method (Noreen 1989), which stood here, finds p < .05 in 11 % of tests of
+    8 equal pairs, and in 8 % of 20; `tests/engine/metrics/test_coverage.py` measures this one.
 
 What belongs here: numbers in, `Estimate` out. Which numbers a task looks at is in the module of that task.
 
