@@ -1,6 +1,7 @@
 """Paired bootstrap: resamples a second of `engine.metrics.statistics.paired_bootstrap` against one resample at a time.
 
-The reference is what one writes first: for each resample `Generator.choice` of as many items as there are, and their mean.
+The reference is what one writes first: for each resample `Generator.choice` of as many items as there are, their mean
+and their standard deviation.
 "identical" says that p-values agree within four standard errors of both, and that the loop, given the draws that ours makes
 where it draws one by one, comes to the same p-value and interval.
 
@@ -49,9 +50,10 @@ class Options:
 
 def plain_bootstrap(differences: np.ndarray, num_resamples: int, draw: Callable[[], np.ndarray]) -> float:
     """Return the p-value, one resample at a time; `draw` gives one."""
-    means = np.array([draw().mean() for _ in range(num_resamples)])
+    drawn = [draw() for _ in range(num_resamples)]
     observed = differences.mean()
-    num_far = np.count_nonzero(np.abs(means - observed) >= abs(observed))
+    errors = np.array([(each.mean() - observed) / each.std() for each in drawn])
+    num_far = np.count_nonzero(np.abs(errors) >= abs(observed / differences.std()))
     return float((1 + num_far) / (1 + num_resamples))
 
 

@@ -10,8 +10,9 @@ Sources:
     by MacKinnon & White 1985, "Some heteroskedasticity-consistent covariance matrix estimators". The percentile bootstrap that
     stood here covered .87 at 8 clusters and .90 at 15; `tests/engine/metrics/test_coverage.py` measures this one.
   * Cross-fitted judges: Nadeau & Bengio 2003, "Inference for the generalization error".
-  * Paired bootstrap test: Noreen 1989, "Computer-intensive methods for testing hypotheses", its shift method;
-    Efron & Tibshirani 1993, chapter 16: what would be drawn if the mean difference were 0.
+  * Paired bootstrap test: Hall & Wilson 1991, "Two guidelines for bootstrap hypothesis testing": resamples about the measured
+    mean, each by its own standard error. The shift method (Noreen 1989), which stood here, finds p < .05 in 11 % of tests of
+    8 equal pairs, and in 8 % of 20; `tests/engine/metrics/test_coverage.py` measures this one.
 
 What belongs here: numbers in, `Estimate` out. Which numbers a task looks at is in the module of that task.
 
@@ -284,10 +285,11 @@ def paired_difference(a: ArrayLike, b: ArrayLike, clusters: ArrayLike | None = N
 
 
 def paired_bootstrap(after: ArrayLike, before: ArrayLike, num_resamples: int = NUM_TEST_RESAMPLES, seed: int = 0) -> PairedTest:
-    """The paired bootstrap test of a mean difference, two-sided, by the shift method.
+    """Return the studentised paired bootstrap test of a mean difference, two-sided.
 
-    The p-value is (1 + number of resampled mean differences as far or farther from the measured one as that is from 0) /
-    (1 + number of resamples): never 0, so that it is a valid one.
+    A resample is far when its mean lies as many of its own standard errors from the measured mean as that lies from 0, or more;
+    one without a spread is far. The p-value is (1 + number of far resamples) / (1 + number of resamples), so never 0. It is at
+    least 2^(1 - k) for k pairs that differ: the chance that the signs of so many are all alike.
 
     Args:
         after: (V,) finite numbers; the caller leaves out items for which either number is missing.
@@ -301,14 +303,24 @@ def paired_bootstrap(after: ArrayLike, before: ArrayLike, num_resamples: int = N
     assert np.isfinite(differences).all(), "every number must be finite"
     if size == 0:
         return PairedTest(NOTHING, math.nan)
-    total = differences.sum()
+    total = float(differences.sum())
     if size == 1:
-        return PairedTest(Estimate(float(total), math.nan, math.nan, 1), math.nan)
-    totals = _resampled_totals(differences, num_resamples, stream(seed, "paired bootstrap"))
-    # A resample exactly as far away counts as well, whichever way its sum was rounded.
-    near = abs(total) - _ROUNDING * np.abs(differences).sum()
-    num_far = int(np.count_nonzero(np.abs(totals - total) >= near))
-    return PairedTest(mean(differences), (1 + num_far) / (1 + num_resamples))
+        return PairedTest(Estimate(total, math.nan, math.nan, 1), math.nan)
+    scale = float(np.abs(differences).max()) or 1.0
+    num_changed = int(np.count_nonzero(np.abs(differences) > _ROUNDING * scale))
+    least = 2.0 ** (1 - max(1, num_changed))
+    shift = total / (size * scale)
+    off = differences / scale - shift
+    off[np.abs(off) < _ROUNDING] = 0.0
+    num_far = num_resamples if abs(shift) < _ROUNDING else 0
+    if off.any() and not num_far:
+        # One drawing gives both sums: of the numbers in the real part, of their squares in the imaginary one.
+        totals = _resampled_totals(off + 1j * off * off, num_resamples, stream(seed, "paired bootstrap")) / size
+        variance, variances = float(off @ off) / size, totals.imag - np.square(totals.real)
+        # Both distances are squared. One as far as the other counts, whichever way its sum was rounded.
+        far = np.square(totals.real) * variance >= shift * shift * (variances - _ROUNDING * variance)
+        num_far = int(np.count_nonzero(far))
+    return PairedTest(mean(differences), max(least, (1 + num_far) / (1 + num_resamples)))
 
 
 def ratio_of_sums(
@@ -388,7 +400,7 @@ def _sum_by_cluster(
 
 
 def _resampled_totals(values: np.ndarray, num_resamples: int, rng: np.random.Generator) -> np.ndarray:
-    """Sums of V values drawn with replacement from the V values, (R,).
+    """Return sums of V values drawn with replacement from the V values, (R,) of their type.
 
     Most items are often alike (the reply is the same, both F1 are 0). How many draws fall on the commonest value is binomial,
     and only the others are drawn, one by one or, where they take few values, as multiplicities: the same distribution.
@@ -409,7 +421,7 @@ def _resampled_totals(values: np.ndarray, num_resamples: int, rng: np.random.Gen
 
 def _totals_one_by_one(values: np.ndarray, times: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Sums of `times[r]` draws from the values, (R,)."""
-    totals = np.empty(len(times))
+    totals = np.empty(len(times), values.dtype)
     rows = _DRAWS_PER_TEST_CHUNK // (int(times.max()) + 1) + 1
     for start in range(0, len(times), rows):
         ends = np.cumsum(times[start : start + rows])

@@ -39,6 +39,7 @@ coz because | ppl people
 """
 SHORT_FORMS = {word: tuple(pieces) for word, *pieces in map(str.split, _SHORT_FORMS.strip().replace("\n", " | ").split("|"))}
 """One token of a chat, and the tokens of edited text that it stands for."""
+_SHORT = frozenset(SHORT_FORMS)
 CALENDAR_AND_PEOPLES = word_set(
     """
     monday tuesday wednesday thursday friday saturday sunday january february april june july september october november
@@ -100,16 +101,22 @@ class Newswire:
             words: of the utterance, lower case.
         """
         origins = None
-        if not SHORT_FORMS.keys().isdisjoint(words):
+        if not _SHORT.isdisjoint(words):
             words, origins = expanded(words)
         plain = list(map(self._inside.__getitem__, words))
-        places = [place for place in _beginnings(words) if plain[place][0].islower()]
-        if not places:
-            return Restored(plain, origins, plain, places)
+        if len(words) < 2:
+            return Restored(plain, origins, plain, ())
+        first = words[0]
+        if first.isalnum() and _ENDS.isdisjoint(words[:-1]):
+            # One sentence, as most utterances are.
+            if first in _AUXILIARIES or not plain[0][0].islower():
+                return Restored(plain, origins, plain, ())
+            return Restored([_capitalised(plain[0]), *plain[1:]], origins, plain, (0,))
+        beginnings = [index for index in _beginnings(words) if plain[index][0].islower()]
         cased = [*plain]
-        for place in places:
-            cased[place] = _capitalised(plain[place])
-        return Restored(cased, origins, plain, places)
+        for index in beginnings:
+            cased[index] = _capitalised(plain[index])
+        return Restored(cased, origins, plain, beginnings)
 
 
 class _Inside(dict[str, str]):
@@ -128,17 +135,15 @@ def _capitalised(word: str) -> str:
     return word[:1].upper() + word[1:]
 
 
-def _beginnings(words: Sequence[str]) -> Sequence[int]:
+def _beginnings(words: Sequence[str]) -> list[int]:
     """Return where the first words of sentences stand; a full stop within a file's name ends none."""
-    if len(words) > 1 and words[0].isalnum() and _ENDS.isdisjoint(words[:-1]):
-        return () if words[0] in _AUXILIARIES else (0,)
-    places = []
-    begins = len(words) > 1
-    for place, word in enumerate(words):
+    indices = []
+    begins = True
+    for index, word in enumerate(words):
         if begins and word[:1].isalnum():
             begins = False
-            if word not in _AUXILIARIES and (not place or words[place - 1] != "." or word not in EXTENSIONS):
-                places.append(place)
+            if word not in _AUXILIARIES and (not index or words[index - 1] != "." or word not in EXTENSIONS):
+                indices.append(index)
         elif word in _ENDS:
             begins = True
-    return places
+    return indices

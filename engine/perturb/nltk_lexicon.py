@@ -45,7 +45,7 @@ SELDOM = 5
 """How often these texts hold a thing, rather than somebody who is called so, at least."""
 _MAIN = 0.5
 """Share of a word's counted places that its main sense has at least."""
-MISREAD = ("NNP", "NNPS", "PDT")
+MISREAD = frozenset({"NNP", "NNPS", "PDT"})
 """Tags that a capital at the beginning of a sentence brings by mistake: "Hi" as a name, "Install the" as "All the"."""
 _SHORTEST_NAME = 4
 """Letters of a name at least: shorter ones are words of chats as well ("tho")."""
@@ -97,9 +97,9 @@ class NltkLexicon:
         # A beginning may have been taken for a name, and then be read without its capital.
         again = [row for row, each in enumerate(read) if each.beginnings and not found[row]]
         plain = self._tagger.are_tags([read[row].plain for row in again], [asked[row] for row in again])
-        for row, is_right in zip(again, plain, strict=True):
-            if is_right:
-                found[row] = self._tags_of([utterances[row]]) == [list(tags[row])]
+        possible = [row for row, is_right in zip(again, plain, strict=True) if is_right]
+        for row, own in zip(possible, self._tags_of([utterances[row] for row in possible]), strict=True):
+            found[row] = own == list(tags[row])
         return found
 
     def antonyms(self, word: str, part_of_speech: str | None) -> tuple[str, ...]:
@@ -174,7 +174,7 @@ class NltkLexicon:
         again = [
             row
             for row, (each, tags) in enumerate(zip(read, found, strict=True))
-            if any(tags[place] in MISREAD for place in each.beginnings)
+            if not MISREAD.isdisjoint(map(tags.__getitem__, each.beginnings))
         ]
         for row, tags in zip(again, self._tagger.tag([read[row].plain for row in again]), strict=True):
             found[row] = tags

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.metrics.statistics import NEITHER, Estimate, Metric, clustered_rate, mean_count, rate, ratio_of_sums
+from engine.metrics.statistics import NEITHER, NOTHING, Estimate, Metric, clustered_rate, mean_count, rate, ratio_of_sums
 from engine.perturb.signals import SIGNALS
 
 logger = logging.getLogger(__name__)
@@ -66,7 +66,8 @@ def audit_metrics(rows: Iterable[Row], strategies: Sequence[str], max_ratio: flo
     """
     tallies = {name: _Tally() for name in (*strategies, CONTROL)}
     num_words: list[int] = []
-    num_utterances = failed = 0
+    num_utterances: list[int] = []
+    failed = 0
     for row in rows:
         if row["status"] != "ok":
             failed += 1
@@ -74,7 +75,7 @@ def audit_metrics(rows: Iterable[Row], strategies: Sequence[str], max_ratio: flo
         for touched in row["touched"]:
             tallies[touched["strategy"]].add(len(num_words), touched)
         num_words.append(row["num_words"])
-        num_utterances += row["num_utterances"]
+        num_utterances.append(row["num_utterances"])
     if failed:
         logger.warning("%d of %d examples failed and are left out of the metrics", failed, failed + len(num_words))
     return {
@@ -91,8 +92,9 @@ class _Tally:
         self.contexts: list[int] = []
         self.changed: list[int] = []
         self.log_ratios: list[float] = []
-        self.replaced = self.retagged = self.judged = self.kept = 0
-        self.rises = dict.fromkeys(SIGNALS, 0)
+        self.replaced: list[tuple[int, int, int]] = []
+        self.kept: list[tuple[int, bool]] = []
+        self.rises: dict[str, list[bool]] = {name: [] for name in SIGNALS}
 
     def add(self, context: int, touched: Mapping[str, Any]) -> None:
         self.contexts.append(context)
@@ -100,28 +102,37 @@ class _Tally:
         # A perplexity is over the words and the end.
         before, after = (touched[f"nats_{side}"] / (len(touched[side].split()) + 1) for side in ("before", "after"))
         self.log_ratios.append(after - before)
-        self.replaced += touched["num_replaced"]
-        self.retagged += touched["num_retagged"]
+        if touched["num_replaced"]:
+            self.replaced.append((touched["num_retagged"], context, touched["num_replaced"]))
         for name in SIGNALS:
-            self.rises[name] += touched["signals_after"][name] > touched["signals_before"][name]
+            self.rises[name].append(touched["signals_after"][name] > touched["signals_before"][name])
         if touched["kept"] is not None:
-            self.judged += 1
-            self.kept += touched["kept"]
+            self.kept.append((context, bool(touched["kept"])))
 
-    def estimates(self, num_words: np.ndarray, num_utterances: int, max_ratio: float) -> dict[str, Estimate]:
-        """By kind; of the words of each context (contexts,) and of all utterances some were touched."""
+    def estimates(self, num_words: np.ndarray, num_utterances: Sequence[int], max_ratio: float) -> dict[str, Estimate]:
+        """Return the estimates by kind, utterances of a context drawn together.
+
+        Args:
+            num_words: of each context (contexts,).
+            num_utterances: of each context (contexts,).
+            max_ratio: the ratio of perplexities from which edits are counted.
+        """
         number, log_ratios = len(self.contexts), np.array(self.log_ratios)
         changed = np.bincount(self.contexts, self.changed, len(num_words)) if number else np.zeros(len(num_words))
+        touched = np.bincount(np.array(self.contexts, dtype=np.int64), minlength=len(num_words))
         # A ratio that is the limit but for its rounding reaches it.
-        above = int((log_ratios >= np.log(max_ratio) - 1e-12).sum())
+        above = log_ratios >= np.log(max_ratio) - 1e-12
         found = {
             CONTEXTS: rate(len({*self.contexts}), len(num_words)),
-            UTTERANCES: rate(number, num_utterances),
+            UTTERANCES: clustered_rate(touched, trials=num_utterances),
             WORDS: mean_count(self.changed, self.contexts),
             ALL_WORDS: clustered_rate(changed, trials=num_words),
             RATIO: ratio_of_sums(log_ratios, np.ones(number), self.contexts, transform=np.exp),
-            ABOVE: rate(above, number),
-            RETAGGED: rate(self.retagged, self.replaced),
-            **{name: rate(rises, number) for name, rises in self.rises.items()},
+            ABOVE: clustered_rate(above, self.contexts),
+            RETAGGED: clustered_rate(*zip(*self.replaced, strict=True)) if self.replaced else NOTHING,
+            **{name: clustered_rate(rises, self.contexts) for name, rises in self.rises.items()},
         }
-        return found | ({KEPT: rate(self.kept, self.judged)} if self.judged else {})
+        if self.kept:
+            contexts, kept = zip(*self.kept, strict=True)
+            found[KEPT] = clustered_rate(kept, contexts)
+        return found

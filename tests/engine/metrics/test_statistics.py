@@ -259,26 +259,36 @@ DIFFERENCES = {
 }
 
 
+def far_share(drawn: np.ndarray, differences: np.ndarray) -> float:
+    """Share of resamples (R, V) as many of their own standard errors away as the measured mean is from 0."""
+    off, spread = drawn.mean(axis=1) - differences.mean(), drawn.std(axis=1)
+    return float(np.mean(np.abs(off) * differences.std() >= abs(differences.mean()) * spread - 1e-12))
+
+
 @pytest.mark.parametrize("name", DIFFERENCES)
 def test_paired_bootstrap_is_the_plain_loop_however_it_draws(name: str) -> None:
     differences = DIFFERENCES[name]
     rng, num = np.random.default_rng(4), 20_000
-    drawn = differences[rng.integers(len(differences), size=(num, len(differences)))].mean(axis=1)
-    observed = differences.mean()
-    expected = np.mean(np.abs(drawn - observed) >= abs(observed) - 1e-12)
+    expected = far_share(differences[rng.integers(len(differences), size=(num, len(differences)))], differences)
     test = paired_bootstrap(differences + 2.0, np.full(len(differences), 2.0), num)
-    assert 0.01 < expected < 0.5
+    assert 0.01 < expected < 0.6
     assert test.p_value == pytest.approx(expected, abs=4 * np.sqrt(2 * expected / num))
-    assert test.difference.value == pytest.approx(observed)
+    assert test.difference.value == pytest.approx(differences.mean())
     assert test.difference == mean(differences + 2.0 - np.full(len(differences), 2.0))
 
 
 def test_paired_bootstrap_counts_every_resample_of_few_items() -> None:
-    # All 4 ** 4 resamples, a tie being as far away as the measured difference itself.
-    differences = np.array([0.0, 0.0, 0.25, 0.75])
-    sums = differences[np.indices((4, 4, 4, 4)).reshape(4, -1)].sum(axis=0)
-    expected = np.mean(np.abs(sums - 1.0) >= 1.0)
-    assert paired_bootstrap(differences, np.zeros(4)).p_value == pytest.approx(expected, abs=0.006)
+    # All 5 ** 5 resamples, a tie being as far away as the measured difference itself.
+    differences = np.array([-0.25, 0.25, 0.25, 0.5, 0.75])
+    expected = far_share(differences[np.indices((5,) * 5).reshape(5, -1).T], differences)
+    assert paired_bootstrap(differences, np.zeros(5)).p_value == pytest.approx(expected, abs=0.006)
+
+
+def test_paired_bootstrap_proves_no_more_than_the_signs_of_so_many_pairs_may() -> None:
+    # 3 of 20 changed, all one way: so many coins fall alike once in four times (McNemar 1947, exact).
+    assert paired_bootstrap([1.0] * 3 + [0.0] * 17, np.zeros(20)).p_value == 0.25
+    assert paired_bootstrap([1.0] * 5, np.zeros(5)).p_value == 0.0625
+    assert paired_bootstrap([0.3, 0.31, 0.32, 0.33], np.zeros(4)).p_value == 0.125
 
 
 def test_paired_bootstrap_finds_a_difference_where_there_is_none_as_often_as_it_may() -> None:
@@ -302,6 +312,7 @@ def test_paired_bootstrap_of_nothing_and_of_little() -> None:
     assert alone.difference.value == 0.5
     assert paired_bootstrap([0.5, 0.25], [0.5, 0.25], 100).p_value == 1.0
     assert paired_bootstrap([0.5, 0.0], [0.0, 0.5], 100).p_value == 1.0
+    assert paired_bootstrap([0.1, 0.2, 0.0], [0.0, 0.0, 0.3], 100).p_value == 1.0, "a sum of 5e-17 is none"
 
 
 def test_paired_bootstrap_draws_alike_from_equal_seeds() -> None:

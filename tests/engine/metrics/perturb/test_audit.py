@@ -10,7 +10,7 @@ import pytest
 from engine.metrics.perturb.audit import CONTROL, KINDS, audit_metrics, describe_audit
 from engine.metrics.perturb.audit_table import audit_tables
 from engine.metrics.perturb.labels import kappa, label_metrics
-from engine.metrics.statistics import rate
+from engine.metrics.statistics import clustered_rate, rate
 from engine.perturb.signals import SIGNALS
 
 SWAP, ANTONYM = "random-swap", "antonym"
@@ -31,7 +31,7 @@ def row(*edits: dict[str, Any], words: int = 10, utterances: int = 2, **changes:
 def test_shares_are_of_contexts_utterances_and_words() -> None:
     found = audit_metrics([row(touched(), touched(num_changed=3)), row(), row(touched()), row(words=20)], [ANTONYM, SWAP], 2.0)
     assert found[f"contexts_touched.{ANTONYM}"] == rate(2, 4)
-    assert found[f"utterances_touched.{ANTONYM}"] == rate(3, 8)
+    assert found[f"utterances_touched.{ANTONYM}"] == clustered_rate([2, 0, 1, 0], trials=[2, 2, 2, 2])
     assert found[f"words_changed.{ANTONYM}"].value == pytest.approx(5 / 3)
     assert found[f"share_of_words.{ANTONYM}"].value == pytest.approx(5 / 50)
     assert found[f"contexts_touched.{SWAP}"] == rate(0, 4)
@@ -52,17 +52,27 @@ def test_signs_count_where_there_are_more_than_before() -> None:
         return touched(signals_before={**none, "articles": before}, signals_after={**none, "articles": after})
 
     found = audit_metrics([row(with_signs(0, 1), with_signs(1, 1)), row(with_signs(2, 0), with_signs(1, 3))], [ANTONYM], 2.0)
-    assert found[f"articles.{ANTONYM}"] == rate(2, 4)
-    assert found[f"doubled_words.{ANTONYM}"] == rate(0, 4)
+    assert found[f"articles.{ANTONYM}"] == clustered_rate([1, 0, 0, 1], [0, 0, 1, 1])
+    assert found[f"doubled_words.{ANTONYM}"] == clustered_rate([0] * 4, [0, 0, 1, 1])
 
 
 def test_tags_are_of_replaced_words_and_entailment_only_where_it_was_asked() -> None:
     three = touched(num_replaced=3, num_retagged=2, kept=True)
     rows = [row(three, touched(num_replaced=0, kept=False)), row(touched(kept=True))]
     found = audit_metrics(rows, [ANTONYM], 2.0)
-    assert found[f"retagged.{ANTONYM}"] == rate(2, 4)
-    assert found[f"kept.{ANTONYM}"] == rate(2, 3)
+    assert found[f"retagged.{ANTONYM}"] == clustered_rate([2, 0], trials=[3, 1])
+    assert found[f"kept.{ANTONYM}"] == clustered_rate([1, 0, 1], [0, 0, 1])
     assert "kept.antonym" not in audit_metrics([row(touched())], [ANTONYM], 2.0)
+
+
+def test_utterances_of_a_context_are_drawn_together() -> None:
+    # 40 contexts with ten touched utterances each, all of a context above the limit or none.
+    rows = [row(*[touched(ratio=4.0 if number % 2 else 1.0)] * 10, utterances=10) for number in range(40)]
+    found = audit_metrics(rows, [ANTONYM], 2.0)
+    above, plain = found[f"perplexity_above.{ANTONYM}"], rate(200, 400)
+    assert (above.value, above.n) == (0.5, 40)
+    assert above.high - above.low > 3 * (plain.high - plain.low)
+    assert found[f"utterances_touched.{ANTONYM}"].n == 40
 
 
 def test_failed_contexts_are_left_out_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
