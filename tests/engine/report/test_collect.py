@@ -44,7 +44,7 @@ from engine.store.run_folder import RunFolder
 from envs.core.errors import RunError
 from envs.storage.copies import CHECKPOINT
 from tests.engine.jobs.made_up import save_negotiator
-from tests.engine.metrics.negotiation.test_known import MADE_UP
+from tests.engine.metrics.test_known import MADE_UP
 from tests.engine.report.negotiation.dialogues import attack_row, error_row, row
 
 

@@ -1,6 +1,7 @@
 """Known adversaries: what each gains from each target, which is the best, and which have learned nothing.
 
-The statistics are in `engine/metrics/exploitability.py`; here are the table and the sentences that show them.
+The statistics are in `engine/metrics/exploitability.py`; here are the table and the sentences that show them, the same for
+negotiators, bots that look for friends, and chat models.
 """
 
 from __future__ import annotations
@@ -13,11 +14,35 @@ from engine.metrics.exploitability import has_learned
 from engine.metrics.statistics import Estimate
 from engine.metrics.tables import TextTable, with_interval
 
-_NOTE = (
-    "Advantage in points of the adversary of the line over the target of the column, in the dialogues that chose the best: the "
-    "marked value is too high by luck. Exploitability is measured in other dialogues, in the last line. More than its start: "
-    "against the target that it was trained against; an interval that is not above 0 has learned nothing that shows. "
-    "Brackets: 95 % intervals."
+
+@dataclass(frozen=True, kw_only=True)
+class KnownWords:
+    """The words in which a system shows its known adversaries.
+
+    Args:
+        cell: what a cell of the table is, and in what the best adversary is chosen; a sentence.
+        measured: what follows the figure of the best adversary, such as "points ahead in dialogues that did not choose it".
+        start: what a trained adversary is compared with.
+    """
+
+    cell: str
+    measured: str
+    start: str = ""
+
+    def note(self, *, trained: bool) -> str:
+        """Return what stands below the table, where adversaries were trained with a sentence on what they learned."""
+        learned = (
+            f'More than {self.start}: against the target that it was trained against; "nothing": it does not certainly gain more '
+            "than that and more than 0 there, so it has learned nothing that shows. "
+        )
+        return f"{self.cell} Exploitability: the best, measured in others. {learned * trained}Brackets: 95 % intervals."
+
+
+NEGOTIATORS = KnownWords(
+    cell="Advantage in points of the adversary of the line over the target of the column, in the dialogues that chose the best: "
+    "the marked value is too high by luck.",
+    measured="points ahead in dialogues that did not choose it",
+    start="its start",
 )
 
 
@@ -32,6 +57,8 @@ class KnownAdversaries:
         best: the best adversary of each target, as its place among them.
         measured: what that one gains in dialogues that did not choose it, by target.
         learned: by the adversary's name, what a trained one gains more than its start from the target that it met.
+        gained: by the same names, what it gains from that target.
+        words: in which it is shown.
     """
 
     targets: Sequence[str]
@@ -40,11 +67,13 @@ class KnownAdversaries:
     best: Sequence[int]
     measured: Sequence[Estimate]
     learned: Mapping[str, Estimate]
+    gained: Mapping[str, Estimate]
+    words: KnownWords = NEGOTIATORS
 
     @property
     def idle(self) -> list[str]:
-        """The trained adversaries that do not certainly gain more than their start."""
-        return [name for name, gained in self.learned.items() if not has_learned(gained)]
+        """The trained adversaries that do not certainly gain more than their start, or not more than 0."""
+        return [name for name, more in self.learned.items() if not has_learned(more, self.gained[name])]
 
     def best_of(self, target: str) -> str:
         """Return the name of the best adversary of a target."""
@@ -54,7 +83,7 @@ class KnownAdversaries:
         """Return who is best against each target, and who has learned nothing."""
         lines = [
             f"best of {len(self.adversaries)} known adversaries against {target}: {self.adversaries[index]}, "
-            f"{with_interval(gained)} points ahead in dialogues that did not choose it"
+            f"{with_interval(gained)} {self.words.measured}"
             for target, index, gained in zip(self.targets, self.best, self.measured, strict=True)
         ]
         if self.idle:
@@ -69,11 +98,12 @@ class KnownAdversaries:
                 with_interval(gains[index]) + " best" * (best == index)
                 for gains, best in zip(self.gains_TA, self.best, strict=True)
             ]
-            gained = self.learned.get(name)
-            learned = "" if gained is None else with_interval(gained) + ": nothing" * (name in self.idle)
-            lines.append((name, *cells, learned))
+            more = self.learned.get(name)
+            lines.append((name, *cells, "" if more is None else with_interval(more) + ": nothing" * (name in self.idle)))
         lines.append(("exploitability", *map(with_interval, self.measured), ""))
-        return TextTable(("adversary", *self.targets, "more than its start"), tuple(lines), _NOTE)
+        columns = ("adversary", *self.targets, f"more than {self.words.start}")
+        num = len(columns) - (not self.learned)
+        return TextTable(columns[:num], tuple(line[:num] for line in lines), self.words.note(trained=bool(self.learned)))
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON types, for a summary."""
@@ -83,17 +113,23 @@ class KnownAdversaries:
             "gains": [[gain.to_json() for gain in gains] for gains in self.gains_TA],
             "best": list(self.best),
             "measured": [gained.to_json() for gained in self.measured],
-            "learned": {name: gained.to_json() for name, gained in self.learned.items()},
+            "learned": {name: more.to_json() for name, more in self.learned.items()},
+            "gained": {name: gained.to_json() for name, gained in self.gained.items()},
         }
 
     @classmethod
-    def from_json(cls, parts: Mapping[str, Any]) -> KnownAdversaries:
+    def from_json(cls, parts: Mapping[str, Any], words: KnownWords = NEGOTIATORS) -> KnownAdversaries:
         """Return what `to_json` wrote."""
+        learned, gained = (
+            {name: Estimate.from_json(figure) for name, figure in parts[entry].items()} for entry in ("learned", "gained")
+        )
         return cls(
             targets=parts["targets"],
             adversaries=parts["adversaries"],
             gains_TA=[[Estimate.from_json(gain) for gain in gains] for gains in parts["gains"]],
             best=parts["best"],
             measured=[Estimate.from_json(gained) for gained in parts["measured"]],
-            learned={name: Estimate.from_json(gained) for name, gained in parts["learned"].items()},
+            learned=learned,
+            gained=gained,
+            words=words,
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from engine.metrics.negotiation.known import KnownAdversaries
+from dataclasses import replace
+
+from engine.metrics.known import KnownAdversaries
 from engine.metrics.statistics import Estimate
 
 GAINED, NONE = Estimate(1.5, 1.0, 2.0, 40), Estimate(0.1, -0.5, 0.7, 40)
@@ -13,6 +15,7 @@ MADE_UP = KnownAdversaries(
     best=[0, 1],
     measured=[GAINED, NONE],
     learned={"00-exploitability/adversary": GAINED, "control-exploitability/adversary": NONE},
+    gained={"00-exploitability/adversary": GAINED, "control-exploitability/adversary": GAINED},
 )
 
 
@@ -37,6 +40,21 @@ def test_sentences_say_who_is_best_and_name_those_that_learned_nothing() -> None
         "0.10 [−0.50, 0.70] points ahead in dialogues that did not choose it",
         "learned nothing, 1 of 2 trained: control-exploitability/adversary",
     ]
+
+
+def test_one_that_gains_more_than_its_start_and_no_more_than_0_has_learned_nothing() -> None:
+    names = MADE_UP.learned.keys()
+    more_alone = replace(MADE_UP, learned=dict.fromkeys(names, GAINED), gained=dict.fromkeys(names, NONE))
+    assert more_alone.idle == list(names)
+    assert more_alone.table().rows[0][-1] == "1.50 [1.00, 2.00]: nothing"
+    assert "more than that and more than 0" in more_alone.table().note
+
+
+def test_without_trained_adversaries_nothing_is_said_of_what_they_learned() -> None:
+    table = replace(MADE_UP, learned={}, gained={}).table()
+    assert table.columns == ("adversary", "runs/t", "01-target")
+    assert table.rows[-1] == ("exploitability", "1.50 [1.00, 2.00]", "0.10 [−0.50, 0.70]")
+    assert "start" not in table.note
 
 
 def test_it_comes_back_from_a_summary_as_it_was() -> None:
