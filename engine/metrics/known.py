@@ -32,15 +32,15 @@ class KnownWords:
     def note(self, *, trained: bool) -> str:
         """Return what stands below the table, where adversaries were trained with a sentence on what they learned."""
         learned = (
-            f'More than {self.start}: against the target that it was trained against; "nothing": it does not certainly gain more '
-            "than that and more than 0 there, so it has learned nothing that shows. "
+            f'More than {self.start}: against the target that it was trained against; "nothing": it does not certainly gain '
+            "more than that and more than 0 there, so it has learned nothing that shows. "
         )
         return f"{self.cell} Exploitability: the best, measured in others. {learned * trained}Brackets: 95 % intervals."
 
 
 NEGOTIATORS = KnownWords(
-    cell="Advantage in points of the adversary of the line over the target of the column, in the dialogues that chose the best: "
-    "the marked value is too high by luck.",
+    cell="Advantage in points of the adversary of the line over the target of the column, in the dialogues that chose the "
+    "best: the marked value is too high by luck.",
     measured="points ahead in dialogues that did not choose it",
     start="its start",
 )

@@ -86,6 +86,7 @@ class HardeningMetrics:
         rows = [
             (metric.title, *(with_interval(metrics[f"{name}{ending}"]) for ending in columns.values()))
             for name, metric in self.at_end.items()
+            if any(f"{name}{ending}" in metrics for ending in columns.values())
         ]
         title, ahead = self.gains
         more = [f"+ {with_interval(metrics[ahead[told]])}" if told in ahead else "" for told in columns]

@@ -1,11 +1,12 @@
 """Hardening of bots that look for friends by rounds: `parley minmax friends`.
 
 A round trains the bot further on chats that are heard as they are, or through one of the liars so far; then a fresh liar
-against the bot as it is, whose harm is what is left to do, and which joins the liars of the next round. Rounds end when that
-harm has stopped falling, and the bot of the best round is the result (`checkpoint`).
+against the bot as it is, which joins the liars of the next round. Rounds end when the harm of the fresh liar has stopped
+falling. The bot that is harmed least by the best of all rounds' liars is the result (`checkpoint`).
 
-Start and result are measured once more, by fresh liars on scenarios that chose no round. Two controls, the start trained as
-long without lies and on random ones, say how much of the gain is owed to liars that learn.
+Start and result are measured once more, by fresh liars and by the best of all known liars, in chats that chose neither it nor a
+round. Two controls, the start trained as long without lies and on random ones, are measured by the same liars, and say how much
+of the gain is owed to liars that learn.
 
 Not here: which runs a campaign is made of (`campaign.py`), and how it is made (`engine/jobs/hardening.py`).
 """
@@ -16,12 +17,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from engine.jobs.collaboration.agents import MAKER, friends_agents
-from engine.jobs.collaboration.campaign import FriendsCampaign, HardenFriendsConfig, hardening_fit
+from engine.jobs.collaboration.campaign import FriendsCampaign, HardenFriendsConfig, hardening_fit, known_liars
 from engine.jobs.collaboration.config import CollaborationConfig
 from engine.jobs.command import command_line
 from engine.jobs.hardening import HardeningJob
 from engine.jobs.job import Reporter
 from engine.metrics.collaboration.hardening import CAMPAIGN, FRIENDS
+from engine.metrics.tables import TextTable
+from engine.store.run_folder import RunFolder
 from envs.core.errors import ConfigError
 from envs.storage.places import display_path
 from policies.chat.addresses import is_chat_address
@@ -40,6 +43,7 @@ def demo() -> HardenFriendsConfig:
         rounds=1,
         limit=200,
         scenarios=60,
+        choosing=30,
         max_events=24,
         sizes=dynonet_small(),
         learning=ChoiceLearning(updates=6, examples_per_update=32, learning_rate=0.05),
@@ -75,6 +79,11 @@ class MinMaxFriends(HardeningJob[HardenFriendsConfig]):
             f"The bot of round {best} is the result. At most {config.game.lies} lies a chat of {config.max_events} events, "
             f"seed {config.seed}."
         )
+
+    def tables(self, run: RunFolder) -> dict[str, TextTable]:
+        """With what each known liar does to each bot."""
+        known = known_liars(run)
+        return super().tables(run) | ({} if known is None else {"Known liars": known.table()})
 
     def next_commands(self, config: HardenFriendsConfig, path: Path) -> tuple[str, ...]:
         """The page, and the bot before and after under what Niu & Bansal did."""

@@ -165,7 +165,7 @@ class RankingCampaign(HardeningCampaign[HardenRankingConfig]):
             found[GAIN_BEYOND_CONTROL] = result.more_than(_under_attack(attacks[CONTROL], known))
         return found
 
-    def extra(self) -> Mapping[str, Any]:
+    def extra(self, best: int) -> Mapping[str, Any]:
         """What is not read of the splits, which is the same in all trainings."""
         trained = RunFolder.load(self.path / self.trained(1)).summary() or {}
         return {name: trained[name] for name in (NUM_CONTEXTS, CUT, UNREAD) if name in trained}
