@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from engine.metrics.statistics import Estimate, Metric, count, mean, rate
+from engine.metrics.statistics import Estimate, Metric, count, mean_count, rate
 from envs.pairs.vocabulary import EOT, EOU, UNK
 
 NEAR = "nearer to the recorded"
@@ -37,7 +37,10 @@ def reply_metrics(
         limit: words that the model can say at most; None where it has no limit in words.
     """
     num, times = len(replies), Counter(map(tuple, replies))
-    found = {"reply_words": mean([len(words) for words in replies]), "recorded_words": mean([len(words) for words in recorded])}
+    found = {
+        "reply_words": mean_count([len(words) for words in replies]),
+        "recorded_words": mean_count([len(words) for words in recorded]),
+    }
     for length in (1, 2):
         found[f"distinct_{length}"] = distinct(replies, length)
         found[f"recorded_distinct_{length}"] = distinct(recorded, length)

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -255,6 +255,19 @@ def mean(values: ArrayLike, clusters: ArrayLike | None = None) -> Estimate:
     """
     numbers = np.asarray(values, dtype=np.float64)
     return ratio_of_sums(numbers, np.ones_like(numbers), clusters)
+
+
+def mean_count(values: ArrayLike, clusters: ArrayLike | None = None) -> Estimate:
+    """Estimate a mean of what cannot be below 0, such as words or queries; its interval does not leave that range.
+
+    Args:
+        values: (V,) finite numbers, at least 0.
+        clusters: (V,) as in `mean`.
+    """
+    numbers = np.asarray(values, dtype=np.float64)
+    assert (numbers >= 0).all(), "counts are not below 0"
+    estimate = mean(numbers, clusters)
+    return replace(estimate, low=max(0.0, estimate.low)) if estimate.low < 0 else estimate
 
 
 def paired_difference(a: ArrayLike, b: ArrayLike, clusters: ArrayLike | None = None) -> Estimate:

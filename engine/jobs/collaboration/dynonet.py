@@ -28,7 +28,7 @@ from engine.jobs.device import require_device
 from engine.jobs.job import Reporter
 from engine.jobs.supervised import FitJob, Fitting, SupervisedConfig, estimates, require_splits
 from engine.metrics.collaboration.training import FRIENDS_TRAINING
-from engine.metrics.statistics import Estimate, clustered_rate, mean, rate
+from engine.metrics.statistics import Estimate, clustered_rate, mean_count, rate
 from engine.perturb.settings import PerturbSettings
 from envs.core.config import check
 from envs.core.errors import ConfigError
@@ -261,8 +261,8 @@ def _selfplay(
     selections = [chat.num_selections(0) + chat.num_selections(1) for chat in played]
     return {
         "selfplay_completion": rate(sum(chat.agreed for chat in played), len(played)),
-        "selfplay_events": mean([len(chat.events) for chat in played]),
-        "selfplay_selections": mean(selections),
+        "selfplay_events": mean_count([len(chat.events) for chat in played]),
+        "selfplay_selections": mean_count(selections),
     }
 
 

@@ -27,7 +27,7 @@ from engine.jobs.perturb.continued import Continued, ContinuedConfig, ContinuedJ
 from engine.jobs.perturb.models import RERANKED
 from engine.jobs.supervised import EPOCHS
 from engine.metrics.replies import distinct
-from engine.metrics.statistics import Estimate, clustered_rate, mean, ratio_of_sums
+from engine.metrics.statistics import Estimate, clustered_rate, mean_count, ratio_of_sums
 from engine.metrics.training import RECORDED, RERANKING
 from engine.perturb.ngrams import NGrams
 from engine.store.run_folder import RunFolder
@@ -102,7 +102,7 @@ class ReplyFigures:
         unknown = [sum(utterance.count(UNK) for utterance in reply) for reply in replies]
         rare = [sum(word not in self._common for utterance in reply for word in utterance) for reply in replies]
         return {
-            "reply_words": mean([len(each) for each in words]),
+            "reply_words": mean_count([len(each) for each in words]),
             "rare_words": clustered_rate(rare, trials=sizes),
             "unknown_words": clustered_rate(unknown, trials=sizes),
             "distinct_1": distinct(words, 1),

@@ -28,7 +28,7 @@ from engine.jobs.retrieval.groups import Contexts, group_seed, lexicon_setting, 
 from engine.jobs.retrieval.prepared import not_read_in, not_read_told
 from engine.jobs.sharded import session
 from engine.metrics.retrieval.editing import EDITING, EDITS, GAIN, QUERIES, RANDOM, SUCCESS, TRIED, UNTRAINED
-from engine.metrics.statistics import Estimate, clustered_rate, count, mean, rate_difference
+from engine.metrics.statistics import Estimate, clustered_rate, count, mean_count, rate_difference
 from engine.perturb.replies.resources import RuleResources
 from engine.perturb.replies.settings import ReplySettings
 from engine.store.run_folder import RunFolder
@@ -228,8 +228,8 @@ def _figures(measured: Mapping[str, Sequence[AttackOutcome]], dialogues: Mapping
     clusters = [dialogues[outcome.key] for outcome in policy]
     found = {name: clustered_rate(values, clusters) for name, values in reached.items()}
     found[GAIN] = rate_difference(reached[SUCCESS], reached[RANDOM], clusters)
-    found[EDITS] = mean([outcome.cost for outcome in policy], clusters)
-    found[QUERIES] = mean([outcome.queries for outcome in policy], clusters)
+    found[EDITS] = mean_count([outcome.cost for outcome in policy], clusters)
+    found[QUERIES] = mean_count([outcome.queries for outcome in policy], clusters)
     found[TRIED] = count(len(policy), len(policy))
     return {name: found[name] for name in EDITING}
 

@@ -32,7 +32,7 @@ from engine.metrics.statistics import (
     Points,
     clustered_rate,
     count,
-    mean,
+    mean_count,
     paired_bootstrap,
     rate,
     rate_difference,
@@ -233,13 +233,13 @@ def _of_condition(chats: Sequence[Row]) -> dict[str, Estimate]:
     selecting = [row for row in chats if sum(row["num_selections"])]
     return {
         COMPLETION: _share(chats, _agreed),
-        TURNS: mean([float(len(row["events"])) for row in chats]),
+        TURNS: mean_count([float(len(row["events"])) for row in chats]),
         **{name: rate(sum(each is not None and each <= num for each in needed), len(chats)) for num, name in WITHIN.items()},
-        SELECTIONS: mean([float(sum(row["num_selections"])) for row in chats]),
+        SELECTIONS: mean_count([float(sum(row["num_selections"])) for row in chats]),
         FIRST: _share(selecting, lambda row: row["first_selection_right"]),
         MENTIONING: clustered_rate([any(each["said"] for each in event["mentions"]) for event, _ in said], whose),
         TOUCHED: clustered_rate([event["said"] != event["heard"] for event, _ in said], whose),
-        **{name: mean(nums) for name in (REPAIRS, UNREAD, CUT, BY_SCORES) if (nums := _slips(chats, name))},
+        **{name: mean_count(nums) for name in (REPAIRS, UNREAD, CUT, BY_SCORES) if (nums := _slips(chats, name))},
         **_perplexity(chats),
         **_lying(chats),
     }
@@ -284,11 +284,11 @@ def _lying(chats: Sequence[Row]) -> dict[str, Estimate]:
 
     chances = [(float(each["chances"]), float(each["told"]), _scenario(row)) for each, row in noted]
     told = clustered_rate([each[1] for each in chances], [each[2] for each in chances], [each[0] for each in chances])
-    found = {LIES: mean(a_chat("told")), LIE_RATE: told}
+    found = {LIES: mean_count(a_chat("told")), LIE_RATE: told}
     if not any(each["asked"] or each["scored"] for each, _ in noted):
         return found
     kinds = {"asked": LIES_ASKED, "scored": LIES_SCORED, "repairs": LIE_REPAIRS, "unread": LIES_UNREAD, "cut": LIES_CUT}
-    return found | {kind: mean(a_chat(name)) for name, kind in kinds.items()}
+    return found | {kind: mean_count(a_chat(name)) for name, kind in kinds.items()}
 
 
 def _slips(chats: Sequence[Row], name: str) -> list[float]:

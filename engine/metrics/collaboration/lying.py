@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from engine.metrics.statistics import NEITHER, Estimate, Metric, clustered_rate, mean, paired_difference
+from engine.metrics.statistics import NEITHER, Estimate, Metric, clustered_rate, mean, mean_count, paired_difference
 
 TARGET = "lower: target"
 HARM, COMPLETION, TURNS, LIES = "harm", "completion", "turns", "lies"
@@ -58,8 +58,8 @@ def lying_metrics(played: Mapping[str, LiedTo]) -> dict[str, Estimate]:
     for who, chats in played.items():
         found[f"{HARM}{who}"] = mean(chats.harm)
         found[f"{COMPLETION}{who}"] = clustered_rate(chats.agreed, range(len(chats.agreed)))
-        found[f"{TURNS}{who}"] = mean(chats.events)
-        found[f"{LIES}{who}"] = mean(chats.lies)
+        found[f"{TURNS}{who}"] = mean_count(chats.events)
+        found[f"{LIES}{who}"] = mean_count(chats.lies)
     found[GAIN] = played[POLICY].less(played[HONEST])
     found[GAIN_OVER_RANDOM] = played[POLICY].less(played[RANDOM])
     return {name: found[name] for name in LYING}

@@ -31,7 +31,7 @@ from engine.metrics.generation.tables import PUBLISHED_ADVERSUC, PUBLISHED_ERE, 
 from engine.metrics.generation.variety import DISTINCT, DISTINCT_2, WORDS
 from engine.metrics.repeats import crossed_difference, crossed_mean, over_runs
 from engine.metrics.replies import distinct
-from engine.metrics.statistics import NEITHER, NOTHING, Estimate, Metric, count, mean, ratio_of_sums
+from engine.metrics.statistics import NEITHER, NOTHING, Estimate, Metric, count, mean_count, ratio_of_sums
 from engine.metrics.tables import ABSENT, BETWEEN, TextTable, figure, interval
 from engine.metrics.training import HIGHER
 
@@ -195,7 +195,7 @@ def reply_figures(said: ReadReplies, recorded: ReadReplies, seed: int) -> dict[s
     num = len(said.words)
     lengths = [len(words) for words in said.words]
     return {
-        WORDS: mean(lengths),
+        WORDS: mean_count(lengths),
         PERPLEXITY: ratio_of_sums(said.nats, [length + 1 for length in lengths], transform=np.exp),
         DISTINCT: distinct(said.words, 1),
         DISTINCT_2: distinct(said.words, 2),

@@ -18,7 +18,7 @@ from engine.metrics.statistics import (
     Estimate,
     Metric,
     clustered_rate,
-    mean,
+    mean_count,
     rate,
 )
 from policies.chat.model import NO_REPLIES
@@ -73,7 +73,7 @@ def chat_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
         for name in _ASKED:
             counts = np.array([one[name] for one in moves], dtype=np.float64)
             # Models that do not say how many tokens there were have none of this.
-            found[f"chat_{name}_{side}"] = mean(counts) if counts.any() else NOTHING
+            found[f"chat_{name}_{side}"] = mean_count(counts) if counts.any() else NOTHING
         for name in _BROKEN:
             found[f"chat_{name}_{side}"] = clustered_rate([one[name] for one in moves], trials=said)
         found[f"chat_repairs_{side}"] = rate(sum(one["repairs"] > 0 for one in moves), len(moves))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.metrics.rows import Row, finished
-from engine.metrics.statistics import FOR_TARGET, NEITHER, Estimate, Metric, clustered_rate, mean, rate
+from engine.metrics.statistics import FOR_TARGET, NEITHER, Estimate, Metric, clustered_rate, mean_count, rate
 
 DEFENCE_METRICS: dict[str, Metric] = {
     "stopped_share": Metric(
@@ -41,7 +41,7 @@ def defence_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
     if ended := [row for row in dialogues if row.get("refused") is not None]:
         found["refused_share"] = rate(sum(bool(row["refused"]) for row in ended), len(ended))
     if searched := [row["kept_out"] for row in dialogues if row.get("kept_out") is not None]:
-        found["kept_out"] = mean(searched)
+        found["kept_out"] = mean_count(searched)
     return found
 
 

@@ -34,6 +34,7 @@ from engine.metrics.statistics import (
     clustered_rate,
     count,
     mean,
+    mean_count,
     rate,
     ratio_of_sums,
 )
@@ -141,7 +142,7 @@ def negotiation_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
     estimates = {
         **outcome_metrics(dialogues),
         "pareto": _share(agreed, lambda row: row["pareto"]),
-        "turns": _averaged(dialogues, lambda row: row["num_turns"]),
+        "turns": _counted(dialogues, lambda row: row["num_turns"]),
         "words_per_utterance": ratio_of_sums(
             [row["num_words_adversary"] + row["num_words_target"] for row in dialogues],
             [row["num_turns"] - row["forced"] for row in dialogues],
@@ -174,15 +175,19 @@ def outcome_metrics(dialogues: Sequence[Row]) -> dict[str, Estimate]:
         "par_strict": _share(dialogues, lambda row: _advantage(row) > 0),
         "par": _share(dialogues, lambda row: _advantage(row) >= 0),
         "agreement": rate(len(agreed), len(dialogues)),
-        "score_adversary": _averaged(dialogues, lambda row: row["points_adversary"]),
-        "score_target": _averaged(dialogues, lambda row: row["points_target"]),
-        "score_adversary_agreed": _averaged(agreed, lambda row: row["points_adversary"]),
-        "score_target_agreed": _averaged(agreed, lambda row: row["points_target"]),
+        "score_adversary": _counted(dialogues, lambda row: row["points_adversary"]),
+        "score_target": _counted(dialogues, lambda row: row["points_target"]),
+        "score_adversary_agreed": _counted(agreed, lambda row: row["points_adversary"]),
+        "score_target_agreed": _counted(agreed, lambda row: row["points_target"]),
     }
 
 
 def _averaged(chosen: Sequence[Row], number: Callable[[Row], float]) -> Estimate:
     return mean(np.array([number(row) for row in chosen], dtype=np.float64))
+
+
+def _counted(chosen: Sequence[Row], number: Callable[[Row], int]) -> Estimate:
+    return mean_count([number(row) for row in chosen])
 
 
 def _share(chosen: Sequence[Row], holds: Callable[[Row], bool]) -> Estimate:

@@ -29,6 +29,7 @@ from engine.metrics.statistics import (
     Points,
     count,
     mean,
+    mean_count,
     paired_difference,
 )
 from engine.metrics.tables import ABSENT, BETWEEN, TextTable, few_note, figure, num_measured, number
@@ -131,7 +132,7 @@ class TacticsPlayed:
                 found[f"over_{other}"] = self._difference(arm, other)
         for side in SIDES:
             broken = [_broken(row, side) for row in dialogues]
-            found[f"broken_{side}"] = mean(broken) if broken else NOTHING
+            found[f"broken_{side}"] = mean_count(broken) if broken else NOTHING
         return found | self._costs(arm)
 
     def curve(self, arm: str) -> Points:

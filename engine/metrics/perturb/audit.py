@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.metrics.statistics import NEITHER, Estimate, Metric, clustered_rate, mean, rate, ratio_of_sums
+from engine.metrics.statistics import NEITHER, Estimate, Metric, clustered_rate, mean_count, rate, ratio_of_sums
 from engine.perturb.signals import SIGNALS
 
 logger = logging.getLogger(__name__)
@@ -117,7 +117,7 @@ class _Tally:
         found = {
             CONTEXTS: rate(len({*self.contexts}), len(num_words)),
             UTTERANCES: rate(number, num_utterances),
-            WORDS: mean(self.changed, self.contexts),
+            WORDS: mean_count(self.changed, self.contexts),
             ALL_WORDS: clustered_rate(changed, trials=num_words),
             RATIO: ratio_of_sums(log_ratios, np.ones(number), self.contexts, transform=np.exp),
             ABOVE: rate(above, number),

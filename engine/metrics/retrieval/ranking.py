@@ -28,7 +28,7 @@ from engine.metrics.retrieval.ranks import (
     recall_at,
 )
 from engine.metrics.rows import Row, finished, lost
-from engine.metrics.statistics import Estimate, Metric, count, mean, rate
+from engine.metrics.statistics import Estimate, Metric, count, mean_count, rate
 from envs.candidates.groups import CandidateKind
 
 CLEAN = "clean"
@@ -214,7 +214,7 @@ def ranking_metrics(found: RankedRows) -> dict[str, Estimate]:
         metrics[UNRANKED] = count(num_unranked, len(found.rows))
     for rule in found.rules:
         metrics[f"{UNTOUCHED}.{rule}"] = rate(*found.num_untouched(rule))
-        metrics[f"{WORDS}.{rule}"] = mean(*found.words_changed(rule))
+        metrics[f"{WORDS}.{rule}"] = mean_count(*found.words_changed(rule))
     at_first = first_place(found.several)
     for model in found.models:
         metrics[f"{FAILED}.{model}"] = count(len(found.errors.get(model, ())), found.num_contexts)

@@ -29,7 +29,7 @@ from engine.metrics.statistics import (
     Points,
     clustered_rate,
     count,
-    mean,
+    mean_count,
 )
 
 QUERIES = (10, 50, 100, 500, 2000)
@@ -180,15 +180,15 @@ def _costs(tried: Sequence[tuple[int, Row]], clusters: Mapping[int, int]) -> dic
     asked, all_dialogues = [each["queries"] for _, each in tried], [clusters[number] for number, _ in tried]
     found = {
         MEDIAN_QUERIES: count(float(np.median(spent)) if spent else np.nan, len(spent)),
-        ASKED: mean(asked, all_dialogues),
+        ASKED: mean_count(asked, all_dialogues),
         UNTOUCHED: count(asked.count(0), len(tried)),
-        WORDS: mean([each["num_changed"] for _, each in won], [clusters[number] for number, _ in won]),
+        WORDS: mean_count([each["num_changed"] for _, each in won], [clusters[number] for number, _ in won]),
         # What is kept of an attack is never farther from the goal than the reply as it was.
-        RANKS: mean([abs(each["rank_after"] - each["rank_before"]) for _, each in moved], dialogues),
-        SCORE: mean([abs(each["score"] - each["score_before"]) for _, each in moved], dialogues),
+        RANKS: mean_count([abs(each["rank_after"] - each["rank_before"]) for _, each in moved], dialogues),
+        SCORE: mean_count([abs(each["score"] - each["score_before"]) for _, each in moved], dialogues),
     }
     if any(each["num_slopes"] for _, each in tried):
-        found[SLOPES] = mean([each["num_slopes"] for _, each in tried], all_dialogues)
+        found[SLOPES] = mean_count([each["num_slopes"] for _, each in tried], all_dialogues)
     return found
 
 

@@ -26,6 +26,7 @@ from engine.metrics.statistics import (
     clustered_rate,
     count,
     mean,
+    mean_count,
     rate,
 )
 from envs.core.errors import RunError
@@ -189,7 +190,7 @@ def search_metrics(rows: Iterable[Row], candidates_per_s: Estimate, num_skipped:
         "targets": count(num_targets, num_targets),
         "skipped": count(num_skipped, num_targets + num_skipped),
         "restarts": count(len(sweeps), num_targets),
-        "sweeps": mean(sweeps, clusters),
+        "sweeps": mean_count(sweeps, clusters),
         "candidates": count(candidates, num_targets),
     }
     assert list(costs) == list(COST_METRICS), "the table and the computation name the same metrics"

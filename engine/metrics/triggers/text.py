@@ -14,7 +14,7 @@ from engine.metrics.statistics import (
     Metric,
     clustered_rate,
     count,
-    mean,
+    mean_count,
     rate,
     rate_difference,
 )
@@ -59,7 +59,7 @@ def text_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
     found = {name: rate(sum(bool(row[name]) for row in done), len(done)) for name in (VERIFIED, RANDOM, EMPTY)}
     found[SAMPLED] = clustered_rate([row[SAMPLED] for row in done], trials=[row["samples"] for row in done])
     found[OVER] = rate_difference([bool(row[VERIFIED]) for row in done], [bool(row[RANDOM]) for row in done])
-    found |= {name: mean([row.get(name, 0) for row in done]) for name in (QUERIES, RANDOM_QUERIES, ATTACKER)}
+    found |= {name: mean_count([row.get(name, 0) for row in done]) for name in (QUERIES, RANDOM_QUERIES, ATTACKER)}
     queries = [row[QUERIES] + row[RANDOM_QUERIES] for row in done]
     found[NUM_QUERIES] = count(sum(queries), len(done))
     found |= no_reply_metrics([_without_reply(row) for row in done], queries)

@@ -48,6 +48,8 @@ def verdict_on(found: Negotiation) -> Verdict | None:
     told_by_name = sum(bool(sentence) for _, sentence, _ in hardened) > 1
     for name, sentence, measured in hardened:
         sentences.append(f"{name}: {sentence[:1].lower()}{sentence[1:]}" if sentence and told_by_name else sentence)
+        # A match that a campaign measures by stands there under its name, and not twice.
+        marks = {label: estimate for label, estimate in marks.items() if estimate not in measured.values()}
         marks |= {f"{name}: {label}" if told_by_name else label: estimate for label, estimate in measured.items()}
     sentences += [one.sentence for one in found.tactics]
     for one in found.reproductions:

@@ -18,6 +18,7 @@ from engine.metrics.statistics import (
     clustered_rate,
     count,
     mean,
+    mean_count,
     paired_bootstrap,
     paired_difference,
     rate,
@@ -141,6 +142,15 @@ def test_an_interval_holds_its_value_or_there_is_none(values: list[float]) -> No
 def test_values_that_are_all_alike_tell_nothing_of_how_they_vary() -> None:
     assert mean([3.0] * 20) == Estimate(3.0, math.nan, math.nan, 20)
     assert mean([0.1] * 7).to_json()["low"] is None, "whatever the sum is rounded to"
+
+
+def test_a_mean_of_counts_is_never_below_nothing() -> None:
+    assert mean([1, 45, 45]).low < 0
+    counted = mean_count([1, 45, 45])
+    assert (counted.low, counted.value, counted.high) == (0.0, mean([1, 45, 45]).value, mean([1, 45, 45]).high)
+    assert mean_count([4, 5, 6, 5]) == mean([4, 5, 6, 5])
+    with pytest.raises(AssertionError, match="not below 0"):
+        mean_count([-1, 2])
 
 
 def test_shares_of_shares_have_wilson_ends_and_narrow_with_their_spread() -> None:

@@ -42,7 +42,7 @@ from engine.metrics.collaboration.chats import (
     of,
 )
 from engine.metrics.collaboration.table import PUBLISHED, allowed_table, lies_table, lying_table, overview, table_8
-from engine.metrics.statistics import mean, rate
+from engine.metrics.statistics import mean_count, rate
 from envs.friends.events import Lying
 from policies.chat.model import NO_REPLIES
 
@@ -100,7 +100,7 @@ def test_figures_are_those_counted_by_hand() -> None:
     found = chat_metrics(ROWS)
     assert found[of(COMPLETION, "model", NORMAL)] == rate(2, 3)
     assert found[of(COMPLETION, "model", CONFUSING)] == rate(1, 3)
-    assert found[of(TURNS, "model", NORMAL)] == mean([3.0, 4.0, 1.0])
+    assert found[of(TURNS, "model", NORMAL)] == mean_count([3.0, 4.0, 1.0])
     assert [found[of(WITHIN[num], "model", NORMAL)].value for num in (1, 2, 3)] == pytest.approx([1 / 3, 1 / 3, 2 / 3])
     assert found[of(SELECTIONS, "model", NORMAL)].value == pytest.approx(4 / 3)
     assert found[of(FIRST, "model", NORMAL)] == rate(1, 2)

@@ -90,6 +90,13 @@ def test_hardening_in_either_direction(drop: float, told: str) -> None:
     assert verdict(campaigns=(campaign(drop),)).sentence.startswith(told)
 
 
+def test_a_match_that_a_campaign_measures_by_stands_in_the_figures_once() -> None:
+    before = campaign(0.5).metrics["exploitability_before"]
+    measured_by = Match(name="best known adversary, before", metrics={"advantage": before}, job="evaluate-exploitability")
+    marks = verdict(measured_by, campaigns=(campaign(0.5),)).marks
+    assert [name for name, estimate in marks.items() if estimate == before] == ["best adversary, before hardening"]
+
+
 def test_hardening_over_few_dialogues_or_several_trainings_says_so() -> None:
     assert "Few dialogues (5): do not lean on it." in verdict(campaigns=(campaign(0.5, n=5),)).sentence
     once = campaign(0.5)
