@@ -237,13 +237,13 @@ def read_pretrained(
 
 def _class_of(config: Any, kind: Callable[[Any], str], folder: Path) -> str:
     """The class that reads a model; its configuration says whether it is one of that kind, before its weights are read."""
-    found, names = _composite_class(kind(config), config, folder), config.architectures or []
+    reader, names = _composite_class(kind(config), config, folder), config.architectures or []
     if (heads := _HEADS.get(kind(config))) and names and not any(head in name for name in names for head in heads):
         what = "a causal model of language" if heads[0] == "ForCausalLM" else "a classifier"
         got = f"architecture {', '.join(names)}"
         fix = f"name a folder whose config.json names an architecture with {heads[0]}"
         raise CheckpointError(f"this needs {what} and the folder holds another model", where=folder, got=got, fix=fix)
-    return found
+    return reader
 
 
 def _composite_class(name: str, config: Any, folder: Path) -> str:

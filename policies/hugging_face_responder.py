@@ -72,10 +72,10 @@ class HuggingFaceResponder:
         return [self._reply(turns, decoder) for turns in contexts]
 
     def _reply(self, turns: Turns, decoder: DecoderSettings) -> ModelReply:
-        asked, thinks = self._asked([[detokenise(utterance) for utterance in turn] for turn in turns])
+        prompt_ids, thinks = self._asked([[detokenise(utterance) for utterance in turn] for turn in turns])
         positions = num_positions(self.model) if self._encodes else longest_input(self._tokenizer, self.model)
         length = int(min(self._max_tokens, positions / 2))
-        kept = asked[-int(min(positions - length, len(asked))) :]
+        kept = prompt_ids[-int(min(positions - length, len(prompt_ids))) :]
         ids_1T = torch.tensor([kept], device=self.model.device)
         with torch.inference_mode():
             said_1T = self.model.generate(
@@ -105,14 +105,14 @@ class HuggingFaceResponder:
 
     def _asked(self, turns: list[list[str]]) -> tuple[list[int], bool]:
         """Return the tokens that the model is given, and whether they end with a start of thinking."""
-        said = [" ".join(turn) for turn in turns]
+        texts = [" ".join(turn) for turn in turns]
         if self._encodes:
-            ids: list[int] = self._tokenizer("\n".join(said)).input_ids
+            ids: list[int] = self._tokenizer("\n".join(texts)).input_ids
             return ids, False
-        if self._tokenizer.chat_template and len(said) % 2 == 0:
+        if self._tokenizer.chat_template and len(texts) % 2 == 0:
             # Templates want a user's turn first and last: with an even number the oldest two are one.
-            said = ["\n".join(said[:2]), *said[2:]]
-        text = write_prompt(self._tokenizer, tuple(Message(_ROLES[number % 2], each) for number, each in enumerate(said)))
+            texts = ["\n".join(texts[:2]), *texts[2:]]
+        text = write_prompt(self._tokenizer, tuple(Message(_ROLES[number % 2], words) for number, words in enumerate(texts)))
         ids = self._tokenizer(text, add_special_tokens=False).input_ids
         return ids, opens_thinking(text)
 

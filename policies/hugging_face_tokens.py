@@ -64,14 +64,14 @@ def ends_of(tokenizer: Any, model: Any) -> tuple[int, ...]:
     ends = [*(named if isinstance(named, list | tuple) else [named]), tokenizer.eos_token_id]
     # A configuration without ends says its class's default, which a smaller vocabulary may lack.
     num_tokens = len(model.get_input_embeddings().weight)
-    found = tuple(dict.fromkeys(end for end in ends if end is not None and 0 <= end < num_tokens))
-    if not found:
+    end_ids = tuple(dict.fromkeys(end for end in ends if end is not None and 0 <= end < num_tokens))
+    if not end_ids:
         raise ConfigError(
             "neither the tokenizer nor the model's generation_config has a token that ends a reply",
             where=tokenizer.name_or_path or None,
             fix="set eos_token of the tokenizer to the token that the model ends its replies with",
         )
-    return found
+    return end_ids
 
 
 def name_end(tokenizer: Any, model: Any) -> None:

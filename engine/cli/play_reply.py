@@ -73,17 +73,17 @@ def talk(terminal: Terminal, responder: Responder, decoder: DecoderSettings, see
     Raises:
         KeyboardInterrupt: the input has come to its end.
     """
-    said: list[Turn] = []
+    turns: list[Turn] = []
     while (line := terminal.ask("you:   ")) != "/quit":
         if line == "/new":
-            said = []
+            turns = []
             terminal.show("another dialogue")
             continue
-        said += [turn for turn in parse_turns(line) if any(turn)]
+        turns += [turn for turn in parse_turns(line) if any(turn)]
         if not line:
             continue
-        (reply,) = replies_of(responder, [tuple(said)], decoder, [derive_seed(seed, "play", len(said))])
+        (reply,) = replies_of(responder, [tuple(turns)], decoder, [derive_seed(seed, "play", len(turns))])
         text = " / ".join(detokenise(utterance) for utterance in reply.turn if utterance)
         nothing = "(says nothing)" if reply.answer is None or reply.is_reply else f"(no reply: {reply.answer.kind})"
         terminal.show(f"model: {text or nothing}")
-        said += [reply.turn] if text else []
+        turns += [reply.turn] if text else []

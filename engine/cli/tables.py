@@ -81,8 +81,8 @@ def show_result(result: Result) -> None:
     _show_tables(console, result.title, result.more)
     show_lines(console, "files", [display_path(path) for path in result.files])
     show_lines(console, "next", result.next_commands)
-    if told := result.chat_usage.get(TOLD):
-        console.print(Text(f"\n{told}"), soft_wrap=True)
+    if sentence := result.chat_usage.get(TOLD):
+        console.print(Text(f"\n{sentence}"), soft_wrap=True)
     for warning in result.warnings:
         console.print(Text(f"warning: {warning}", style="yellow"), soft_wrap=True)
     if result.failure:

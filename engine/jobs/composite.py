@@ -81,15 +81,15 @@ class Composite(Job[ConfigT, PreparedT, FoundT]):
 
 def _warnings_of_stages(path: Path, usage: Mapping[str, Any]) -> list[str]:
     """Return what the stages below a run warn of: items that failed, and answers that the whole run does not warn of."""
-    found = []
+    warnings = []
     for folder in sorted(file.parent for file in path.glob(f"*/{SUMMARY}") if (file.parent / CONFIG).is_file()):
         stage = RunFolder.load(folder)
         outcomes, of_chats = stage.outcomes(), (stage.summary() or {}).get(USAGE, {})
-        said = [failed] if (failed := failure_of(outcomes)) else losses_of(outcomes)
-        said += [] if usage.get(WARNINGS) else of_chats.get(WARNINGS, [])
-        found += [f"{folder.name}: {sentence}" for sentence in said]
-    more = [f"and {len(found) - _MOST_WARNINGS} more of stages"] if len(found) > _MOST_WARNINGS else []
-    return [*found[:_MOST_WARNINGS], *more]
+        sentences = [failed] if (failed := failure_of(outcomes)) else losses_of(outcomes)
+        sentences += [] if usage.get(WARNINGS) else of_chats.get(WARNINGS, [])
+        warnings += [f"{folder.name}: {sentence}" for sentence in sentences]
+    more = [f"and {len(warnings) - _MOST_WARNINGS} more of stages"] if len(warnings) > _MOST_WARNINGS else []
+    return [*warnings[:_MOST_WARNINGS], *more]
 
 
 def run_stages(

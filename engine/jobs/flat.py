@@ -90,7 +90,7 @@ def each_of(schema: pa.Schema, column: str, renamed: Mapping[str, str] = Mapping
     def lines(row: Row) -> Iterator[Line]:
         about = {field.name: row[field.name] for field in others}
         entries: list[Line] = row[column] or [{}]
-        yield from (about | {renamed.get(name, name): value for name, value in each.items()} for each in entries)
+        yield from (about | {renamed.get(name, name): value for name, value in entry.items()} for entry in entries)
 
     return FlatRows(pa.schema([*others, *inside]), lines)
 

@@ -46,8 +46,8 @@ def no_reply_metrics(kinds: Sequence[Mapping[str, int]], answers: Sequence[int])
     totals = Counter[str]()
     for of_unit in kinds:
         totals.update(of_unit)
-    found = {NO_REPLY: clustered_rate([sum(of_unit.values()) for of_unit in kinds], trials=answers)}
-    return found | {_count_name(kind): count(totals[kind], sum(answers)) for kind in NO_REPLY_KINDS if totals[kind]}
+    metrics = {NO_REPLY: clustered_rate([sum(of_unit.values()) for of_unit in kinds], trials=answers)}
+    return metrics | {_count_name(kind): count(totals[kind], sum(answers)) for kind in NO_REPLY_KINDS if totals[kind]}
 
 
 def kinds_of_rows(rows: Iterable[Row]) -> list[Counter[str]]:
@@ -71,7 +71,7 @@ def no_reply_note(
         setting: that limits the tokens of an answer; named where answers were cut in thinking.
         rates: what becomes of them in the rates of the table.
     """
-    if not (told := kinds_told(metrics)):
+    if not (counts := kinds_told(metrics)):
         return ""
-    mend = f" More tokens may end the thinking: --set {setting}=N." if setting and AnswerKind.CUT_IN_THINKING in told else ""
-    return f" No reply: answers that are none ({told}); {rates}.{mend}"
+    mend = f" More tokens may end the thinking: --set {setting}=N." if setting and AnswerKind.CUT_IN_THINKING in counts else ""
+    return f" No reply: answers that are none ({counts}); {rates}.{mend}"

@@ -131,8 +131,8 @@ def _collect(run_dir: Path) -> Report:
 
 def _warnings(summaries: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Return what runs say of answers that are no reply, each sentence once, those of the page's own run first."""
-    said = (str(sentence) for summary in summaries.values() for sentence in summary.get(USAGE, {}).get(WARNINGS, ()))
-    return list(dict.fromkeys(visible(sentence) for sentence in said))
+    warnings = (str(sentence) for summary in summaries.values() for sentence in summary.get(USAGE, {}).get(WARNINGS, ()))
+    return list(dict.fromkeys(visible(sentence) for sentence in warnings))
 
 
 def _stages(top: RunFolder | None) -> Stages:

@@ -86,6 +86,8 @@ def _draw(axes: Axes, verdict: Verdict) -> None:
     share = verdict.metric.form == "share"
     unit = 100.0 if share else 1.0
     draw_dots(axes, verdict.metric.title.lower() + " in %" * share, list(verdict.marks), {"": verdict.marks}, unit)
-    labels = [f"{visible(name)} (n = {each.n:,}{', few' if each.flagged else ''})" for name, each in verdict.marks.items()]
+    labels = [
+        f"{visible(name)} (n = {estimate.n:,}{', few' if estimate.flagged else ''})" for name, estimate in verdict.marks.items()
+    ]
     axes.set_yticks(range(len(labels)), labels)
     axes.axvline(0, color=MUTED, linewidth=0.8, zorder=1)

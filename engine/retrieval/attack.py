@@ -128,16 +128,15 @@ class RankAttack:
                     found[row] = begun
                 else:
                     active[row] = begun
-            asked = {row: search.wanted() for row, search in active.items() if not search.is_over}
-            pairs = [(active[row].case.group.context, drafts) for row, drafts in asked.items()]
-            for row, scores in zip(asked, compared_outcomes(self.ranker, pairs), strict=True):
-                if isinstance(scores, UnscoredError) and len(asked[row]) > 1:
+            drafts_by_row = {row: search.wanted() for row, search in active.items() if not search.is_over}
+            pairs = [(active[row].case.group.context, drafts) for row, drafts in drafts_by_row.items()]
+            for row, scores in zip(drafts_by_row, compared_outcomes(self.ranker, pairs), strict=True):
+                if isinstance(scores, UnscoredError) and len(drafts_by_row[row]) > 1:
                     context = active[row].case.group.context
-                    active[row].tell_apart(
-                        asked[row], compared_outcomes(self.ranker, [(context, [each]) for each in asked[row]])
-                    )
+                    apart = compared_outcomes(self.ranker, [(context, [draft]) for draft in drafts_by_row[row]])
+                    active[row].tell_apart(drafts_by_row[row], apart)
                 else:
-                    active[row].tell(asked[row], scores)
+                    active[row].tell(drafts_by_row[row], scores)
             for row in [row for row, search in active.items() if search.is_over]:
                 found[row] = active.pop(row).outcome()
         return [found[row] for row in range(len(groups))]

@@ -40,8 +40,8 @@ def count_no_replies(answers: Mapping[str, Iterable[Answer]]) -> list[dict[str, 
         answers: by what was asked.
     """
     counts: dict[tuple[str, str], int] = {}
-    for asked, of_asked in answers.items():
-        for answer in of_asked:
+    for question, given in answers.items():
+        for answer in given:
             if not answer.is_reply:
-                counts[asked, answer.kind.value] = counts.get((asked, answer.kind.value), 0) + 1
-    return [{"asked": asked, "kind": kind, "answers": number} for (asked, kind), number in sorted(counts.items())]
+                counts[question, answer.kind.value] = counts.get((question, answer.kind.value), 0) + 1
+    return [{"asked": question, "kind": kind, "answers": number} for (question, kind), number in sorted(counts.items())]

@@ -64,8 +64,8 @@ def _candidate(path: Path, below: str) -> str:
     """Return what lies at a path relative to a run, empty where nothing does."""
     uri = uri_of(path)
     if uri is None:
-        found = Path(os.path.normpath(path / below))
-        return str(found) if found.exists() else ""
+        file = Path(os.path.normpath(path / below))
+        return str(file) if file.exists() else ""
     root, inside = split_uri(uri)
     place = os.path.normpath(PurePosixPath(inside) / below)
     base, mark, query = root.partition("?")

@@ -118,7 +118,7 @@ def _by_name(path: Path) -> Mapping[str, str]:
         members = json.loads(utf8_text(path), object_pairs_hook=list)
     except ValueError as error:
         raise DataError("the file of targets is no JSON", where=path, got=error, fix=fix) from None
-    if not isinstance(members, list) or not all(isinstance(each, tuple) and isinstance(each[1], str) for each in members):
+    if not isinstance(members, list) or not all(isinstance(member, tuple) and isinstance(member[1], str) for member in members):
         raise DataError("the file of targets does not name a text for each behaviour", where=path, fix=fix)
     if twice := [name for name, count in Counter(name for name, _ in members).items() if count > 1]:
         raise DataError("the file of targets names a behaviour twice", where=path, got=twice[0], fix="leave one of them out")

@@ -73,7 +73,7 @@ class CandidateCorpus:
     @property
     def lacking(self) -> dict[str, str]:
         """Splits that lack replies to draw wrong ones from, and what is said of each."""
-        return {name: said[0] for name, said in self.splits.lacking.items()} if isinstance(self.splits, _Splits) else {}
+        return {name: problem[0] for name, problem in self.splits.lacking.items()} if isinstance(self.splits, _Splits) else {}
 
     @property
     def digest(self) -> str:

@@ -102,9 +102,9 @@ class _Reader:
     def _rows(self) -> list[Row]:
         rows: list[Row] = []
         if self._own.kind is not None:
-            for each in self._own.exchanges(self._text.broken):
-                if each is not None:
-                    rows += [Row(each.line, bool(each.label), each.context, reply) for reply in each.replies]
+            for exchange in self._own.exchanges(self._text.broken):
+                if exchange is not None:
+                    rows += [Row(exchange.line, bool(exchange.label), exchange.context, reply) for reply in exchange.replies]
             return rows
         for number, line in enumerate(read_lines(self._path), 1):
             try:

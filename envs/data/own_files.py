@@ -110,9 +110,9 @@ class OwnFile:
                 got, fix = f"columns {', '.join(columns)}", "name columns of the file"
                 raise DataError(f"there is no column {name!r}{nearest(name, columns)}", where=self.path, got=got, fix=fix)
             return dict(self.columns)
-        found = {role: [name for name in columns if name in KNOWN[role]] for role in ROLES}
-        if len(found[CONTEXT]) == 1 == len(found[REPLY]) and len(found[LABEL]) < 2:
-            return {role: tuple(names) for role, names in found.items() if names}
+        roles = {role: [name for name in columns if name in KNOWN[role]] for role in ROLES}
+        if len(roles[CONTEXT]) == 1 == len(roles[REPLY]) and len(roles[LABEL]) < 2:
+            return {role: tuple(names) for role, names in roles.items() if names}
         raise unnamed_columns(self.path, self.kind, columns)
 
     @property
@@ -153,13 +153,13 @@ def own_file(name: str) -> OwnFile:
     Raises:
         ConfigError: what stands behind `#` is not understood.
     """
-    path, mark, said = name.rpartition("#")
-    if not mark or "=" not in said or Path(name).expanduser().exists():
+    path, mark, options = name.rpartition("#")
+    if not mark or "=" not in options or Path(name).expanduser().exists():
         return OwnFile(Path(name).expanduser())
     columns: dict[str, tuple[str, ...]] = {}
     shares = EVEN_SHARES
     fix = f"write {path}#context=COLUMN,reply=COLUMN, and perhaps label=COLUMN and shares=70:15:15"
-    for part in said.split(","):
+    for part in options.split(","):
         role, _, value = part.partition("=")
         role, value = role.strip().lower(), value.strip()
         if role == SHARES:
@@ -181,7 +181,7 @@ def split_files(folder: Path) -> dict[str, Path]:
     Raises:
         ConfigError: two files are of one split.
     """
-    found: dict[str, Path] = {}
+    by_split: dict[str, Path] = {}
     for split in SPLITS:
         stems = _STEMS[split]
         files = sorted(
@@ -191,8 +191,8 @@ def split_files(folder: Path) -> dict[str, Path]:
             got, fix = ", ".join(path.name for path in files), "leave one of them there, or name a file"
             raise ConfigError(f"two files of one folder are for {split}", where=folder, got=got, fix=fix)
         if files:
-            found[split] = files[0]
-    return found
+            by_split[split] = files[0]
+    return by_split
 
 
 def split_named(path: Path) -> str | None:

@@ -102,17 +102,18 @@ def play_friends(
                 rows = game.rows_to_act(side)
                 if not rows:
                     continue
-                said = _events(game, side, rows, sessions[side].act(rows), agent.name)
-                heard = passed_on(game, rows, said, channels[side])
-                for row, event, received in zip(rows, said, heard, strict=True):
+                events = _events(game, side, rows, sessions[side].act(rows), agent.name)
+                heard_events = passed_on(game, rows, events, channels[side])
+                for row, event, received in zip(rows, events, heard_events, strict=True):
                     game.add(row, event, received)
                 over = [row for row in rows if game.is_over(row)]
                 if over:
                     going = [not game.is_over(row) for row in rows]
-                    rows, said, heard = [*compress(rows, going)], [*compress(said, going)], [*compress(heard, going)]
+                    rows, events = [*compress(rows, going)], [*compress(events, going)]
+                    heard_events = [*compress(heard_events, going)]
                 if rows:
-                    words = [event.plain() for event in heard]
-                    sessions[side].hear(rows, words if remembers == "heard" else said)
+                    words = [event.plain() for event in heard_events]
+                    sessions[side].hear(rows, words if remembers == "heard" else events)
                     sessions[1 - side].hear(rows, words)
                 for row in over:
                     first, second = (slips_of(session, row) for session in sessions)

@@ -118,23 +118,23 @@ def _read_three(folder: Path, own: OwnFile, files: dict[str, Path]) -> PairText:
 
 def _read(own: OwnFile, text: PairText, only: str | None) -> None:
     """Read a file into one split, or each line into that of its source's hash."""
-    last, said, rows = "", Said(), list[int]()
+    last, utterances, rows = "", Said(), list[int]()
     for entry in _lines(own, text.broken) if own.kind is None else _records(own, text.broken):
         if entry is None:
-            said, rows = [], []
+            utterances, rows = [], []
             continue
         context, replies = entry
         name = split_of(" ".join(context[-1]), own.shares) if only is None else only
         split = text.splits[name]
-        if name == last and context == said[-len(context) :]:
-            asked = rows[-len(context) :]
+        if name == last and context == utterances[-len(context) :]:
+            context_rows = rows[-len(context) :]
         else:
-            asked = [split.add(turn) for turn in context]
-            split.follow(asked)
+            context_rows = [split.add(turn) for turn in context]
+            split.follow(context_rows)
         answers = [split.add(reply) for reply in replies]
         for answer in answers:
-            split.link(asked[-1], answer)
-        last, said, rows = name, [*context, replies[0]], [*asked, answers[0]]
+            split.link(context_rows[-1], answer)
+        last, utterances, rows = name, [*context, replies[0]], [*context_rows, answers[0]]
 
 
 def _lines(own: OwnFile, broken: list[DataError]) -> Iterator[tuple[Said, Said] | None]:

@@ -90,10 +90,10 @@ class PairVocabulary(WordList):
             DataError: pieces and merges do not belong together.
             ValueError: it is no JSON, as of a file cut short.
         """
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if isinstance(found, list):
-            return cls(tuple(found))
-        return cls(tuple(found["pieces"]), tuple((left, right) for left, right in found["merges"]))
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(stored, list):
+            return cls(tuple(stored))
+        return cls(tuple(stored["pieces"]), tuple((left, right) for left, right in stored["merges"]))
 
     def save(self, path: Path) -> None:
         """Writes words as a JSON list, one entry per id; pieces as `{"pieces": ..., "merges": ...}`."""

@@ -175,13 +175,13 @@ class RememberedChatModel:
         if not unknown:
             return
         firsts = [indices[key][0] for key in unknown]
-        asked = [chats[index] for index in firsts]
+        questions = [chats[index] for index in firsts]
         arriving = answers_arriving(
-            self.inner, asked, decoding=decoding, seeds=[seeds[index] for index in firsts] if seeds else ()
+            self.inner, questions, decoding=decoding, seeds=[seeds[index] for index in firsts] if seeds else ()
         )
         for number, answer in arriving:
             key = unknown[number]
-            self._answers.keep(key, answer, self.name, self._key(asked[number], decoding, None) if is_drawn else "")
+            self._answers.keep(key, answer, self.name, self._key(questions[number], decoding, None) if is_drawn else "")
             yield firsts[number], answer
             yield from self._known(indices[key][1:], answer)
 

@@ -63,7 +63,7 @@ def _is_helper(part: Any, name: str, parameter: str) -> bool:
     """Return whether a method of a part of another kind is a helper of its own that is called as a chat model's is."""
     if not any(hasattr(part, other) for other in _OTHERS):
         return False
-    given = [each for each in inspect.signature(getattr(part, name)).parameters if each != "self"]
+    given = [argument for argument in inspect.signature(getattr(part, name)).parameters if argument != "self"]
     return given[:1] != [parameter]
 
 

@@ -92,17 +92,17 @@ class ChatLies(LiesHeard):
         (found,) = nats_by_chat(self._model, [(Message("user", _form(num_claims)),)], [_lines(num_claims)])
         return found
 
-    def _told(self, game: FriendsGame, asked: Sequence[Occasion]) -> list[int]:
-        chats = [question(game, each, self.rules) for each in asked]
-        seeds = [int(_generator(game, each).integers(SEEDS)) for each in asked]
-        for one in asked:
+    def _told(self, game: FriendsGame, occasions: Sequence[Occasion]) -> list[int]:
+        chats = [question(game, occasion, self.rules) for occasion in occasions]
+        seeds = [int(_generator(game, occasion).integers(SEEDS)) for occasion in occasions]
+        for one in occasions:
             game.note_lying(one.row, one.meant.side, Lying(asked=1))
-        said = self._answers(game, asked, chats, seeds)
-        read = [read_choice(answer.text, len(each.claims)) for answer, each in zip(said, asked, strict=True)]
-        again = [place for place, action in enumerate(read) if action is None and said[place].is_reply]
+        answers = self._answers(game, occasions, chats, seeds)
+        read = [read_choice(answer.text, len(occasion.claims)) for answer, occasion in zip(answers, occasions, strict=True)]
+        again = [place for place, action in enumerate(read) if action is None and answers[place].is_reply]
         if again:
-            mending = [_repair(chats[place], said[place].text, len(asked[place].claims)) for place in again]
-            few = [asked[place] for place in again]
+            mending = [_repair(chats[place], answers[place].text, len(occasions[place].claims)) for place in again]
+            few = [occasions[place] for place in again]
             mended = self._answers(game, few, mending, [seeds[place] for place in again])
             for place, one, answer in zip(again, few, mended, strict=True):
                 read[place] = read_choice(answer.text, len(one.claims))
@@ -111,14 +111,14 @@ class ChatLies(LiesHeard):
         return [action or 0 for action in read]
 
     def _answers(
-        self, game: FriendsGame, asked: Sequence[Occasion], chats: Sequence[Chat], seeds: Sequence[int]
+        self, game: FriendsGame, occasions: Sequence[Occasion], chats: Sequence[Chat], seeds: Sequence[int]
     ) -> list[Answer]:
-        sides = {one.row: one.meant.side for one in asked}
+        sides = {one.row: one.meant.side for one in occasions}
 
         def note(row: int, answer: Answer) -> None:
             game.note_lying(row, sides[row], Lying(**counts_of(answer)))
 
-        return self._seat.answers([one.row for one in asked], chats, seeds, note)
+        return self._seat.answers([one.row for one in occasions], chats, seeds, note)
 
     @property
     def _model(self) -> ScoringChatModel:

@@ -76,11 +76,11 @@ class LocalChatModel:
         """Answers as they come, in order, see `ArrivingChatModel`; none before all chats were found to fit."""
         if decoding.temperature > 0 and len(seeds) != len(chats):
             raise ConfigError("one seed a chat is needed to draw answers", where=self.name, got=f"{len(seeds)} seeds")
-        asked = [(self.prompts.prompt(chat), seed) for chat, seed in zip(chats, seeds or [0] * len(chats), strict=True)]
+        questions = [(self.prompts.prompt(chat), seed) for chat, seed in zip(chats, seeds or [0] * len(chats), strict=True)]
         # Padding at the left moves positions, which not every model can be told.
-        if len(asked) > 1 and self._at_once > 1 and not pads_left(self.model):
+        if len(questions) > 1 and self._at_once > 1 and not pads_left(self.model):
             self._at_once = 1
-        for place, answer in enumerate(self._in_pieces(lambda piece: self._answered(piece, decoding), asked)):
+        for place, answer in enumerate(self._in_pieces(lambda piece: self._answered(piece, decoding), questions)):
             self.usage.count([answer])
             yield place, answer
 
@@ -106,16 +106,16 @@ class LocalChatModel:
             return False
 
     @torch.inference_mode()
-    def _answered(self, asked: Sequence[tuple[ChatPrompt, int]], decoding: ChatDecoding) -> list[Answer]:
-        prompts = [prompt.ids for prompt, _ in asked]
+    def _answered(self, questions: Sequence[tuple[ChatPrompt, int]], decoding: ChatDecoding) -> list[Answer]:
+        prompts = [prompt.ids for prompt, _ in questions]
         longest = max(map(len, prompts))
         padding = [longest - len(ids) for ids in prompts]
         ids_BP = self._tensor([[self.prompts.end_ids[0]] * pad + ids for pad, ids in zip(padding, prompts, strict=True)])
         mask_BP = self._tensor([[0] * pad + [1] * (longest - pad) for pad in padding])
-        generators = [torch.Generator().manual_seed(seed) for _, seed in asked]
+        generators = [torch.Generator().manual_seed(seed) for _, seed in questions]
         most = [int(min(decoding.max_tokens, self.prompts.longest - len(ids))) for ids in prompts]
-        written: list[list[int]] = [[] for _ in asked]
-        ended = [False] * len(asked)
+        written: list[list[int]] = [[] for _ in questions]
+        ended = [False] * len(questions)
         cache = None
         for _ in range(max(most)):
             logits_BV, cache = self._next(ids_BP, mask_BP, cache)
@@ -128,7 +128,7 @@ class LocalChatModel:
                 break
             ids_BP = torch.cat([ids_BP, self._tensor([[token] for token in chosen])], dim=1)
             mask_BP = torch.cat([mask_BP, torch.ones_like(ids_BP[:, :1])], dim=1)
-        return [self._answer(prompt, ids, ended=end) for (prompt, _), ids, end in zip(asked, written, ended, strict=True)]
+        return [self._answer(prompt, ids, ended=end) for (prompt, _), ids, end in zip(questions, written, ended, strict=True)]
 
     def _next(self, ids_BP: Tensor, mask_BP: Tensor, cache: Any) -> tuple[Tensor, Any]:
         """Return the logits (B, V) behind texts, and what is kept of them; only what was not read before is read."""

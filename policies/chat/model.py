@@ -303,14 +303,16 @@ class SeatedChatModel:
         Raises:
             AgentError: the model fails.
         """
-        found = self._noted(rows, chats, seeds, note)
-        again = [place for place, answer in enumerate(found) if not answer.is_reply and answer.kind is not AnswerKind.FILTERED]
+        answers = self._noted(rows, chats, seeds, note)
+        again = [
+            place for place, answer in enumerate(answers) if not answer.is_reply and answer.kind is not AnswerKind.FILTERED
+        ]
         if again and self.decoding.temperature > 0:
             more = [(seeds[place] + 1) % SEEDS for place in again]
             mended = self._noted([rows[place] for place in again], [chats[place] for place in again], more, note)
             for place, answer in zip(again, mended, strict=True):
-                found[place] = answer
-        return found
+                answers[place] = answer
+        return answers
 
     def replies(self, rows: Sequence[int], chats: Sequence[Chat], seeds: Sequence[int], note: Note) -> list[Answer]:
         """Return a reply to each chat, see `answers`.
@@ -319,12 +321,12 @@ class SeatedChatModel:
             NoReplyError: answers are still no reply; it names the rows of the kind that comes first.
             AgentError: the model fails.
         """
-        found = self.answers(rows, chats, seeds, note)
-        lost = [(row, answer.kind) for row, answer in zip(rows, found, strict=True) if not answer.is_reply]
+        answers = self.answers(rows, chats, seeds, note)
+        lost = [(row, answer.kind) for row, answer in zip(rows, answers, strict=True) if not answer.is_reply]
         if lost:
             kind = lost[0][1]
             raise NoReplyError.of(self.address, kind, [row for row, other in lost if other is kind])
-        return found
+        return answers
 
     def _noted(self, rows: Sequence[int], chats: Sequence[Chat], seeds: Sequence[int], note: Note) -> list[Answer]:
         with self.asked():

@@ -70,10 +70,10 @@ class RatingRanker(LimitedRanker):
         got = f"{len(lost)} of {len(ratings)} replies are not rated"
         return UnscoredError(f"no answer ({lost[0].value})", where=self.chat_model.name, got=got, fix=lost[0].fix)
 
-    def _rated(self, asked: Questions) -> list[float | AnswerKind]:
-        answers = self._asked([_question(*each) for each in asked])
-        if not self._is_told and (told := self._asked.told()):
-            logger.warning("%s: of its ratings %s; further ones are counted at the end", self.chat_model.name, told)
+    def _rated(self, questions: Questions) -> list[float | AnswerKind]:
+        answers = self._asked([_question(*question) for question in questions])
+        if not self._is_told and (note := self._asked.told()):
+            logger.warning("%s: of its ratings %s; further ones are counted at the end", self.chat_model.name, note)
             self._is_told = True
         return [answer.value if answer.value is not None else answer.kind if answer.is_lost else UNRATED for answer in answers]
 

@@ -355,25 +355,25 @@ def _parts(value: object, depth: int) -> Iterator[tuple[str, str]]:
         if value.lstrip()[:1] in ("{", "["):
             yield from _parts(_decoded(value), depth + 1)
     elif isinstance(value, list):
-        for each in value:
-            yield from _parts(each, depth + 1)
+        for part in value:
+            yield from _parts(part, depth + 1)
     elif isinstance(value, dict):
-        for name, each in value.items():
-            if name in _CODES and isinstance(each, str | int):
-                yield "code", str(each).lower()
+        for name, part in value.items():
+            if name in _CODES and isinstance(part, str | int):
+                yield "code", str(part).lower()
                 # Some have a sentence where others have a code.
-                if isinstance(each, str) and " " in each:
-                    yield "text", each
-            elif name == "param" and isinstance(each, str):
-                yield "param", each
-            elif name == "loc" and isinstance(each, list):
-                yield from (("param", part) for part in each if isinstance(part, str))
-            elif name in _WORDS or (name in _INNER and isinstance(each, dict)):
-                yield from _parts(each, depth + 1)
-            elif name == "raw" and isinstance(each, str):
-                yield from _parts(_decoded(each), depth + 1)
-            elif name == "retryDelay" and isinstance(each, str):
-                yield "text", f"retry in {each}"
+                if isinstance(part, str) and " " in part:
+                    yield "text", part
+            elif name == "param" and isinstance(part, str):
+                yield "param", part
+            elif name == "loc" and isinstance(part, list):
+                yield from (("param", name) for name in part if isinstance(name, str))
+            elif name in _WORDS or (name in _INNER and isinstance(part, dict)):
+                yield from _parts(part, depth + 1)
+            elif name == "raw" and isinstance(part, str):
+                yield from _parts(_decoded(part), depth + 1)
+            elif name == "retryDelay" and isinstance(part, str):
+                yield "text", f"retry in {part}"
 
 
 def _decoded(text: str) -> object:

@@ -111,8 +111,8 @@ class ChatAsking(WeightSettings):
 
     @property
     def template_variables(self) -> dict[str, Any]:
-        found = self.extra.document.get("chat_template_kwargs")
-        return dict(found) if isinstance(found, dict) else {}
+        variables = self.extra.document.get("chat_template_kwargs")
+        return dict(variables) if isinstance(variables, dict) else {}
 
     @property
     def answers_depend_on(self) -> str:

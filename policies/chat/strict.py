@@ -64,16 +64,16 @@ class StrictQuestion(Generic[ReadT]):
     def __call__(self, chats: Sequence[Chat]) -> list[StrictAnswer[ReadT]]:
         """Return what the answer to each chat says."""
         first = self._answers(chats, self._decoding)
-        found = [StrictAnswer(self._value(answer), answer.kind) for answer in first]
-        cut = [place for place, each in enumerate(found) if each.kind is AnswerKind.CUT_IN_THINKING]
-        odd = [place for place, each in enumerate(found) if each.value is None and not each.is_lost]
+        results = [StrictAnswer(self._value(answer), answer.kind) for answer in first]
+        cut = [place for place, result in enumerate(results) if result.kind is AnswerKind.CUT_IN_THINKING]
+        odd = [place for place, result in enumerate(results) if result.value is None and not result.is_lost]
         repairs = [(*chats[place], Message("assistant", first[place].text), Message("user", self._repair)) for place in odd]
         second = self._answers([chats[place] for place in cut], self._more_room) + self._answers(repairs, self._decoding)
         for place, answer in zip(cut + odd, second, strict=True):
-            found[place] = StrictAnswer(self._value(answer), answer.kind, 2)
-        self.no_replies.update(each.kind for each in found if each.is_lost)
-        self.unparsable += sum(each.value is None and not each.is_lost for each in found)
-        return found
+            results[place] = StrictAnswer(self._value(answer), answer.kind, 2)
+        self.no_replies.update(result.kind for result in results if result.is_lost)
+        self.unparsable += sum(result.value is None and not result.is_lost for result in results)
+        return results
 
     def told(self) -> str:
         """Return what could not be read so far, such as "3 of another form, asked twice; 2 no reply (2 filtered)"."""

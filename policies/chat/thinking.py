@@ -108,9 +108,9 @@ def _opening(text: str) -> tuple[str, str] | None:
 def _part_channels(text: str) -> PartedText:
     """Parts a text of channels: the last final message is the reply, all others are reasoning."""
     parts = _CHANNEL.split(text)
-    channels = [(name, _CHANNEL_END.sub("", said).strip()) for name, said in zip(parts[1::2], parts[2::2], strict=True)]
-    finals = [said for name, said in channels if name == _FINAL]
-    reasoning = _joined([parts[0], *(said for name, said in channels if name != _FINAL)])
+    channels = [(name, _CHANNEL_END.sub("", message).strip()) for name, message in zip(parts[1::2], parts[2::2], strict=True)]
+    finals = [message for name, message in channels if name == _FINAL]
+    reasoning = _joined([parts[0], *(message for name, message in channels if name != _FINAL)])
     return PartedText(finals[-1] if finals else "", reasoning, bool(finals))
 
 

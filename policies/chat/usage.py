@@ -137,7 +137,7 @@ class RunUsage:
 
     def as_json(self, settings: ChatAsking) -> dict[str, Any]:
         """The sums with the cost, and the same of each model."""
-        models = {address: {**each.as_json(), "cost": each.cost(settings, address)} for address, each in self.models.items()}
+        models = {address: {**usage.as_json(), "cost": usage.cost(settings, address)} for address, usage in self.models.items()}
         return {**self.total.as_json(), "cost": self.cost(settings), "models": models}
 
     def warnings(self, settings: ChatAsking) -> list[str]:

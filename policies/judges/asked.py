@@ -60,8 +60,8 @@ class AskedSides:
         """(N,)."""
         answers = self._asked([question_of(pair) for pair in pairs])
         self.lost |= {pair: answer.kind for pair, answer in zip(pairs, answers, strict=True) if answer.is_lost}
-        if not self._is_told and (told := self._asked.told()):
-            logger.warning("%s says neither human nor machine: %s; further ones are counted at the end", self._name, told)
+        if not self._is_told and (note := self._asked.told()):
+            logger.warning("%s says neither human nor machine: %s; further ones are counted at the end", self._name, note)
             self._is_told = True
         return np.array([answer.value or 0.0 for answer in answers])
 

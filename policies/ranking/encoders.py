@@ -220,7 +220,7 @@ class BiEncoder(LimitedRanker):
 
     def cosines(self, text: str, others: Sequence[str]) -> list[float]:
         """How alike a text and each of some others are, whatever the model compares by."""
-        first, *rest = (self._default_prompt + each for each in (text, *others))
+        first, *rest = (f"{self._default_prompt}{string}" for string in (text, *others))
         vectors = self._vectors(list(dict.fromkeys([first, *rest])), "right", self._default_prompt)
         return [float(F.cosine_similarity(vectors[first], vectors[other], dim=0)) for other in rest]
 
@@ -342,10 +342,10 @@ class BiEncoder(LimitedRanker):
     def _vectors(self, texts: Sequence[str], cut: str, prompt: str) -> dict[str, Tensor]:
         """The vector (E,) float64 of each text; what is too long is cut on a side."""
         rows, num_prompt = [self._read(text, cut, prompt) for text in texts], self._prompt_tokens(prompt)
-        found: dict[str, Tensor] = {}
+        vectors: dict[str, Tensor] = {}
         for block, read in _alike(rows, self._model.device):
-            found |= {texts[row]: vector_E for row, vector_E in zip(block, self._pooled(read, num_prompt), strict=True)}
-        return found
+            vectors |= {texts[row]: vector_E for row, vector_E in zip(block, self._pooled(read, num_prompt), strict=True)}
+        return vectors
 
 
 def _most_tokens(tokenizer: Any, model: Any, longest: int | None) -> int | float:

@@ -182,8 +182,8 @@ def _transformer_settings(folder: Path, task: str) -> dict[str, Any]:
     """Return what sentence-transformers keeps beside a transformer, where nothing in it is unknown here."""
     names = [f"sentence_{kind}_config.json" for kind in _TRANSFORMER_SETTINGS]
     with reading(folder):
-        found = next(filter(None, (read_settings(folder / name) for name in names)), {})
-    given = {name: value for name, value in found.items() if value not in (None, False, "", [], {})}
+        settings = next(filter(None, (read_settings(folder / name) for name in names)), {})
+    given = {name: value for name, value in settings.items() if value not in (None, False, "", [], {})}
     unknown = [name for name in given if name not in _HARMLESS and name not in _ARGUMENTS]
     unknown += [f"{name}.{key}" for name in _ARGUMENTS for key in {*given.get(name, {})} - _HARMLESS_ARGUMENTS]
     unknown += [f"modality {name}" for name in given.get("modality_config", {}) if name not in ("text", "message")]
@@ -193,7 +193,7 @@ def _transformer_settings(folder: Path, task: str) -> dict[str, Any]:
         unknown.append(f"task {given['transformer_task']}")
     if unknown:
         _refuse(folder, ", ".join(sorted(unknown)), f"a transformer with the settings {', '.join(sorted(_HARMLESS))}")
-    return found
+    return settings
 
 
 def _lower_case(tokenizer: Any, reads: Mapping[str, Any], folder: Path) -> None:

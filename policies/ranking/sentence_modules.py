@@ -194,10 +194,10 @@ def activation_named(name: str, folder: Path) -> nn.Module:
     Raises:
         CheckpointError: it is none of torch.nn, or takes arguments; the library takes another in its place.
     """
-    found = getattr(nn, name.rpartition(".")[2], None) if name.startswith(_TORCH) else None
+    kind = getattr(nn, name.rpartition(".")[2], None) if name.startswith(_TORCH) else None
     try:
-        if isinstance(found, type) and issubclass(found, nn.Module):
-            return found().double()
+        if isinstance(kind, type) and issubclass(kind, nn.Module):
+            return kind().double()
     except TypeError:
         pass
     fix = "name a model whose activation is a class of torch.nn that takes no arguments"

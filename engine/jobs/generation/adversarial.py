@@ -170,13 +170,13 @@ def _unparsable(run: RunFolder) -> list[str]:
         odd[row["judge"]] += row["unparsable"] or 0
         kinds = {name.replace("_", " "): num for name, num in (row["no_reply"] or {}).items()}
         lost.setdefault(row["judge"], Counter()).update(kinds)
-    said = [f"{judge} said neither human nor machine of {num:,} pairs, asked twice." for judge, num in odd.items() if num]
+    unread = [f"{judge} said neither human nor machine of {num:,} pairs, asked twice." for judge, num in odd.items() if num]
     no_reply = [
         f"{judge} gave no reply of {kinds.total():,} pairs, which says nothing of them ({by_kind(kinds)})."
         for judge, kinds in lost.items()
         if kinds.total()
     ]
-    return said + no_reply
+    return unread + no_reply
 
 
 def asked_of(config: AdversarialConfig, systems: Sequence[str]) -> AskedJudges:

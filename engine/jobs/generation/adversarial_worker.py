@@ -134,8 +134,8 @@ class JudgingWorker:
         seen, unseen = (np.flatnonzero((scenario.folds == item.fold) == held_out) for held_out in (False, True))
         judge = self._maker(item.name)()
         judge.fit([scenario.pairs[place].pair for place in seen], labels[seen], seed)
-        asked = [scenario.pairs[place] for place in unseen]
-        pairs = [each.pair for each in asked]
+        judged = [scenario.pairs[place] for place in unseen]
+        pairs = [pair.pair for pair in judged]
         scores = scores_by(judge, pairs)
         lost = judge.no_replies(pairs) if isinstance(judge, Answering) else None
         return {
@@ -144,10 +144,10 @@ class JudgingWorker:
             "fold": item.fold,
             "unparsable": judge.num_unparsable(pairs) if isinstance(judge, Parsing) else 0,
             "no_reply": None if lost is None else {kind.column: lost.get(kind.column, 0) for kind in NO_REPLIES},
-            "sources": [each.source for each in asked],
+            "sources": [pair.source for pair in judged],
             "labels": labels[unseen].tolist(),
             "scores": scores.tolist(),
-            "examples": self._examples(item, asked, scores),
+            "examples": self._examples(item, judged, scores),
             "features": [
                 {"word": word, "weight": weight}
                 for word, weight in (judge.features(NUM_FEATURES) if isinstance(judge, Featured) else [])

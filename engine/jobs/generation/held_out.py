@@ -95,7 +95,7 @@ class HeldOut:
             seed = derive_seed(self._seed, "held-out judge", fold)
             judge.fit([pairs[row] for row in np.flatnonzero(~own)], labels[~own], seed)
             scores[own] = scores_by(judge, [pairs[row] for row in np.flatnonzero(own)])
-        return JudgedScores(np.array([each.source for each in scenario.pairs]), labels, scores, NUM_FOLDS)
+        return JudgedScores(np.array([pair.source for pair in scenario.pairs]), labels, scores, NUM_FOLDS)
 
     def _pairs(self, replies: Sequence[Sequence[int] | np.ndarray]) -> list[RepliedPair]:
         found = []

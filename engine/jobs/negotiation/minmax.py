@@ -77,7 +77,7 @@ _PAIRS = {
     for ending, told in TARGETS.items()
 }
 LEGEND = _PAIRS | {
-    **{MORE + ending: LEARNED[MORE]._replace(title=LEARNED[MORE].title + told) for ending, told in TARGETS.items()},
+    **{MORE + ending: LEARNED[MORE]._replace(title=LEARNED[MORE].title + suffix) for ending, suffix in TARGETS.items()},
     DROP: Metric(
         "exploitability lost",
         "higher: target",
@@ -121,7 +121,7 @@ def _outcome(
         measured[AS_CONTROL] = campaign.control()
         names[AS_CONTROL] = (f"{CONTROL}-", campaign.control_target())
     played = measure_all(campaign, path, len(rounds) - 1, names)
-    metrics = {name + ending: estimate for ending, found in measured.items() for name, estimate in found.items()}
+    metrics = {name + ending: estimate for ending, of_target in measured.items() for name, estimate in of_target.items()}
     metrics |= {EXPLOITABILITY + ending: mean(list(gains.values())) for ending, gains in played.gains.items()}
     metrics[DROP] = _lost(played.gains[BEFORE_TRAINING], played.gains[""])
     if config.control:

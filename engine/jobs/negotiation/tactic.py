@@ -249,7 +249,7 @@ class AttackTactic(Job[TacticConfig, TacticAttack, TacticAttack]):
 
     def measure(self, run: RunFolder, found: TacticAttack) -> Summary:
         config, played = found.config, played_tactics(run)
-        metrics = {f"{arm}.{name}": each for arm in played.chosen for name, each in played.metrics(arm).items()}
+        metrics = {f"{arm}.{name}": estimate for arm in played.chosen for name, estimate in played.metrics(arm).items()}
         search = config.search
         written = f"Streams of {config.attacker}: {search.streams}, rounds: {search.rounds}"
         if config.source:

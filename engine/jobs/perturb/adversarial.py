@@ -139,18 +139,18 @@ def _figures(
     """What the legend names, of the model as it is."""
     from policies.fitting.evaluation import evaluate
 
-    found = {}
+    estimates = {}
     for split in ("test", "validation"):
         kinds = {"": [(each.context, each.reply) for each in splits[split]]}
         kinds["_perturbed"] = [(each.context, each.reply) for each in made[split].should_not_change]
         for kind, read in kinds.items():
             if read:
                 fitness = evaluate(responder.model, responder.examples(*zip(*read, strict=True)))
-                found[f"{split}_nll{kind}"] = ratio_of_sums(fitness.nll_sums, fitness.num_targets)
+                estimates[f"{split}_nll{kind}"] = ratio_of_sums(fitness.nll_sums, fitness.num_targets)
     gaps = objective.gaps(made["test"].should_change)
     if len(gaps):
-        found |= {"margin": mean(gaps), "margin_met": rate(int((gaps >= objective.margin).sum()), len(gaps))}
-    return found
+        estimates |= {"margin": mean(gaps), "margin_met": rate(int((gaps >= objective.margin).sum()), len(gaps))}
+    return estimates
 
 
 def _objective(epoch: Epoch) -> str:

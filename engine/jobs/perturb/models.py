@@ -166,8 +166,8 @@ def models_of(config: RobustnessConfig) -> dict[str, str]:
 
 def provenance(folder: Path) -> Mapping[str, Any]:
     """How the model of a checkpoint folder, which was read before, came about."""
-    found: Mapping[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))["provenance"]
-    return found
+    origin: Mapping[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))["provenance"]
+    return origin
 
 
 def _trained(name: str, base: str, vocabulary: PairVocabulary) -> AskedModel:

@@ -156,16 +156,19 @@ class RobustnessWorker:
             for place, example in enumerate(shard.items)
         ]
 
-    def _answers(self, responder: Responder, asked: Iterable[Sequence[Turns]]) -> Mapping[Turns, ModelReply]:
+    def _answers(self, responder: Responder, context_lists: Iterable[Sequence[Turns]]) -> Mapping[Turns, ModelReply]:
         """The replies to all contexts that differ, those of a length side by side."""
-        contexts = sorted({turns for each in asked for turns in each}, key=lambda turns: (len(context_words(turns)), turns))
-        said: dict[Turns, ModelReply] = {}
+        contexts = sorted(
+            {turns for context_list in context_lists for turns in context_list},
+            key=lambda turns: (len(context_words(turns)), turns),
+        )
+        replies: dict[Turns, ModelReply] = {}
         for start in range(0, len(contexts), self.config.engine.batch_size):
             batch = contexts[start : start + self.config.engine.batch_size]
             # A context is asked about once, whichever examples it belongs to, so its text names its seed.
             seeds = [derive_seed(self.config.seed, "reply", format_turns(turns)) for turns in batch if self.decoder.draws]
-            said |= zip(batch, replies_of(responder, batch, self.decoder, seeds), strict=True)
-        return said
+            replies |= zip(batch, replies_of(responder, batch, self.decoder, seeds), strict=True)
+        return replies
 
     def _replies(
         self,
@@ -173,13 +176,13 @@ class RobustnessWorker:
         strategy: str,
         items: Sequence[Example],
         contexts: Sequence[Turns],
-        said: Mapping[Turns, ModelReply],
+        replies: Mapping[Turns, ModelReply],
     ) -> Iterator[dict[str, Any]]:
         """Yield the entries of the column `replies` for one model and one strategy, without their names.
 
         An answer that is no reply has no F1, and nothing is compared with it.
         """
-        now, before = [said[turns] for turns in contexts], [said[example.context] for example in items]
+        now, before = [replies[turns] for turns in contexts], [replies[example.context] for example in items]
         if strategy == CLEAN:
             of_contexts: list[float | None] = [None] * len(items)
             of_replies = of_contexts

@@ -213,10 +213,10 @@ def _read_model(config: TrainHardenedConfig) -> tuple[Any, Any]:
     from policies.chat.reading import load_local
     from policies.chat.settings import ChatModelSettings
 
-    found = load_local(config.model, ChatModelSettings(dtype="auto", device=config.device, date=config.date))
-    if getattr(found.model, "is_quantized", False):
+    chat_model = load_local(config.model, ChatModelSettings(dtype="auto", device=config.device, date=config.date))
+    if getattr(chat_model.model, "is_quantized", False):
         raise ConfigError("quantized weights do not learn", where=config.model, fix="name the model before it was quantized")
-    return found.tokenizer, found.model
+    return chat_model.tokenizer, chat_model.model
 
 
 def _predictor(prepared: HardenedBy) -> ChatPredictor:

@@ -169,19 +169,19 @@ class ReplyWorker:
     def _replied(self, shard: Shard[Example]) -> list[dict[str, Any]]:
         replying, size = self.replying, self.replying.config.batch_size
         order = sorted(range(len(shard.items)), key=lambda place: len(context_words(shard.items[place].context)))
-        said: dict[int, ModelReply] = {}
+        replies_by_index: dict[int, ModelReply] = {}
         for start in range(0, len(order), size):
             places = order[start : start + size]
             seeds = [replying.seed(shard.keys[place]) for place in places]
             contexts = [shard.items[place].context for place in places]
-            said |= zip(places, replies_of(self.responder, contexts, replying.decoder, seeds), strict=True)
+            replies_by_index |= zip(places, replies_of(self.responder, contexts, replying.decoder, seeds), strict=True)
         return [
             ok_row(key, replying.seed(key))
             | {
                 "context": format_turns(example.context),
                 "truth": format_turns((example.reply,)),
-                "reply": format_turns((said[place].turn,)),
-                **answer_columns(said[place].answer),
+                "reply": format_turns((replies_by_index[place].turn,)),
+                **answer_columns(replies_by_index[place].answer),
             }
             for place, (key, example) in enumerate(zip(shard.keys, shard.items, strict=True))
         ]
@@ -278,9 +278,9 @@ class ReplyJob(Job[ReplyConfig, AskedContexts, AskedContexts]):
         _write(run.path / NEXT_FILE, zip(contexts, (after.get(row["item_key"], "") for row in rows), strict=True))
         config = found.replying.config
         replied = [row for row in rows if not is_no_reply(row)]
-        said, recorded = ([row[side].split() for row in replied] for side in ("reply", "truth"))
+        replies, recorded = ([row[side].split() for row in replied] for side in ("reply", "truth"))
         what = f"{len(rows):,} {config.split} contexts, replies by {config.decoder}, seed {config.seed}."
-        metrics = dict(reply_metrics(said, recorded, found.longest))
+        metrics = dict(reply_metrics(replies, recorded, found.longest))
         if any(row["kind"] for row in rows):
             metrics |= no_reply_metrics(kinds_of_rows(rows), [1] * len(rows))
         without = without_line(metrics)
@@ -320,8 +320,8 @@ def _is_ours(config: ReplyConfig) -> bool:
 
 
 def _fitted_to(name: str) -> str:
-    found = json.loads((model_inside(fetched_model(name)) / CONFIG).read_text(encoding="utf-8"))["provenance"].get("corpus")
-    return found if isinstance(found, str) else ""
+    corpus = json.loads((model_inside(fetched_model(name)) / CONFIG).read_text(encoding="utf-8"))["provenance"].get("corpus")
+    return corpus if isinstance(corpus, str) else ""
 
 
 def without_line(metrics: Mapping[str, Estimate]) -> str:

@@ -107,14 +107,14 @@ class RankingCampaign(HardeningCampaign[HardenRankingConfig]):
     def round(self, number: int) -> dict[str, Stage]:
         config, planned = self.config, dict[str, Stage]()
         if number:
-            met = ",".join(f"{BY_POLICY}{self.place(self.editor(each))}" for each in range(number))
+            met = ",".join(f"{BY_POLICY}{self.place(self.editor(index))}" for index in range(number))
             goes_on = self._trained(self._kind, fit=config.hardening, seed=derive_seed(config.seed, "round", number))
             planned[self.trained(number)] = TRAIN_MATCHER, replace(goes_on, start=self.model(number - 1), against=met)
         # The same seed for all rounds but the start's, which measures result and control too: it has chosen no round.
         seed = derive_seed(config.seed, "policy") if number else config.seed
         planned[self.editor(number)] = TRAIN_EDITOR, self._policy(self.model(number), seed)
         # A ranker is only as robust as the best of all policies that are known finds it.
-        editors = [self.editor(each) for each in range(number + 1)]
+        editors = [self.editor(index) for index in range(number + 1)]
         return planned | {self.attack(number): self._attack(self.model(number), editors, "val")}
 
     def last(self, best: int) -> dict[str, Stage]:
@@ -138,17 +138,20 @@ class RankingCampaign(HardeningCampaign[HardenRankingConfig]):
     def _known(self, best: int) -> list[str]:
         """Return the stages of all policies: of the rounds that were made, of result and control."""
         rounds = range(max(self.config.rounds, best) + 1)
-        made = [self.editor(each) for each in rounds if each <= best or (self.path / self.editor(each)).is_dir()]
+        made = [self.editor(index) for index in rounds if index <= best or (self.path / self.editor(index)).is_dir()]
         return [*made, *([f"{RESULT}-editor"] if best else []), *([f"{CONTROL}-editor"] if self.config.control else [])]
 
     def measured(self, number: int) -> dict[str, Estimate]:
-        known = [self.editor(each) for each in range(number + 1)]
-        found = self._figures(self.path / self.attack(number), self.editor(number), known)
+        known = [self.editor(index) for index in range(number + 1)]
+        metrics = self._figures(self.path / self.attack(number), self.editor(number), known)
         if number:
             last, before, now = self.editor(number - 1), self.attack(number - 1), self.attack(number)
-            told = {POLICY_BEFORE: self._success(self.path / before, last), POLICY_AFTER: self._success(self.path / now, last)}
-            found = told | found
-        return found
+            of_last = {
+                POLICY_BEFORE: self._success(self.path / before, last),
+                POLICY_AFTER: self._success(self.path / now, last),
+            }
+            metrics = of_last | metrics
+        return metrics
 
     def outcome(self, best: int) -> dict[str, Estimate]:
         editors = {START: self.editor(0), RESULT: f"{RESULT}-editor", CONTROL: f"{CONTROL}-editor"}

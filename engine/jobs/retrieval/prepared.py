@@ -116,25 +116,25 @@ def not_scored(summary: Mapping[str, Any]) -> list[str]:
     """What rankers gave no scores of, and why, and what they did not read, in sentences; of the summary of a run."""
     # Runs of older versions do not count them.
     counted, whole = summary.get(NOT_SCORED, {}), f" of {summary.get(NUM_CONTEXTS, 0):,}"
-    found = [
+    sentences = [
         f"{model} gave no scores for {f'{counted[model]:,}{whole}' if model in counted else 'some'} contexts: {reason}."
         for model, reason in summary.get(ERRORS, {}).items()
     ]
     # Runs of older versions do not count them.
     for model, (lost, num) in summary.get(NOT_RATED, {}).items():
-        found.append(f"{model} rated {lost:,} of {num:,} replies by no number: they stand below all others, tied.")
+        sentences.append(f"{model} rated {lost:,} of {num:,} replies by no number: they stand below all others, tied.")
     num_cut, turns = summary.get(CUT, (0, 0))
     if num_cut:
         what = f"{num_cut:,} of {summary[NUM_CONTEXTS]:,} contexts have more turns"
-        found.append(f"{what}: the newest {turns} are kept (candidates.turns).")
+        sentences.append(f"{what}: the newest {turns} are kept (candidates.turns).")
     alike: dict[tuple[int, int], list[str]] = {}
     for model, (contexts, replies) in summary.get(UNREAD, {}).items():
         alike.setdefault((contexts, replies), []).append(model)
     for (contexts, replies), models in alike.items():
         are, they = ("are", "they") if models[1:] else ("is", "it")
         what = f"{they} did not read all of {contexts:,} contexts and {replies:,} replies."
-        found.append(f"{', '.join(models)} {are} made for shorter texts: {what}")
-    return found
+        sentences.append(f"{', '.join(models)} {are} made for shorter texts: {what}")
+    return sentences
 
 
 def without_scores(errors: Mapping[str, Sequence[str]]) -> dict[str, Any]:
@@ -143,8 +143,8 @@ def without_scores(errors: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     Args:
         errors: by ranker one reason for each context without scores.
     """
-    reasons = {model: " ".join(Counter(each).most_common(1)[0][0].split()) for model, each in errors.items()}
-    return {ERRORS: reasons, NOT_SCORED: {model: len(each) for model, each in errors.items()}}
+    reasons = {model: " ".join(Counter(model_errors).most_common(1)[0][0].split()) for model, model_errors in errors.items()}
+    return {ERRORS: reasons, NOT_SCORED: {model: len(model_errors) for model, model_errors in errors.items()}}
 
 
 def not_read(rows: Iterable[Mapping[str, Any]], column: str, turns: int, rankers: Sequence[AskedRanker]) -> dict[str, Any]:

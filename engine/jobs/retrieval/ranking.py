@@ -99,7 +99,7 @@ class EvaluateRanking(RankersJob[RankingConfig]):
     def measure(self, run: RunFolder, found: EvaluatedRanking) -> Summary:
         config = found.config
         rows = run.read_rows().to_pylist()
-        controls = [each.label for each in found.rankers if each.is_control]
+        controls = [ranker.label for ranker in found.rankers if ranker.is_control]
         read = RankedRows(rows, config.metrics.untouched, config.metrics.unranked, controls)
         entries = (entry for row in rows if row["status"] == OK for entry in row["ranked"])
         scored = ((entry["model"], entry["scores"]) for entry in entries if entry["rule"] == CLEAN and entry["scores"])

@@ -59,14 +59,14 @@ def messages_of(config: TextSearchConfig, *, has_prompts: bool) -> Chat:
     from policies.chat.model import Message
     from policies.hugging_face_slots import PROMPT, SLOT, num_slots, template_of
 
-    found = template_of(config.template or None, has_prompts=has_prompts) or (Message("user", SLOT),)
-    if isinstance(found, str) or not num_slots(found):
+    template = template_of(config.template or None, has_prompts=has_prompts) or (Message("user", SLOT),)
+    if isinstance(template, str) or not num_slots(template):
         fix = "user, prefix, suffix, system, or a JSON file of messages with {}"
         raise ConfigError("the model is asked by messages", where="--template", got=config.template, fix=fix)
-    if has_prompts != any(PROMPT in message.content for message in found):
+    if has_prompts != any(PROMPT in message.content for message in template):
         fix = "write {prompt} into the template where targets have prompts, and only there"
         raise ConfigError("the template does not fit the targets", where="--template", got=config.template, fix=fix)
-    return found
+    return template
 
 
 def slot_texts(template: Chat, words: Words) -> list[str]:

@@ -84,21 +84,21 @@ class SearchingTexts(Sharded[Target]):
         done = finished(rows)
         counts = Counter({self.unit: len(done), "successes": sum(bool(row[VERIFIED]) for row in done)})
         counts["queries"] = sum(row["queries"] + row["random_queries"] for row in done)
-        counts["no reply"] = sum(each["answers"] for row in done for each in row["no_replies"])
+        counts["no reply"] = sum(entry["answers"] for row in done for entry in row["no_replies"])
         best = [row["fitness"] for row in done if row["fitness"] is not None]
         counts[_CLIMBING], counts[_CLOSENESS] = len(best), sum(map(_permille, best))
         return counts
 
     def describe(self, tally: Tally) -> str:
         """Return such as "successes: 3, queries: 1,200, closest replies 0.41 of 1 on average, no reply: 12"."""
-        told = [f"successes: {tally.total['successes']:,}", f"queries: {tally.total['queries']:,}"]
+        parts = [f"successes: {tally.total['successes']:,}", f"queries: {tally.total['queries']:,}"]
         if climbing := tally.total[_CLIMBING]:
-            told.append(f"closest replies {tally.total[_CLOSENESS] / _PERMILLE / climbing:.2f} of 1 on average")
+            parts.append(f"closest replies {tally.total[_CLOSENESS] / _PERMILLE / climbing:.2f} of 1 on average")
         if without := tally.total["no reply"]:
-            told.append(f"no reply: {without:,}")
+            parts.append(f"no reply: {without:,}")
         if not tally.session[self.unit]:
-            told.append(AT_MOST)
-        return ", ".join(told)
+            parts.append(AT_MOST)
+        return ", ".join(parts)
 
 
 def _permille(fitness: float) -> int:
@@ -184,17 +184,17 @@ class TextSearchWorker(TurnWorker[Target, Rows]):
             return Evolution(self.config.search, words, seed, start=start, allows=self.config.allows)
         decoding = ChatDecoding(max_tokens=settings.max_tokens, temperature=settings.temperature)
 
-        def write(asked: Sequence[tuple[Sequence[Chat], int]]) -> list[WrittenLine]:
+        def write(questions: Sequence[tuple[Sequence[Chat], int]]) -> list[WrittenLine]:
             most = settings.max_words
             return written_lines(
                 attacker,
-                asked,
+                questions,
                 decoding,
-                lambda each: read_words(each, most, self.config.allows),
+                lambda answer: read_words(answer, most, self.config.allows),
                 lambda problem: asked_for_words(problem, most),
             )
 
-        shown = "\n\n".join(f"[{each.role}] {each.content}" for each in self.chat(target, ("[WORDS]",)))
+        shown = "\n\n".join(f"[{message.role}] {message.content}" for message in self.chat(target, ("[WORDS]",)))
         max_queries, wanted = self.config.search.max_queries, " ".join(target.words)
         return Writing(settings, max_queries, target=wanted, shown=shown, write=write, seed=seed)
 
@@ -218,9 +218,9 @@ class _Round:
         while self._to_ask:
             # An attacker that writes inputs is asked here.
             search = self._to_ask.popleft()
-            asked = search.ask()
-            self._chats += asked
-            self._owners += [search] * len(asked)
+            chats = search.ask()
+            self._chats += chats
+            self._owners += [search] * len(chats)
             if self._to_ask and time.monotonic() >= until:
                 return False
         if self._arriving is None:
@@ -264,53 +264,53 @@ class _TextSearch:
         self.search = self.worker.proposals(self.target, self.seed)
         how = self.worker.config.search, self.worker.searching.wanted.words
         self.random = Evolution(*how, derive_seed(self.seed, "random"), allows=self.worker.config.allows, blind=True)
-        self.told: dict[Proposals | None, dict[Words, _JudgedReply]] = {None: {}, self.search: {}, self.random: {}}
-        self.asked: list[tuple[Proposals | None, list[Words]]] = []
+        self.replies: dict[Proposals | None, dict[Words, _JudgedReply]] = {None: {}, self.search: {}, self.random: {}}
+        self.requests: list[tuple[Proposals | None, list[Words]]] = []
 
     @property
     def finished(self) -> bool:
-        """Whether nothing more is asked."""
+        """True once nothing more is asked."""
         return self.search.finished and self.random.finished
 
     @property
     def num_answers(self) -> int:
         """Answers that have come, those of the round under way included."""
-        return sum(map(len, self.told.values())) + len(self.waiting)
+        return sum(map(len, self.replies.values())) + len(self.waiting)
 
     @property
     def num_asked(self) -> int:
         """Answers that are asked for in the round under way."""
-        return sum(len(words) for _, words in self.asked)
+        return sum(len(words) for _, words in self.requests)
 
     def counts(self) -> Counts:
         """Return what is counted of it while it goes on, as `SearchingTexts.digest` counts what has ended."""
-        judged = [each for told in self.told.values() for each in told.values()]
-        answers = [*(each.answer for each in judged), *self.waiting]
+        answers = [*(reply.answer for reply in self._judged_replies()), *self.waiting]
         counts = Counter(queries=len(answers))
         counts["no reply"] = sum(not answer.is_reply for answer in answers)
-        counts["successes"] = any(each.verdict.success for each in self.told[self.search].values())
+        counts["successes"] = any(reply.verdict.success for reply in self.replies[self.search].values())
         if self.search.members and math.isfinite(self.search.best.fitness):
             counts[_CLIMBING], counts[_CLOSENESS] = 1, _permille(self.search.best.fitness)
         return counts
 
     def ask(self) -> list[Chat]:
         """Return what is asked next."""
-        first: list[tuple[Proposals | None, list[Words]]] = [] if self.told[None] else [(None, [()])]
-        self.asked = [*first, *((each, each.ask()) for each in (self.search, self.random) if not each.finished)]
-        return [self.worker.chat(self.target, words) for _, asked in self.asked for words in asked]
+        first: list[tuple[Proposals | None, list[Words]]] = [] if self.replies[None] else [(None, [()])]
+        going = (proposals for proposals in (self.search, self.random) if not proposals.finished)
+        self.requests = [*first, *((proposals, proposals.ask()) for proposals in going)]
+        return [self.worker.chat(self.target, words) for _, inputs in self.requests for words in inputs]
 
     def tell(self, answers: Sequence[Answer]) -> None:
         """Judge the answers of a round, and tell who asked."""
         self.waiting, arriving = [], iter(answers)
-        for proposals, asked in self.asked:
-            new = self._judged({words: next(arriving) for words in asked}, controls=proposals is None)
-            self.told[proposals] |= new
+        for proposals, inputs in self.requests:
+            new = self._judged({words: next(arriving) for words in inputs}, controls=proposals is None)
+            self.replies[proposals] |= new
             if proposals is not None and new:
                 heard = [
-                    ToldReply(each.fitness, each.answer.text, "" if each.answer.is_reply else each.answer.kind.value)
-                    for each in new.values()
+                    ToldReply(reply.fitness, reply.answer.text, "" if reply.answer.is_reply else reply.answer.kind.value)
+                    for reply in new.values()
                 ]
-                proposals.tell(heard, success=any(each.verdict.success for each in new.values()))
+                proposals.tell(heard, success=any(reply.verdict.success for reply in new.values()))
 
     def _judged(self, answers: dict[Words, Answer], *, controls: bool) -> dict[Words, _JudgedReply]:
         """Return answers with their verdicts; what is no reply, or a control, is rated by nobody."""
@@ -332,42 +332,44 @@ class _TextSearch:
         """Return the row of the target; drawn replies are to the fittest input."""
         if not self.search.members:
             raise self._nothing_written()
-        settings, found, drawn_blind = self.worker.config.success, self.told[self.search], self.told[self.random]
-        best = max(found, key=lambda words: (found[words].verdict.success, found[words].fitness))
-        judged_replies = [each for told in self.told.values() for each in told.values()]
-        verdicts = [judgement for each in judged_replies for judgement in (each.verdict, each.rating)]
-        kept, empty = found[best], self.told[None][()]
+        settings, searched, at_random = self.worker.config.success, self.replies[self.search], self.replies[self.random]
+        best = max(searched, key=lambda words: (searched[words].verdict.success, searched[words].fitness))
+        verdicts = [judgement for reply in self._judged_replies() for judgement in (reply.verdict, reply.rating)]
+        fittest, empty = searched[best], self.replies[None][()]
         seeds = [derive_seed(self.seed, "sample", number) for number in range(settings.samples)]
         chats = [self.worker.chat(self.target, best)] * len(seeds)
         drawn = [
             JudgedAnswer(answer, self.worker.judged(answer, self.target))
             for answer in self.worker.drawn(chats, settings.temperature, seeds)
         ]
-        judged = judged_columns(JudgedAnswer(kept.answer, kept.verdict), drawn)
-        judged |= judge_columns([*verdicts, *(each.verdict for each in drawn)])
+        judged = judged_columns(JudgedAnswer(fittest.answer, fittest.verdict), drawn)
+        judged |= judge_columns([*verdicts, *(draw.verdict for draw in drawn)])
         answers = {
-            "found": [each.answer for each in found.values()],
-            "random": [each.answer for each in drawn_blind.values()],
+            "found": [reply.answer for reply in searched.values()],
+            "random": [reply.answer for reply in at_random.values()],
             "empty": [empty.answer],
-            "drawn": [each.answer for each in drawn],
+            "drawn": [draw.answer for draw in drawn],
         }
         return ok_row(self.target.key, self.seed) | {
             "prompt": self.target.prompt,
             "target": " ".join(self.target.words),
             "trigger": " ".join(best),
             "typed": slot_texts(self.worker.template, best),
-            "fitness": _finite(kept.fitness),
+            "fitness": _finite(fittest.fitness),
             "fitness_by_generation": list(map(_finite, self.search.best_by_generation)),
-            "queries": 1 + len(found) + len(drawn),
-            "ended": kept.answer.ended,
+            "queries": 1 + len(searched) + len(drawn),
+            "ended": fittest.answer.ended,
             "empty_verified": empty.verdict.success,
-            "random_verified": any(each.verdict.success for each in drawn_blind.values()),
+            "random_verified": any(reply.verdict.success for reply in at_random.values()),
             "random_fitness": _finite(self.random.best.fitness),
-            "random_queries": len(drawn_blind),
+            "random_queries": len(at_random),
             "no_replies": count_no_replies(answers),
             **self._of_attacker(),
             **judged,
         }
+
+    def _judged_replies(self) -> list[_JudgedReply]:
+        return [reply for by_words in self.replies.values() for reply in by_words.values()]
 
     def _of_attacker(self) -> dict[str, Any]:
         """Return the columns of an attacker that writes inputs."""

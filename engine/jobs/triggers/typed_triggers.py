@@ -145,8 +145,10 @@ def _template(run: RunFolder, settings: Mapping[str, Any], name: str, *, has_pro
     if run.job != TEXT and not (settings and is_local(str(run.config["model"]))):
         fix = "name a search of --model hf:FOLDER or gguf:FILE"
         raise ConfigError("the search's model takes no messages", where=name, got=str(run.config.get("model")), fix=fix)
-    found = template_of(settings["template"] or None, has_prompts=has_prompts)
-    if isinstance(found, str):
+    template = template_of(settings["template"] or None, has_prompts=has_prompts)
+    if isinstance(template, str):
         fix = "search with one of the templates suffix, prefix, system and user, or a file of messages"
-        raise ConfigError("a prompt that is written out cannot be typed to other models", where=name, got=found[:80], fix=fix)
-    return found or (Message("user", SLOT),)
+        raise ConfigError(
+            "a prompt that is written out cannot be typed to other models", where=name, got=template[:80], fix=fix
+        )
+    return template or (Message("user", SLOT),)

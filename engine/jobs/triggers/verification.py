@@ -78,8 +78,8 @@ class Verifier:
 
         def judged(temperature: float = 0.0, seed: int = 0) -> JudgedAnswer:
             ids, ended = victim.say(read, num_tokens, temperature=temperature, seed=seed)
-            said = decode_marked(victim.tokenizer, ids, clean_up_tokenization_spaces=False)
-            parted = part_thinking(said, begun=begun)
+            text = decode_marked(victim.tokenizer, ids, clean_up_tokenization_spaces=False)
+            parted = part_thinking(text, begun=begun)
             finish_reason = "stop" if ended else "length"
             answer = Answer(parted.reply, finish_reason, len(read), len(ids), reasoning=parted.reasoning)
             return JudgedAnswer(answer, self._success.verdict(answer, target, prompt))
@@ -97,14 +97,14 @@ class JudgedAnswer(NamedTuple):
 
 def judged_columns(greedy: JudgedAnswer, draws: Sequence[JudgedAnswer]) -> dict[str, Any]:
     """Return the columns of an answer that was judged, and of those that were drawn beside it."""
-    judged = [greedy.verdict, *(each.verdict for each in draws)]
+    judged = [greedy.verdict, *(draw.verdict for draw in draws)]
     return {
         "reply": greedy.answer.text,
         **answer_columns(greedy.answer),
         "verified": greedy.verdict.success,
         "samples": len(draws),
-        "sampled": sum(each.verdict.success for each in draws),
-        "drawn_no_replies": count_no_replies({"drawn": [each.answer for each in draws]}),
+        "sampled": sum(draw.verdict.success for draw in draws),
+        "drawn_no_replies": count_no_replies({"drawn": [draw.answer for draw in draws]}),
         **judge_columns(judged),
     }
 
@@ -113,9 +113,9 @@ def judge_columns(judged: Iterable[ReplyVerdict | ReplyRating]) -> dict[str, int
     """Return what a chat model that judges was asked for, and what it did not say."""
     verdicts = list(judged)
     return {
-        "judge_answers": sum(each.answers for each in verdicts),
-        "judge_unparsable": sum(not each.parsed and each.kind.is_reply for each in verdicts),
-        "judge_no_reply": sum(each.answers for each in verdicts if not each.kind.is_reply),
+        "judge_answers": sum(verdict.answers for verdict in verdicts),
+        "judge_unparsable": sum(not verdict.parsed and verdict.kind.is_reply for verdict in verdicts),
+        "judge_no_reply": sum(verdict.answers for verdict in verdicts if not verdict.kind.is_reply),
     }
 
 

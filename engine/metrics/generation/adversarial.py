@@ -165,32 +165,32 @@ def adversarial_metrics(read: JudgedRows, judges: Sequence[str], systems: Sequen
         systems: names of the machine files.
         num_folds: folds of every scenario.
     """
-    scored = {key: each for key, each in read.scored.items() if read.folds[key] == num_folds}
-    found = {f"{CHANCE}.{scenario}": chance_range(len(each.labels), num_folds) for (scenario, _), each in scored.items()}
+    scored = {key: scores for key, scores in read.scored.items() if read.folds[key] == num_folds}
+    metrics = {f"{CHANCE}.{scenario}": chance_range(len(scores.labels), num_folds) for (scenario, _), scores in scored.items()}
     for judge in judges:
-        found[f"{ERE}.{judge}"] = reliability_error({name: each for (name, by), each in scored.items() if by == judge})
-        for (scenario, by), each in scored.items():
+        metrics[f"{ERE}.{judge}"] = reliability_error({name: scores for (name, by), scores in scored.items() if by == judge})
+        for (scenario, by), scores in scored.items():
             kind, _, system = scenario.partition(".")
             if by == judge:
                 name = f"{kind}.{judge}.{system}" if system else f"{kind}.{judge}"
-                found[name] = each.accuracy() if kind == RANDOM else each.adversuc()
+                metrics[name] = scores.accuracy() if kind == RANDOM else scores.adversuc()
         for system in systems:
             own, plain = (scored.get((f"{ADVERSUC}.{system}", by)) for by in (judge, LENGTH_ONLY))
             if own is not None and plain is not None:
-                found[f"{LENGTH}.{judge}.{system}"] = rate_difference(
+                metrics[f"{LENGTH}.{judge}.{system}"] = rate_difference(
                     own.errors, plain.errors, own.sources, spread=refit_spread(num_folds)
                 )
             if own is not None:
                 distance = sum(size * abs(told - share) for told, share, size in own.calibration()) / len(own.labels)
-                found[f"{CALIBRATION}.{judge}.{system}"] = count(distance, len(own.labels))
+                metrics[f"{CALIBRATION}.{judge}.{system}"] = count(distance, len(own.labels))
         for one, other in combinations(systems, 2):
             for ahead, kind, sign in ((AHEAD, ADVERSUC, 1), (AHEAD_RANDOM, RANDOM, -1)):
                 first, second = (scored.get((f"{kind}.{system}", judge)) for system in (one, other))
-                found[f"{ahead}.{judge}.{one}.{other}"] = _ahead(first, second, sign, num_folds)
+                metrics[f"{ahead}.{judge}.{one}.{other}"] = _ahead(first, second, sign, num_folds)
     for one, other in combinations(judges, 2):
-        if (tau := _tau(found, one, other, systems)) is not None:
-            found[f"{TAU}.{one}.{other}"] = tau
-    return found
+        if (tau := _tau(metrics, one, other, systems)) is not None:
+            metrics[f"{TAU}.{one}.{other}"] = tau
+    return metrics
 
 
 def reliability_error(scenarios: Mapping[str, JudgedScores]) -> Estimate:
@@ -208,17 +208,17 @@ def reliability_error(scenarios: Mapping[str, JudgedScores]) -> Estimate:
     Returns:
         The estimate; n is the number of sources of the smallest scenario.
     """
-    known = {name: each for name, each in scenarios.items() if name.partition(".")[0] in GOLD}
+    known = {name: scores for name, scores in scenarios.items() if name.partition(".")[0] in GOLD}
     if not known:
         return NOTHING
     kinds = sorted({name.partition(".")[0] for name in known})
     value = certain = below = above = 0.0
     for kind in kinds:
-        same = [each for name, each in sorted(known.items()) if name.partition(".")[0] == kind]
+        same = [scores for name, scores in sorted(known.items()) if name.partition(".")[0] == kind]
         weight = 1 / (len(kinds) * len(same))
-        for each in same:
-            distance = weight * abs(float(each.errors.mean()) - GOLD[kind])
-            adversuc = each.adversuc()
+        for scores in same:
+            distance = weight * abs(float(scores.errors.mean()) - GOLD[kind])
+            adversuc = scores.adversuc()
             low, high = (weight * (end - GOLD[kind]) for end in (adversuc.low, adversuc.high))
             value += distance
             above += (max(abs(low), abs(high)) - distance) ** 2
@@ -226,7 +226,7 @@ def reliability_error(scenarios: Mapping[str, JudgedScores]) -> Estimate:
                 certain += distance
                 below += (distance - min(abs(low), abs(high))) ** 2
     low, high = max(0.0, certain - math.sqrt(below)), value + math.sqrt(above)
-    return Estimate(value, low, high, min(len(each.by_source) for each in known.values()))
+    return Estimate(value, low, high, min(len(scores.by_source) for scores in known.values()))
 
 
 def describe(name: str) -> Metric:

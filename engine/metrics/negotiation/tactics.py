@@ -125,15 +125,15 @@ class TacticsPlayed:
         """Metrics of an arm whose tactic was chosen, by their names in `TACTIC_METRICS`."""
         rows = self.held_out(arm)
         dialogues = finished(rows)
-        found = negotiation_metrics(rows) | chat_metrics(rows) | defence_metrics(rows)
-        found["development"] = self.gain(self.chosen[arm])
+        metrics = negotiation_metrics(rows) | chat_metrics(rows) | defence_metrics(rows)
+        metrics["development"] = self.gain(self.chosen[arm])
         for other in self.chosen:
             if other != arm and arm != NONE:
-                found[f"over_{other}"] = self._difference(arm, other)
+                metrics[f"over_{other}"] = self._difference(arm, other)
         for side in SIDES:
             broken = [_broken(row, side) for row in dialogues]
-            found[f"broken_{side}"] = mean_count(broken) if broken else NOTHING
-        return found | self._costs(arm)
+            metrics[f"broken_{side}"] = mean_count(broken) if broken else NOTHING
+        return metrics | self._costs(arm)
 
     def curve(self, arm: str) -> Points:
         """What the best tactic so far gained in development, by the dialogues played so far; first without a tactic."""
@@ -149,19 +149,19 @@ class TacticsPlayed:
         return paired_difference([first[one] for one in both], [second[one] for one in both]) if both else NOTHING
 
     def _costs(self, arm: str) -> dict[str, Estimate]:
-        own, numbers = [each for each in self.written if each.arm == arm], self.numbers(arm)
+        own, numbers = [answer for answer in self.written if answer.arm == arm], self.numbers(arm)
         rows = [row for number in numbers for row in self.tried.get(number, ())]
         # Dialogues that were lost for want of a reply have cost their answers, too.
-        asked = [row for row in self.rows if not row["held_out"] and row["tactic_number"] in numbers]
-        moves = [row[f"chat_{side}"] for row in asked for side in SIDES if row[f"chat_{side}"]]
+        tried = [row for row in self.rows if not row["held_out"] and row["tactic_number"] in numbers]
+        moves = [row[f"chat_{side}"] for row in tried for side in SIDES if row[f"chat_{side}"]]
         totals = {
             "tactics": len(numbers),
-            "unusable": sum(not each.number for each in own),
-            "no_reply": sum(each.problem.startswith(NO_REPLY) for each in own),
+            "unusable": sum(not answer.number for answer in own),
+            "no_reply": sum(answer.problem.startswith(NO_REPLY) for answer in own),
             "dialogues": len(rows),
-            "calls": sum(each.calls for each in own) + sum(one["answers"] for one in moves),
-            "tokens_in": sum(each.tokens_in for each in own) + sum(one["tokens_in"] for one in moves),
-            "tokens_out": sum(each.tokens_out for each in own) + sum(one["tokens_out"] for one in moves),
+            "calls": sum(answer.calls for answer in own) + sum(one["answers"] for one in moves),
+            "tokens_in": sum(answer.tokens_in for answer in own) + sum(one["tokens_in"] for one in moves),
+            "tokens_out": sum(answer.tokens_out for answer in own) + sum(one["tokens_out"] for one in moves),
         }
         return {name: count(total, max(1, len(own))) for name, total in totals.items()}
 

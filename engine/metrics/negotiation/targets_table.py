@@ -75,7 +75,7 @@ def strongest_attack(gains: Sequence[Mapping[str, float]]) -> Estimate:
         gains: of each attack by the dialogue's key.
     """
     keys = sorted(set.intersection(*map(set, gains))) if gains else []
-    return best_of(np.array([[each[key] for each in gains] for key in keys])) if keys else NOTHING
+    return best_of(np.array([[by_dialogue[key] for by_dialogue in gains] for key in keys])) if keys else NOTHING
 
 
 def targets_table(

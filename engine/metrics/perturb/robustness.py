@@ -138,11 +138,11 @@ def robustness_metrics(rows: Sequence[Row], num_resamples: int = NUM_TEST_RESAMP
     touched = _touched(examples)
     metrics = {f"{PERTURBED_SHARE}.{name}": rate(sum(marks), len(marks)) for name, marks in touched.items()}
     replies = _replies(examples)
-    for (model, strategy), said in replies.items():
+    for (model, strategy), strategy_replies in replies.items():
         where = f"{model}.{strategy or CLEAN}"
         if strategy:
             # Nothing is compared where either answer is no reply.
-            unlike = [None if reply["same"] is None else not reply["same"] for reply in said]
+            unlike = [None if reply["same"] is None else not reply["same"] for reply in strategy_replies]
             compared = [changed for changed in unlike if changed is not None]
             metrics[f"{CHANGE_RATE}.{where}"] = rate(sum(compared), len(compared))
             of_touched = [
@@ -150,24 +150,24 @@ def robustness_metrics(rows: Sequence[Row], num_resamples: int = NUM_TEST_RESAMP
             ]
             metrics[f"{TOUCHED_CHANGE_RATE}.{where}"] = rate(sum(of_touched), len(of_touched))
         else:
-            replied = [reply["reply"] for reply in said if not is_no_reply(reply)]
+            replied = [reply["reply"] for reply in strategy_replies if not is_no_reply(reply)]
             metrics[f"{DIFFERENT}.{where}"] = count(len(set(replied)), len(replied))
-        if without := sum(map(is_no_reply, said)):
-            metrics[f"{NO_REPLY_SHARE}.{where}"] = rate(without, len(said))
+        if without := sum(map(is_no_reply, strategy_replies)):
+            metrics[f"{NO_REPLY_SHARE}.{where}"] = rate(without, len(strategy_replies))
         for kind in (ACTIVITY, ENTITY, CONTEXT_SIMILARITY, REPLY_SIMILARITY, BLEU):
-            if numbers := [reply[kind] for reply in said if reply[kind] is not None]:
+            if numbers := [reply[kind] for reply in strategy_replies if reply[kind] is not None]:
                 metrics[f"{kind}.{where}"] = clustered_rate(numbers) if kind in (ACTIVITY, ENTITY) else mean(numbers)
         if model != BASE:
             for kind in (ACTIVITY, ENTITY, CHANGE_RATE):
-                if test := _gain(said, replies[BASE, strategy], kind, num_resamples):
+                if test := _gain(strategy_replies, replies[BASE, strategy], kind, num_resamples):
                     metrics[f"{kind}{GAIN}.{where}"] = test.difference
                     metrics[f"{kind}{P_VALUE}.{where}"] = count(test.p_value, test.difference.n)
         if strategy and model in (BASE, BESIDE) and (BESIDE, "") in replies:
             for kind in (ACTIVITY, ENTITY):
-                if test := _gain(said, replies[model, ""], kind, num_resamples):
+                if test := _gain(strategy_replies, replies[model, ""], kind, num_resamples):
                     metrics[f"{kind}{LOSS}.{where}"] = test.difference
                     metrics[f"{kind}{LOSS_P}.{where}"] = count(test.p_value, test.difference.n)
-    if any(reply.get("kind") for said in replies.values() for reply in said):
+    if any(reply.get("kind") for strategy_replies in replies.values() for reply in strategy_replies):
         kinds = [sum(kinds_of_rows(row["replies"]), Counter[str]()) for row in examples]
         metrics |= no_reply_metrics(kinds, [len(row["replies"]) for row in examples])
     return metrics

@@ -120,12 +120,14 @@ def figures(measure: Callable[[Ties], GroupMetrics], clusters: Mapping[Any, Any]
         measure: the metrics by what stands for the order of ties, such as `lambda ties: group_metrics(..., ties=ties)`.
         clusters: as in `estimates`.
     """
-    found = measure("expected")
-    told = estimates(found, clusters)
-    if not found.num_tied or not len(found.keys):
-        return {name: TiedFigure(estimate, None, None) for name, estimate in told.items()}
+    expected = measure("expected")
+    means = estimates(expected, clusters)
+    if not expected.num_tied or not len(expected.keys):
+        return {name: TiedFigure(estimate, None, None) for name, estimate in means.items()}
     wrong, right = measure("wrong").values, measure("right").values
-    return {name: TiedFigure(each, float(wrong[name].mean()), float(right[name].mean())) for name, each in told.items()}
+    return {
+        name: TiedFigure(estimate, float(wrong[name].mean()), float(right[name].mean())) for name, estimate in means.items()
+    }
 
 
 def estimates(metrics: GroupMetrics, clusters: Mapping[Any, Any] | None = None) -> dict[str, Estimate]:

@@ -114,12 +114,12 @@ class RankedRows:
     @cached_property
     def errors(self) -> dict[str, list[str]]:
         """By ranker, why it gave no scores: one reason for each context without some."""
-        found = {model: dict(self._failed) for model in self.models if self._failed and model not in self._controls}
+        errors = {model: dict(self._failed) for model in self.models if self._failed and model not in self._controls}
         for row in self.rows:
             for entry in row["ranked"]:
                 if entry["error"]:
-                    found.setdefault(entry["model"], {}).setdefault(row["item_key"], entry["error"])
-        return {model: list(reasons.values()) for model, reasons in found.items()}
+                    errors.setdefault(entry["model"], {}).setdefault(row["item_key"], entry["error"])
+        return {model: list(reasons.values()) for model, reasons in errors.items()}
 
     @cached_property
     def changed(self) -> dict[tuple[int, str], dict[int, int]]:

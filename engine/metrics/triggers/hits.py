@@ -130,9 +130,9 @@ def is_hit(entry: Row | Restart, kind: str) -> bool:
     Raises:
         RunError: the search did not read its inputs for this type, as where its configuration was changed by hand.
     """
-    hit = next((bool(found["hit"]) for found in entry["hits"] if found["type"] == kind), None)
+    hit = next((bool(result["hit"]) for result in entry["hits"] if result["type"] == kind), None)
     if hit is None:
-        known = ", ".join(str(found["type"]) for found in entry["hits"])
+        known = ", ".join(str(result["type"]) for result in entry["hits"])
         what, fix = "the rows do not say whether an input is a hit of this type", f"name one that they know as hit: {known}"
         raise RunError(what, where="hit", got=kind, fix=fix)
     return hit

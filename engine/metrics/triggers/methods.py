@@ -122,21 +122,21 @@ def methods_table(metrics: Mapping[str, Estimate], access: Mapping[str, str], cl
     for name, estimate in metrics.items():
         line, kind = name.split(BETWEEN)
         lines.setdefault(line, {})[kind] = estimate
-    absent = set() if any(SAMPLED in found for found in lines.values()) else {SAMPLED}
-    if not any(found.get(NO_REPLY, NOTHING).value > 0 for found in lines.values()):
+    absent = set() if any(SAMPLED in figures for figures in lines.values()) else {SAMPLED}
+    if not any(figures.get(NO_REPLY, NOTHING).value > 0 for figures in lines.values()):
         absent.add(NO_REPLY)
     shown = [kind for kind in _COLUMNS if kind not in absent]
     rows = [
         (
             line,
             access.get(line, ""),
-            *(with_interval(found.get(kind, NOTHING)) for kind in shown),
-            figure(found[TRIED].value),
-            num_measured(found[VERIFIED]),
+            *(with_interval(figures.get(kind, NOTHING)) for kind in shown),
+            figure(figures[TRIED].value),
+            num_measured(figures[VERIFIED]),
         )
-        for line, found in lines.items()
+        for line, figures in lines.items()
     ]
-    few = any(found[VERIFIED].flagged for found in lines.values())
+    few = any(figures[VERIFIED].flagged for figures in lines.values())
     columns = ("method", "reads", *(FIGURES[kind].title for kind in shown), "tried", "targets")
     note = success_note(clause) + _NOTE + (SAMPLED in shown) * DRAWN_NOTE + few * few_note("targets") + unread_note(metrics)
     return TextTable(columns, tuple(rows), note)

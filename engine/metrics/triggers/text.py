@@ -56,23 +56,23 @@ _NOTE = (
 def text_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
     """Return `TEXT_METRICS`, kinds of answers without a reply only where they occur."""
     done = finished(rows)
-    found = {name: rate(sum(bool(row[name]) for row in done), len(done)) for name in (VERIFIED, RANDOM, EMPTY)}
-    found[SAMPLED] = clustered_rate([row[SAMPLED] for row in done], trials=[row["samples"] for row in done])
-    found[OVER] = rate_difference([bool(row[VERIFIED]) for row in done], [bool(row[RANDOM]) for row in done])
-    found |= {name: mean_count([row.get(name, 0) for row in done]) for name in (QUERIES, RANDOM_QUERIES, ATTACKER)}
+    metrics = {name: rate(sum(bool(row[name]) for row in done), len(done)) for name in (VERIFIED, RANDOM, EMPTY)}
+    metrics[SAMPLED] = clustered_rate([row[SAMPLED] for row in done], trials=[row["samples"] for row in done])
+    metrics[OVER] = rate_difference([bool(row[VERIFIED]) for row in done], [bool(row[RANDOM]) for row in done])
+    metrics |= {name: mean_count([row.get(name, 0) for row in done]) for name in (QUERIES, RANDOM_QUERIES, ATTACKER)}
     queries = [row[QUERIES] + row[RANDOM_QUERIES] for row in done]
-    found[NUM_QUERIES] = count(sum(queries), len(done))
-    found |= no_reply_metrics([_without_reply(row) for row in done], queries)
+    metrics[NUM_QUERIES] = count(sum(queries), len(done))
+    metrics |= no_reply_metrics([_without_reply(row) for row in done], queries)
     searched = [row[QUERIES] - 1 - row["samples"] for row in done]
-    for name, asked, trials in (
+    for name, sort, trials in (
         (FOUND_NO_REPLY, "found", searched),
         (RANDOM_NO_REPLY, "random", [row[RANDOM_QUERIES] for row in done]),
         (EMPTY_NO_REPLY, "empty", [1] * len(done)),
     ):
-        found[name] = clustered_rate([_without_reply(row, asked).total() for row in done], trials=trials)
-    lost = sum(each["answers"] for row in done for each in row.get("attacker_no_replies") or ())
-    found[ATTACKER_NO_REPLY] = count(lost, len(done))
-    return found | judge_counts(done, len(done))
+        metrics[name] = clustered_rate([_without_reply(row, sort).total() for row in done], trials=trials)
+    lost = sum(entry["answers"] for row in done for entry in row.get("attacker_no_replies") or ())
+    metrics[ATTACKER_NO_REPLY] = count(lost, len(done))
+    return metrics | judge_counts(done, len(done))
 
 
 def text_table(metrics: Mapping[str, Estimate], clause: str) -> TextTable:

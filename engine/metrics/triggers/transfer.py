@@ -41,21 +41,21 @@ def transfer_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
         cells.setdefault((row["source"], row["model"]), []).append(row)
     empty = {(row["model"], row["trigger"]): row for row in done if row["source"] == NO_INPUT}
     cells = {cell: rows for cell, rows in cells.items() if cell[0] != NO_INPUT}
-    found: dict[str, Estimate] = {}
+    metrics: dict[str, Estimate] = {}
     for (source, model), of_cell in cells.items():
         name = f"{source}{BETWEEN}{model}{BETWEEN}"
-        found[f"{name}{VERIFIED}"] = rate(sum(bool(row[VERIFIED]) for row in of_cell), len(of_cell))
+        metrics[f"{name}{VERIFIED}"] = rate(sum(bool(row[VERIFIED]) for row in of_cell), len(of_cell))
         controls = [empty[key] for row in of_cell if (key := (model, row["control"])) in empty]
-        found[f"{name}{EMPTY}"] = rate(sum(bool(row[VERIFIED]) for row in controls), len(controls))
+        metrics[f"{name}{EMPTY}"] = rate(sum(bool(row[VERIFIED]) for row in controls), len(controls))
         if any(row["samples"] for row in of_cell):
             samples = [row["samples"] for row in of_cell]
-            found[f"{name}{SAMPLED}"] = clustered_rate([row[SAMPLED] for row in of_cell], trials=samples)
+            metrics[f"{name}{SAMPLED}"] = clustered_rate([row[SAMPLED] for row in of_cell], trials=samples)
         kinds, answers = list(map(_no_replies, of_cell)), [1 + row["samples"] for row in of_cell]
         if any(kinds):
-            found[f"{name}{NO_REPLY}"] = no_reply_metrics(kinds, answers)[NO_REPLY]
+            metrics[f"{name}{NO_REPLY}"] = no_reply_metrics(kinds, answers)[NO_REPLY]
     answers = [1 + row["samples"] for row in done]
-    found |= {ANSWERS: count(sum(answers), len(done))} | no_reply_metrics(list(map(_no_replies, done)), answers)
-    return found | judge_counts(done, len(done))
+    metrics |= {ANSWERS: count(sum(answers), len(done))} | no_reply_metrics(list(map(_no_replies, done)), answers)
+    return metrics | judge_counts(done, len(done))
 
 
 def _no_replies(row: Row) -> Counter[str]:

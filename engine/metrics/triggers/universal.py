@@ -100,19 +100,19 @@ def universal_metrics(rows: Sequence[Row], num_skipped: int) -> dict[str, Estima
     inputs = {kind: [row for row in done if row["kind"] == kind] for kind in KINDS}
     searches = inputs[FOUND]
     inputs[FOUND] = [] if kept is None else [kept]
-    found: dict[str, Estimate] = {}
+    metrics: dict[str, Estimate] = {}
     for kind, split in ((kind, split) for kind in KINDS for split in SPLITS):
         pairs = [pair for row in inputs[kind] for pair in row["pairs"] if pair["searched"] == (split == SEARCHED)]
-        found |= {f"{kind}.{split}.{name}": estimate for name, estimate in _figures(pairs).items()}
+        metrics |= {f"{kind}.{split}.{name}": estimate for name, estimate in _figures(pairs).items()}
         if len(models := dict.fromkeys(pair.get("model") for pair in pairs)) > 1:
             for model in models:
                 of_model = _figures([pair for pair in pairs if pair["model"] == model])
-                found |= {f"{kind}.{split}.{name}.{model}": estimate for name, estimate in of_model.items()}
+                metrics |= {f"{kind}.{split}.{name}.{model}": estimate for name, estimate in of_model.items()}
     for split in SPLITS if kept is not None and inputs[RANDOM] else ():
-        found[f"{FOUND}.{split}.{OVER}"] = _over_random(inputs[FOUND], inputs[RANDOM], split)
+        metrics[f"{FOUND}.{split}.{OVER}"] = _over_random(inputs[FOUND], inputs[RANDOM], split)
     num_pairs = len(done[0]["pairs"]) if done else 0
     return (
-        found
+        metrics
         | judge_counts([pair for row in done for pair in row["pairs"]], len(done))
         | no_reply_metrics(
             [sum(kinds_of_rows(row["pairs"]), Counter[str]()) for row in done], [len(row["pairs"]) for row in done]

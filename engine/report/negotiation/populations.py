@@ -61,13 +61,13 @@ class ShownPopulation(ShownRun):
         value, single, fresh = (self.metrics.get(name) for name in (VALUE, SINGLE, EXPLOITABILITY))
         if value is None or single is None:
             return ""
-        said = (
+        text = (
             f"{self.name}: at the equilibrium of the matrix the adversaries are {number(POINTS, value.value)} points ahead; "
             f"the best target alone gives {number(POINTS, single.value)} to the worst adversary for it."
         )
         if fresh is not None:
-            said += f" The best adversary against the mixture is {number(POINTS, fresh.value)} points ahead."
-        return said + caveat(value, unit="dialogues")
+            text += f" The best adversary against the mixture is {number(POINTS, fresh.value)} points ahead."
+        return text + caveat(value, unit="dialogues")
 
     @property
     def marks(self) -> dict[str, Estimate]:

@@ -104,7 +104,7 @@ def _hardened(campaign: Hardening) -> tuple[str, dict[str, Estimate]]:
     before, after = campaign.metrics[EXPLOITABILITY + BEFORE_TRAINING], campaign.metrics[EXPLOITABILITY]
     drop = campaign.metrics[DROP]
     then, now, lost = (number(POINTS, estimate.value) for estimate in (before, after, drop))
-    told = {
+    outcome = {
         1: f"Hardening helped, by {lost} points",
         0: "Hardening did not certainly help",
         -1: f"Hardening made it worse, by {lost.lstrip(MINUS)} points",
@@ -118,29 +118,29 @@ def _hardened(campaign: Hardening) -> tuple[str, dict[str, Estimate]]:
     }
     num_known = campaign.metrics.get(NUM_KNOWN, NOTHING)
     of_all = f" of {num_known.value:.0f} known adversaries" if num_known.n else " known adversary"
-    said = f"{told}: the best{of_all} was {then} points ahead before it and is {now} ahead after it."
+    text = f"{outcome}: the best{of_all} was {then} points ahead before it and is {now} ahead after it."
     if control.n:
         doubt = "" if certain_sign(beyond) else ", no certain difference"
         alone = f"{number(POINTS, control.value)}{doubt}"
-        said += f" As much training in plain play alone, without an adversary, brings it to {alone}."
+        text += f" As much training in plain play alone, without an adversary, brings it to {alone}."
     average, more = (campaign.metrics.get(name, NOTHING) for name in (MEAN_FRESH, MORE))
     if average.n:
-        said += f" Fresh adversaries gain {number(POINTS, average.value)} in the mean."
+        text += f" Fresh adversaries gain {number(POINTS, average.value)} in the mean."
         if certain_sign(more) > 0:
-            said += f" The second half of their budget added {number(POINTS, more.value)}: a larger one would find more."
+            text += f" The second half of their budget added {number(POINTS, more.value)}: a larger one would find more."
     if certain_sign(after) > 0:
-        said += " It is still exploitable."
+        text += " It is still exploitable."
     was_agreed, agreed = (campaign.metrics.get(f"{PLAIN_AGREEMENT}{when}", NOTHING) for when in (BEFORE_TRAINING, ""))
     if agreed.n and agreed.value < _AGREES:
         # Nobody gains from who never comes to a deal.
-        said += f" But in plain play it comes to a deal in {number(SHARE, agreed.value)} of the dialogues"
-        said += f" ({number(SHARE, was_agreed.value)} before)." if was_agreed.n else "."
+        text += f" But in plain play it comes to a deal in {number(SHARE, agreed.value)} of the dialogues"
+        text += f" ({number(SHARE, was_agreed.value)} before)." if was_agreed.n else "."
     for who, ending in (("it", ""), ("the target of plain play alone", AS_CONTROL)):
         share = campaign.metrics.get(f"{REPETITION}{ending}", NOTHING)
         if has_lost(share.value):
             # What attacks gain from who no longer speaks says nothing of who does.
-            said += f" But {who} has lost its language: it repeats itself in {number(SHARE, share.value)} of its 4-grams."
-    return said + caveat(drop, unit="dialogues"), marks
+            text += f" But {who} has lost its language: it repeats itself in {number(SHARE, share.value)} of its 4-grams."
+    return text + caveat(drop, unit="dialogues"), marks
 
 
 def _unfinished(campaign: Hardening) -> tuple[str, dict[str, Estimate]]:
@@ -148,10 +148,10 @@ def _unfinished(campaign: Hardening) -> tuple[str, dict[str, Estimate]]:
     if not measured:
         return "", {}
     last = measured[-1]
-    said = f"Round {last.number} is measured and the campaign is not finished: the best adversary known is "
+    text = f"Round {last.number} is measured and the campaign is not finished: the best adversary known is "
     marks = {f"best adversary, round {one.number}": one.metrics[EXPLOITABILITY] for one in measured}
     ahead = last.metrics[EXPLOITABILITY]
-    return f"{said}{number(POINTS, ahead.value)} points ahead.{caveat(ahead)}", marks
+    return f"{text}{number(POINTS, ahead.value)} points ahead.{caveat(ahead)}", marks
 
 
 def _without_effect(matches: Sequence[Match]) -> list[str]:

@@ -114,8 +114,8 @@ class TriggerSearches(Chapter[Triggers]):
 
 def _methods_verdict(clause: str, shares: Mapping[str, Estimate]) -> Verdict:
     """Return what methods come to under one budget, their controls among them."""
-    told = listed([f"{number(SHARE, share.value)} with {visible(line)}" for line, share in shares.items()])
-    sentence = f"Of the targets, {told} got a reply {clause}.{caveat(*shares.values(), unit='targets')}"
+    parts = listed([f"{number(SHARE, share.value)} with {visible(line)}" for line, share in shares.items()])
+    sentence = f"Of the targets, {parts} got a reply {clause}.{caveat(*shares.values(), unit='targets')}"
     marks = first_marks({visible(line): share for line, share in shares.items()})
     return Verdict(sentence=sentence, metric=success_metric(clause), marks=marks)
 
