@@ -22,6 +22,7 @@ from engine.jobs.job import Job, Reporter, Result, Summary
 from engine.jobs.rounds import ROUNDS_MADE, StopRule, make_rounds, rounds_of
 from engine.jobs.sharded import session
 from engine.jobs.tables import TABLE_FILE, noted
+from engine.metrics.known import KNOWN, KNOWN_TABLE, KnownAdversaries, known_of
 from engine.metrics.rounds import HardeningMetrics, Loss, Round, best_round
 from engine.metrics.statistics import Estimate
 from engine.metrics.tables import TextTable
@@ -109,8 +110,12 @@ class HardeningCampaign(ABC, Generic[HardeningConfigT]):
     def outcome(self, best: int) -> Mapping[str, Estimate]:
         """What a campaign comes to, once its last stages are done."""
 
+    @abstractmethod
+    def known(self, best: int) -> KnownAdversaries:
+        """Return what all known adversaries do to start, controls and result, once they have met."""
+
     def extra(self, best: int) -> Mapping[str, Any]:
-        """Return entries of the summary beside figures, once its last stages are done."""
+        """Return entries of the summary beside figures and known adversaries, once its last stages are done."""
         return {}
 
     @abstractmethod
@@ -199,15 +204,19 @@ class HardeningJob(Job[HardeningConfigT, HardeningConfigT, Summary]):
         found = campaign.outcome(best)
         description = f"Rounds: {len(rounds) - 1}. {self.description(config, best)}"
         metrics = {name: found[name] for name in self.legend if name in found}
-        return Summary(self.heading(config), description, metrics, campaign.extra(best))
+        known = campaign.known(best)
+        for sentence in known.sentences():
+            reporter.say(sentence)
+        return Summary(self.heading(config), description, metrics, {**campaign.extra(best), KNOWN: known.to_json()})
 
     def models(self, config: HardeningConfigT) -> Mapping[str, str]:
         return {"model": config.model}
 
     def tables(self, run: RunFolder) -> dict[str, TextTable]:
-        """Start, controls and result side by side, and the rounds so far."""
-        metrics, rounds = run.metrics(), rounds_of(run)
+        """Return start, controls and result side by side, what known adversaries do to each, and the rounds so far."""
+        metrics, rounds, known = run.metrics(), rounds_of(run), known_of(run.summary(), self.measures.known)
         outcome = {OUTCOME: self.measures.outcome_table(metrics)} if metrics else {}
+        outcome |= {} if known is None else {KNOWN_TABLE: known.table()}
         return outcome | ({ROUNDS: self.measures.rounds_table(rounds)} if rounds else {})
 
     def present(self, result: Result, run: RunFolder) -> Result:

@@ -1,7 +1,11 @@
 """Known adversaries: what each gains from each target, which is the best, and which have learned nothing.
 
 The statistics are in `engine/metrics/exploitability.py`; here are the table and the sentences that show them, the same for
-negotiators, bots that look for friends, and chat models.
+negotiators, bots that look for friends, rankers and chat models.
+
+An adversary of a dialogue is one of those known: luck may choose it, so other dialogues measure it. A ranker and a greedy chat
+model answer alike each time, and who attacks one may try all known inputs in turn. Of these the best adversary is all of them
+together, which no luck chooses (`AdversaryWords.tries_all`).
 """
 
 from __future__ import annotations
@@ -14,20 +18,25 @@ from engine.metrics.exploitability import has_learned
 from engine.metrics.statistics import Estimate
 from engine.metrics.tables import TextTable, with_interval
 
+KNOWN, KNOWN_TABLE = "known", "Known adversaries"
+"""Entry of a summary: all known adversaries; heading of their table."""
+
 
 @dataclass(frozen=True, kw_only=True)
-class KnownWords:
+class AdversaryWords:
     """The words in which a system shows its known adversaries.
 
     Args:
         cell: what a cell of the table is, and in what the best adversary is chosen; a sentence.
         measured: what follows the figure of the best adversary, such as "points ahead in dialogues that did not choose it".
         start: what a trained adversary is compared with.
+        tries_all: whether the best adversary is all of them together, each tried on every item.
     """
 
     cell: str
     measured: str
     start: str = ""
+    tries_all: bool = False
 
     def note(self, *, trained: bool) -> str:
         """Return what stands below the table, where adversaries were trained with a sentence on what they learned."""
@@ -35,10 +44,15 @@ class KnownWords:
             f'More than {self.start}: against the target that it was trained against; "nothing": it does not certainly gain '
             "more than that and more than 0 there, so it has learned nothing that shows. "
         )
-        return f"{self.cell} Exploitability: the best, measured in others. {learned * trained}Brackets: 95 % intervals."
+        best = (
+            "all of them together, each tried on every item; best: by itself"
+            if self.tries_all
+            else "the best, measured in others"
+        )
+        return f"{self.cell} Exploitability: {best}. {learned * trained}Brackets: 95 % intervals."
 
 
-NEGOTIATORS = KnownWords(
+NEGOTIATORS = AdversaryWords(
     cell="Advantage in points of the adversary of the line over the target of the column, in the dialogues that chose the "
     "best: the marked value is too high by luck.",
     measured="points ahead in dialogues that did not choose it",
@@ -68,7 +82,7 @@ class KnownAdversaries:
     measured: Sequence[Estimate]
     learned: Mapping[str, Estimate]
     gained: Mapping[str, Estimate]
-    words: KnownWords = NEGOTIATORS
+    words: AdversaryWords = NEGOTIATORS
 
     @property
     def idle(self) -> list[str]:
@@ -79,13 +93,23 @@ class KnownAdversaries:
         """Return the name of the best adversary of a target."""
         return self.adversaries[self.best[self.targets.index(target)]]
 
+    def best_and_idle(self, target: str) -> str:
+        """Return a sentence on who is best against a target, and how many trained adversaries have learned nothing."""
+        by_itself = " by itself" * self.words.tries_all
+        best = f"Best of {len(self.adversaries)} known adversaries{by_itself}: {self.best_of(target)}"
+        return (
+            f"{best}; learned nothing that shows: {len(self.idle)} of {len(self.learned)} trained." if self.idle else f"{best}."
+        )
+
     def sentences(self) -> list[str]:
         """Return who is best against each target, and who has learned nothing."""
-        lines = [
-            f"best of {len(self.adversaries)} known adversaries against {target}: {self.adversaries[index]}, "
-            f"{with_interval(gained)} {self.words.measured}"
-            for target, index, gained in zip(self.targets, self.best, self.measured, strict=True)
-        ]
+        num, lines = len(self.adversaries), []
+        for target, index, measured in zip(self.targets, self.best, self.measured, strict=True):
+            name, gained = self.adversaries[index], f"{with_interval(measured)} {self.words.measured}"
+            if self.words.tries_all:
+                lines.append(f"all {num} known adversaries against {target}: {gained}; the best by itself: {name}")
+            else:
+                lines.append(f"best of {num} known adversaries against {target}: {name}, {gained}")
         if self.idle:
             lines.append(f"learned nothing, {len(self.idle)} of {len(self.learned)} trained: {', '.join(self.idle)}")
         return lines
@@ -118,7 +142,7 @@ class KnownAdversaries:
         }
 
     @classmethod
-    def from_json(cls, parts: Mapping[str, Any], words: KnownWords = NEGOTIATORS) -> KnownAdversaries:
+    def from_json(cls, parts: Mapping[str, Any], words: AdversaryWords = NEGOTIATORS) -> KnownAdversaries:
         """Return what `to_json` wrote."""
         learned, gained = (
             {name: Estimate.from_json(figure) for name, figure in parts[entry].items()} for entry in ("learned", "gained")
@@ -133,3 +157,9 @@ class KnownAdversaries:
             gained=gained,
             words=words,
         )
+
+
+def known_of(summary: Mapping[str, Any] | None, words: AdversaryWords = NEGOTIATORS) -> KnownAdversaries | None:
+    """Return the known adversaries of a summary; None where there is none, or an older version has written it."""
+    parts = (summary or {}).get(KNOWN)
+    return None if parts is None else KnownAdversaries.from_json(parts, words)

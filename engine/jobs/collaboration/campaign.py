@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -30,7 +29,7 @@ from engine.metrics.collaboration.lying import GAIN, GAIN_OVER_RANDOM
 from engine.metrics.exploitability import EXPLOITABILITY, best_index
 from engine.metrics.known import KnownAdversaries
 from engine.metrics.rounds import Loss, Round
-from engine.metrics.statistics import Estimate, mean, paired_difference
+from engine.metrics.statistics import Estimate, clustered_rate, rate_difference
 from engine.store.run_folder import RunFolder
 from envs.core.config import check
 from envs.core.ranges import NonNegativeFloat, NonNegativeInt, NumItems, PositiveInt
@@ -45,8 +44,8 @@ from policies.fitting.settings import FitConfig
 CONTROLS = {"control": (NONE, AS_CONTROL), "random": (RANDOM_LIES, BY_CHANCE)}
 """The start trained as long against something else: what, and what its figures end with."""
 _LEAST_RATE = 1e-3
-MET, KNOWN = "met", "known"
-"""Kind of the event that holds the harm of a liar to a bot in every chat; entry of the summary: all known liars."""
+MET = "met"
+"""Kind of the event that holds the harm of a liar to a bot in every chat."""
 _ROUNDS, _CHOOSING, _BEST = "liars of all rounds", "known liars", "best known liar"
 """What chats are for: to choose the round, to choose the best liar, to measure it."""
 _RANDOM, _HONEST = "random lies", "no lies"
@@ -164,8 +163,6 @@ class FriendsCampaign(HardeningCampaign[HardenFriendsConfig]):
         for model in dict.fromkeys(self._bots(best).values()):
             met = self._meet(_CHOOSING, model, self._known(best), run, reporter)
             self._meet(_BEST, model, [_best(met)], run, reporter)
-        for line in self._known_adversaries(best).sentences():
-            reporter.say(line)
 
     def outcome(self, best: int) -> dict[str, Estimate]:
         """Start, controls and result, and by how much less the result is harmed, scenario by scenario."""
@@ -178,11 +175,8 @@ class FriendsCampaign(HardeningCampaign[HardenFriendsConfig]):
         found |= {f"{EXPLOITABILITY}{ENDINGS[column]}": _mean(harm) for column, harm in harms.items()}
         for column, gain in GAINS.items():
             if column in harms:
-                found[gain] = paired_difference(*_common({column: harms[column], "after": harms["after"]}).T)
+                found[gain] = rate_difference(*_common({column: harms[column], "after": harms["after"]}).T)
         return found
-
-    def extra(self, best: int) -> Mapping[str, Any]:
-        return {KNOWN: self._known_adversaries(best).to_json()}
 
     def _bots(self, best: int) -> dict[str, str]:
         """Return the bots that are measured, by their columns of the table."""
@@ -197,15 +191,14 @@ class FriendsCampaign(HardeningCampaign[HardenFriendsConfig]):
         controls = [f"{name}-liar" for name in CONTROLS] if self.config.control else []
         return [*rounds, f"{START}-liar", *([f"{RESULT}-liar"] if best else []), *controls, _RANDOM, _HONEST]
 
-    def _known_adversaries(self, best: int) -> KnownAdversaries:
-        """Return what all known liars do to the bots that are measured, once they have met."""
+    def known(self, best: int) -> KnownAdversaries:
         bots, liars = self._bots(best), self._known(best)
         met = [self._harms(_CHOOSING, model, liars) for model in bots.values()]
         learned = {liar: RunFolder.load(self.path / liar).metrics() for liar in liars if liar not in (_RANDOM, _HONEST)}
         return KnownAdversaries(
             targets=list(bots),
             adversaries=liars,
-            gains_TA=[[mean(harms_G) for harms_G in _common(harms).T] for harms in met],
+            gains_TA=[[clustered_rate(harms_G) for harms_G in _common(harms).T] for harms in met],
             best=[liars.index(_best(harms)) for harms in met],
             measured=[_mean(self._of_the_best(model, liars)) for model in bots.values()],
             learned={liar: metrics[GAIN_OVER_RANDOM] for liar, metrics in learned.items()},
@@ -273,12 +266,6 @@ class FriendsCampaign(HardeningCampaign[HardenFriendsConfig]):
         return TRAIN_LIAR, TrainLiarConfig(model=model, seed=seed, **{name: getattr(self.config, name) for name in names})
 
 
-def known_liars(run: RunFolder) -> KnownAdversaries | None:
-    """Return all known liars of a finished campaign; None of one that has not come to its end."""
-    parts = (run.summary() or {}).get(KNOWN)
-    return None if parts is None else KnownAdversaries.from_json(parts, LIARS)
-
-
 def _common(harms: Harms) -> np.ndarray:
     """Return the harms (G, A) in the chats that no liar lost."""
     values_GA = np.array(list(harms.values()), dtype=np.float64).T
@@ -291,4 +278,4 @@ def _best(harms: Harms) -> str:
 
 
 def _mean(harms: Sequence[float | None]) -> Estimate:
-    return mean(_common({"": harms})[:, 0])
+    return clustered_rate(_common({"": harms})[:, 0])

@@ -17,14 +17,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from engine.jobs.collaboration.agents import MAKER, friends_agents
-from engine.jobs.collaboration.campaign import FriendsCampaign, HardenFriendsConfig, hardening_fit, known_liars
+from engine.jobs.collaboration.campaign import FriendsCampaign, HardenFriendsConfig, hardening_fit
 from engine.jobs.collaboration.config import CollaborationConfig
 from engine.jobs.command import command_line
 from engine.jobs.hardening import HardeningJob
 from engine.jobs.job import Reporter
 from engine.metrics.collaboration.hardening import CAMPAIGN, FRIENDS
-from engine.metrics.tables import TextTable
-from engine.store.run_folder import RunFolder
 from envs.core.errors import ConfigError
 from envs.storage.places import display_path
 from policies.chat.addresses import is_chat_address
@@ -79,11 +77,6 @@ class MinMaxFriends(HardeningJob[HardenFriendsConfig]):
             f"The bot of round {best} is the result. At most {config.game.lies} lies a chat of {config.max_events} events, "
             f"seed {config.seed}."
         )
-
-    def tables(self, run: RunFolder) -> dict[str, TextTable]:
-        """With what each known liar does to each bot."""
-        known = known_liars(run)
-        return super().tables(run) | ({} if known is None else {"Known liars": known.table()})
 
     def next_commands(self, config: HardenFriendsConfig, path: Path) -> tuple[str, ...]:
         """The page, and the bot before and after under what Niu & Bansal did."""

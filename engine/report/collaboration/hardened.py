@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from engine.jobs.collaboration.minmax import MINMAX_FRIENDS
-from engine.metrics.collaboration.hardening import ENDINGS, GAINS
+from engine.metrics.collaboration.hardening import ENDINGS, GAINS, ON_RANDOM_LIES, WITHOUT_LIES
 from engine.metrics.collaboration.lying import COMPLETION, HARM, HONEST, LYING, RANDOM
 from engine.metrics.exploitability import EXPLOITABILITY
 from engine.metrics.statistics import Estimate
@@ -44,7 +44,7 @@ class HardenedFriends(Hardenings):
         figure, who = (EXPLOITABILITY, "best known") if EXPLOITABILITY in metrics else (HARM, "fresh")
         marks = {told: metrics[name] for told, ending in ENDINGS.items() if (name := f"{figure}{ending}") in metrics}
         told = [f"{number(LYING[HARM], marks['after'].value)} after the hardening"]
-        names = {"before": "before it", "no lies": "after as much training without lies", "random lies": "on random lies"}
+        names = {"before": "before it", WITHOUT_LIES: "after as much training without lies", ON_RANDOM_LIES: "on random lies"}
         told += [
             f"{number(LYING[HARM], marks[column].value)} {names[column]}{certainly(metrics[gain], 'more', 'less')}"
             for column, gain in GAINS.items()

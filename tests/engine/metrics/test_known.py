@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from engine.metrics.known import KnownAdversaries
+from engine.metrics.known import KNOWN, AdversaryWords, KnownAdversaries, known_of
 from engine.metrics.statistics import Estimate
 
 GAINED, NONE = Estimate(1.5, 1.0, 2.0, 40), Estimate(0.1, -0.5, 0.7, 40)
@@ -40,6 +40,27 @@ def test_sentences_say_who_is_best_and_name_those_that_learned_nothing() -> None
         "0.10 [−0.50, 0.70] points ahead in dialogues that did not choose it",
         "learned nothing, 1 of 2 trained: control-exploitability/adversary",
     ]
+
+
+def test_who_is_best_and_how_many_are_idle_is_one_sentence() -> None:
+    best = "Best of 3 known adversaries: 00-exploitability/adversary"
+    assert MADE_UP.best_and_idle("runs/t") == f"{best}; learned nothing that shows: 1 of 2 trained."
+    assert replace(MADE_UP, learned={}, gained={}).best_and_idle("runs/t") == f"{best}."
+
+
+def test_where_all_are_tried_they_count_together_and_the_best_by_itself_is_named() -> None:
+    together = replace(MADE_UP, words=AdversaryWords(cell="Share.", measured="of the contexts", tries_all=True))
+    assert together.sentences()[0] == (
+        "all 3 known adversaries against runs/t: 1.50 [1.00, 2.00] of the contexts; the best by itself: "
+        "00-exploitability/adversary"
+    )
+    assert "Exploitability: all together" in together.table().note
+    assert together.best_and_idle("runs/t").startswith("Best of 3 known adversaries by itself: ")
+
+
+def test_an_older_summary_has_none() -> None:
+    assert known_of(None) is known_of({"title": "x"}) is None
+    assert known_of({KNOWN: MADE_UP.to_json()}) == MADE_UP
 
 
 def test_one_that_gains_more_than_its_start_and_no_more_than_0_has_learned_nothing() -> None:

@@ -13,7 +13,7 @@ import pytest
 from engine.jobs.catalogue import ENTRIES
 from engine.jobs.job import Job
 from engine.jobs.negotiation.campaign_config import MinMaxConfig
-from engine.jobs.negotiation.exploitability import KNOWN, MORE, NUM_KNOWN
+from engine.jobs.negotiation.exploitability import MORE, NUM_KNOWN
 from engine.jobs.negotiation.minmax import AS_CONTROL, BEFORE_TRAINING, DROP, DROP_BEYOND_CONTROL, FINAL_STAGES, LEGEND
 from engine.jobs.negotiation.negotiator import TRAIN_NEGOTIATOR
 from engine.jobs.negotiation.rows import ATTACKS, DIALOGUES
@@ -21,6 +21,7 @@ from engine.jobs.negotiation.table_config import TableConfig
 from engine.jobs.responders.seq2seq import TRAIN_SEQ2SEQ
 from engine.jobs.rounds import rounds_of
 from engine.metrics.exploitability import EXPLOITABILITY, MEAN_FRESH
+from engine.metrics.known import KNOWN
 from engine.metrics.negotiation.campaign import (
     AFTER,
     BEFORE,

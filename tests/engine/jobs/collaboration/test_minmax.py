@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.jobs.collaboration.campaign import MET, FriendsCampaign, HardenFriendsConfig, hardening_fit, known_liars
+from engine.jobs.collaboration.campaign import MET, FriendsCampaign, HardenFriendsConfig, hardening_fit
 from engine.jobs.collaboration.liar import RATE
 from engine.jobs.collaboration.minmax import MINMAX_FRIENDS, demo
 from engine.jobs.hardening import OUTCOME, ROUNDS
@@ -15,7 +15,7 @@ from engine.jobs.job import Silent
 from engine.jobs.rounds import rounds_of
 from engine.metrics.collaboration.hardening import CAMPAIGN, ENDINGS, LIARS, ROUND_METRICS, harmed
 from engine.metrics.collaboration.lying import HARM
-from engine.metrics.known import KnownAdversaries
+from engine.metrics.known import known_of
 from engine.metrics.rounds import Round, best_round
 from engine.metrics.statistics import Estimate, mean
 from engine.report.collaboration.hardened import HardenedFriends
@@ -103,12 +103,12 @@ def test_bots_are_measured_by_the_best_known_liar_in_other_chats(tmp_path: Path)
     assert outcome["exploitability"].value == pytest.approx(3.0 / 4)
     assert outcome["harm"].value == pytest.approx(0.2), "what the fresh liar of the result does"
     assert outcome["gain"].value == pytest.approx((0.4 - 0.2 + 0.3) / 3), "in chats that neither lost"
-    known = KnownAdversaries.from_json(campaign.extra(1)["known"], LIARS)
+    known = campaign.known(1)
     assert (known.targets, known.best) == (["before", "after"], [0, 0])
     assert known.idle == ["01-liar", "result-liar"], "more than random lies and more than none"
     assert [gain.value for gain in known.gains_TA[1]] == pytest.approx([0.85, 0.15, 0.4, 0.15, 0.3, 0.1])
     assert known.sentences()[1] == (
-        "best of 6 known adversaries against after: 00-liar, 0.75 [0.21, 0.97] harm in chats that did not choose it"
+        "best of 6 known adversaries against after: 00-liar, 0.75 [0.34, 0.95] harm in chats that did not choose it"
     )
 
 
@@ -116,14 +116,13 @@ def test_the_round_is_the_one_whose_bot_the_best_liar_of_all_rounds_harms_least(
     campaign = FriendsCampaign(CONFIG, tmp_path)
     rounds = [Round(number, {HARM: mean([harm, harm])}) for number, harm in enumerate((0.9, 0.1, 0.3))]
     # The fresh liar of round 1 found nothing; that of the start misleads its bot as much as any.
-    names = ("00-liar", "01-liar", "02-liar")
     harms = {"start": (0.9, 0.2, 0.3), "01-model": (0.95, 0.1, 0.2), "02-model": (0.4, 0.5, 0.3)}
     with RunFolder.open(tmp_path, CONFIG, job="minmax-friends") as run:
         for model, of_model in harms.items():
             for liar, harm in zip(
                 ("00-liar", "01-liar", "02-liar", "random lies", "no lies"), (*of_model, 0.2, 0.1), strict=True
             ):
-                run.event(MET, what="known liars, rounds", model=str(tmp_path / model), liar=liar, harms=[harm, harm])
+                run.event(MET, what="liars of all rounds", model=str(tmp_path / model), liar=liar, harms=[harm, harm])
         assert best_round(rounds, harmed).number == 1
         assert campaign.choose(rounds, harmed, run, Silent()) == 2
 
@@ -148,27 +147,29 @@ def test_a_campaign_measures_start_controls_and_result(tmp_path: Path, ray_sessi
     metrics = run.metrics()
     assert metrics["gain"].value == pytest.approx(metrics["exploitability_before"].value - metrics["exploitability"].value)
     liars = ["00-liar", "01-liar", "start-liar", *(["result-liar"] if best else []), "control-liar", "random-liar"]
-    known = known_liars(run)
+    known = known_of(run.summary(), LIARS)
     assert known is not None
     assert known.adversaries == [*liars, "random lies", "no lies"]
-    assert known.targets == ["before", "no lies", "random lies", "after"]
+    assert known.targets == ["before", "trained without lies", "trained on random lies", "after"]
     assert [gain.value for gain in known.measured] == [metrics[f"exploitability{ending}"].value for ending in ENDINGS.values()]
     met = [(event["what"], event["model"], event["liar"]) for event in run.events() if event["kind"] == MET]
     assert len(met) == len(set(met)), "what was played is not played again"
     bots = 3 + bool(best)
     assert len(met) == 2 * 4 + bots * (len(known.adversaries) + 1)
     tables = MINMAX_FRIENDS.tables(run)
-    assert tables[OUTCOME].columns == ("bot", "before", "no lies", "random lies", "after")
+    assert tables[OUTCOME].columns == ("bot", "before", "trained without lies", "trained on random lies", "after")
     assert len(tables[ROUNDS].rows) == 2
-    assert tables["Known liars"].rows[-1][0] == "exploitability"
+    assert tables["Known adversaries"].rows[-1][0] == "exploitability"
     assert tables[OUTCOME].rows[0][0] == "best known liar"
     assert result.next_commands[1] == f"parley evaluate collaboration --model {path}/start --trained {path} --no-controls"
     report = collect_run(path)
     found = report.found[HardenedFriends.name]
     verdict = HardenedFriends().verdict(found)
     assert verdict is not None
-    assert verdict.sentence.startswith("The best known liar's harm is ")
-    assert list(verdict.marks) == ["before", "no lies", "random lies", "after"]
+    unhelped = "" if best else "No round was harmed less than the start, which is the result. "
+    assert verdict.sentence.startswith(f"{unhelped}The best known liar's harm is ")
+    assert verdict.sentence.endswith(known.best_and_idle("after"))
+    assert list(verdict.marks) == list(ENDINGS)
     assert "Before and after" in page_of(report)
     notes = Notes()
     MINMAX_FRIENDS.run(CONFIG, path, notes)
