@@ -44,11 +44,7 @@ class AdversaryWords:
             f'More than {self.start}: against the target that it was trained against; "nothing": it does not certainly gain '
             "more than that and more than 0 there, so it has learned nothing that shows. "
         )
-        best = (
-            "all of them together, each tried on every item; best: by itself"
-            if self.tries_all
-            else "the best, measured in others"
-        )
+        best = "all together, each tried on every item; best: by itself" if self.tries_all else "the best, measured in others"
         return f"{self.cell} Exploitability: {best}. {learned * trained}Brackets: 95 % intervals."
 
 
