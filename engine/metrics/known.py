@@ -41,7 +41,7 @@ class AdversaryWords:
     def note(self, *, trained: bool) -> str:
         """Return what stands below the table, where adversaries were trained with a sentence on what they learned."""
         learned = (
-            f'More than {self.start}: against the target that it was trained against; "nothing": it does not certainly gain '
+            f'More than {self.start}: on the target that it was made for; "nothing": it does not certainly gain '
             "more than that and more than 0 there, so it has learned nothing that shows. "
         )
         best = "all together, each tried on every item; best: by itself" if self.tries_all else "the best, measured in others"

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from engine.jobs.hardening import HardeningJob
+from engine.jobs.job import Job
 from engine.jobs.tables import noted
-from engine.metrics.known import KnownAdversaries, known_of
+from engine.metrics.known import AdversaryWords, KnownAdversaries, known_of
 from engine.metrics.statistics import Estimate
 from engine.metrics.tables import TextTable
 from engine.report.content import Chapter, Section, Verdict
@@ -41,7 +41,11 @@ class ShownCampaign:
 class Hardenings(Chapter[Sequence[ShownCampaign]]):
     """A chapter of campaigns."""
 
-    job: ClassVar[HardeningJob[Any]]
+    job: ClassVar[Job[Any, Any, Any]]
+    words: ClassVar[AdversaryWords]
+    """The words in which known adversaries are shown."""
+    unhelped: ClassVar[str] = ""
+    """What is said where the start is the result."""
     sources: ClassVar[Sequence[CurveSource]]
     """What the rounds of a campaign tell."""
 
@@ -63,10 +67,11 @@ class Hardenings(Chapter[Sequence[ShownCampaign]]):
         verdict, known = self.verdict_of(ended[0].metrics), ended[0].known
         if known is None:
             return verdict
-        before, after = known.targets[0], known.targets[-1]
-        is_start = known.gains_TA[0] == known.gains_TA[-1] and verdict.marks[before] == verdict.marks[after]
-        unhelped = f"{self.job.unhelped[0].upper()}{self.job.unhelped[1:]}." * is_start
-        return replace(verdict, sentence=f"{unhelped} {verdict.sentence} {known.best_and_idle(after)}".lstrip())
+        before, *_, after = verdict.marks
+        gains = dict(zip(known.targets, known.gains_TA, strict=True))
+        is_start = gains[before] == gains[after] and verdict.marks[before] == verdict.marks[after]
+        unhelped = f"{self.unhelped[:1].upper()}{self.unhelped[1:]}. " if is_start and self.unhelped else ""
+        return replace(verdict, sentence=f"{unhelped}{verdict.sentence} {known.best_and_idle(after)}")
 
     def render(self, found: Sequence[ShownCampaign]) -> Section:
         return Section(
@@ -77,7 +82,7 @@ class Hardenings(Chapter[Sequence[ShownCampaign]]):
     def _campaign(self, run: Run) -> ShownCampaign:
         tables = noted(self.job.tables(run.folder), self.job.note(run.folder)).items()
         named = [(f"{run.heading}: {title.lower()}" if run.name else title, table) for title, table in tables]
-        known = known_of(run.folder.summary(), self.job.measures.known)
+        known = known_of(run.folder.summary(), self.words)
         curves = read_curves(self.sources, [run])
         return ShownCampaign(heading=run.heading, metrics=run.metrics, tables=named, curves=curves, known=known)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from engine.jobs.collaboration.minmax import MINMAX_FRIENDS
-from engine.metrics.collaboration.hardening import ENDINGS, GAINS, ON_RANDOM_LIES, WITHOUT_LIES
+from engine.metrics.collaboration.hardening import ENDINGS, GAINS, LIARS, ON_RANDOM_LIES, WITHOUT_LIES
 from engine.metrics.collaboration.lying import COMPLETION, HARM, HONEST, LYING, RANDOM
 from engine.metrics.exploitability import EXPLOITABILITY
 from engine.metrics.statistics import Estimate
@@ -20,7 +20,8 @@ class HardenedFriends(Hardenings):
     """The chapter of campaigns."""
 
     name, title = "hardened-friends", "Hardened against liars"
-    job = MINMAX_FRIENDS
+    job, unhelped = MINMAX_FRIENDS, MINMAX_FRIENDS.unhelped
+    words = LIARS
     sources: ClassVar = (
         CurveSource(
             "round",
