@@ -31,18 +31,22 @@ class AdversaryWords:
         measured: what follows the figure of the best adversary, such as "points ahead in dialogues that did not choose it".
         start: what a trained adversary is compared with.
         tries_all: whether the best adversary is all of them together, each tried on every item.
+        made: what those are called that were trained, or searched for.
+        idle: what those have done that gain nothing by it.
     """
 
     cell: str
     measured: str
     start: str = ""
     tries_all: bool = False
+    made: str = "trained"
+    idle: str = "learned nothing"
 
     def note(self, *, trained: bool) -> str:
         """Return what stands below the table, where adversaries were trained with a sentence on what they learned."""
         learned = (
             f'More than {self.start}: on the target that it was made for; "nothing": it does not certainly gain '
-            "more than that and more than 0 there, so it has learned nothing that shows. "
+            f"more than that and more than 0 there, so it has {self.idle} that shows. "
         )
         best = "all together, each tried on every item; best: by itself" if self.tries_all else "the best, measured in others"
         return f"{self.cell} Exploitability: {best}. {learned * trained}Brackets: 95 % intervals."
@@ -91,11 +95,15 @@ class KnownAdversaries:
 
     def best_and_idle(self, target: str) -> str:
         """Return a sentence on who is best against a target, and how many trained adversaries have learned nothing."""
-        by_itself = " by itself" * self.words.tries_all
-        best = f"Best of {len(self.adversaries)} known adversaries{by_itself}: {self.best_of(target)}"
-        return (
-            f"{best}; learned nothing that shows: {len(self.idle)} of {len(self.learned)} trained." if self.idle else f"{best}."
-        )
+        num, index = len(self.adversaries), self.targets.index(target)
+        best = f"Best of {num} known adversaries{' by itself' * self.words.tries_all}: {self.best_of(target)}"
+        if self.words.tries_all and not self.measured[index].value > 0:
+            best = f"None of {num} known adversaries reaches any"
+        return f"{best}; {self.words.idle} that shows: {self._num_idle}." if self.idle else f"{best}."
+
+    @property
+    def _num_idle(self) -> str:
+        return f"{len(self.idle)} of {len(self.learned)} {self.words.made}"
 
     def sentences(self) -> list[str]:
         """Return who is best against each target, and who has learned nothing."""
@@ -107,7 +115,7 @@ class KnownAdversaries:
             else:
                 lines.append(f"best of {num} known adversaries against {target}: {name}, {gained}")
         if self.idle:
-            lines.append(f"learned nothing, {len(self.idle)} of {len(self.learned)} trained: {', '.join(self.idle)}")
+            lines.append(f"{self.words.idle}, {self._num_idle}: {', '.join(self.idle)}")
         return lines
 
     def table(self) -> TextTable:

@@ -41,6 +41,8 @@ INPUTS = AdversaryWords(
     measured="of the targets",
     start="no input",
     tries_all=True,
+    made="searches",
+    idle="found nothing",
 )
 """The words in which known inputs are shown."""
 UNTYPED = (

@@ -56,6 +56,11 @@ def test_where_all_are_tried_they_count_together_and_the_best_by_itself_is_named
     )
     assert "Exploitability: all together" in together.table().note
     assert together.best_and_idle("runs/t").startswith("Best of 3 known adversaries by itself: ")
+    unreached = replace(together, measured=[Estimate(0.0, 0.0, 0.1, 40), NONE])
+    assert unreached.best_and_idle("runs/t").startswith("None of 3 known adversaries reaches any; learned nothing that shows: ")
+    searched = replace(together, words=replace(together.words, made="searches", idle="found nothing"))
+    assert searched.sentences()[-1] == "found nothing, 1 of 2 searches: control-exploitability/adversary"
+    assert searched.best_and_idle("runs/t").endswith("; found nothing that shows: 1 of 2 searches.")
 
 
 def test_an_older_summary_has_none() -> None:

@@ -74,7 +74,7 @@ def test_each_model_is_searched_anew_beside_the_control(tmp_path: Path, config: 
     verdict = HardenedModels().verdict(report.found[HardenedModels.name])
     assert verdict is not None
     assert verdict.sentence.startswith("The best of all known inputs makes the hardened model say ")
-    assert " Best of 5 known adversaries by itself: " in verdict.sentence
+    assert any(words in verdict.sentence for words in (" Best of 5 known adversaries by itself: ", " None of 5 known "))
     assert verdict.marks == {name: result.metrics[f"{name}.exploitability"] for name in ("start", "control", "round-2")}
     assert "any known input" in page_of(report)
     # What all searches found was typed to all models.
