@@ -165,5 +165,5 @@ class KnownAdversaries:
 
 def known_of(summary: Mapping[str, Any] | None, words: AdversaryWords = NEGOTIATORS) -> KnownAdversaries | None:
     """Return the known adversaries of a summary; None where there is none, or an older version has written it."""
-    parts = (summary or {}).get(KNOWN)
-    return None if parts is None else KnownAdversaries.from_json(parts, words)
+    parts = (summary or {}).get(KNOWN, {})
+    return KnownAdversaries.from_json(parts, words) if "gained" in parts else None

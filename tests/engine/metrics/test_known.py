@@ -65,6 +65,8 @@ def test_where_all_are_tried_they_count_together_and_the_best_by_itself_is_named
 
 def test_an_older_summary_has_none() -> None:
     assert known_of(None) is known_of({"title": "x"}) is None
+    without_gained = {name: parts for name, parts in MADE_UP.to_json().items() if name != "gained"}
+    assert known_of({KNOWN: without_gained}) is None
     assert known_of({KNOWN: MADE_UP.to_json()}) == MADE_UP
 
 
