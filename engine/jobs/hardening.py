@@ -22,7 +22,8 @@ from engine.jobs.job import Job, Reporter, Result, Summary
 from engine.jobs.rounds import ROUNDS_MADE, StopRule, make_rounds, rounds_of
 from engine.jobs.sharded import session
 from engine.jobs.tables import TABLE_FILE, noted
-from engine.metrics.rounds import HardeningMetrics, Round, best_round
+from engine.metrics.known import KNOWN, KNOWN_TABLE, KnownAdversaries, known_of
+from engine.metrics.rounds import HardeningMetrics, Loss, Round, best_round
 from engine.metrics.statistics import Estimate
 from engine.metrics.tables import TextTable
 from engine.store.layout import SUMMARY
@@ -85,12 +86,36 @@ class HardeningCampaign(ABC, Generic[HardeningConfigT]):
             best: the round that is the result; 0 for the start, whose figures are the result's.
         """
 
+    def choose(self, rounds: Sequence[Round], loss: Loss, run: RunFolder, reporter: Reporter) -> int:
+        """Return the number of the round that is the result: the one that loses least, the earliest of equals.
+
+        Args:
+            rounds: all of them.
+            loss: of a round by itself.
+            run: the campaign's, where events are noted.
+            reporter: who looks on.
+        """
+        return best_round(rounds, loss).number
+
+    def meet_known(self, best: int, run: RunFolder, reporter: Reporter) -> None:
+        """Let start, controls and result meet all known adversaries, where that is no stage of `last`.
+
+        Args:
+            best: the round that is the result.
+            run: the campaign's, where events are noted.
+            reporter: who looks on.
+        """
+
     @abstractmethod
     def outcome(self, best: int) -> Mapping[str, Estimate]:
         """What a campaign comes to, once its last stages are done."""
 
-    def extra(self) -> Mapping[str, Any]:
-        """Entries of the summary beside figures, once its last stages are done."""
+    @abstractmethod
+    def known(self, best: int) -> KnownAdversaries:
+        """Return what all known adversaries do to start, controls and result, once they have met."""
+
+    def extra(self, best: int) -> Mapping[str, Any]:
+        """Return entries of the summary beside figures and known adversaries, once its last stages are done."""
         return {}
 
     @abstractmethod
@@ -158,7 +183,11 @@ class HardeningJob(Job[HardeningConfigT, HardeningConfigT, Summary]):
 
         def show(rounds: Sequence[Round]) -> None:
             for one in rounds:
-                figures = (f"{metric.title} {one.metrics[name].value:.2f}" for name, metric in measures.at_end.items())
+                figures = (
+                    f"{metric.title} {one.metrics[name].value:.2f}"
+                    for name, metric in measures.at_end.items()
+                    if name in one.metrics
+                )
                 where = f"round {one.number}, {self.measured_on}" if self.measured_on else f"round {one.number}"
                 reporter.say(f"{where}: {', '.join(figures)}")
 
@@ -166,23 +195,28 @@ class HardeningJob(Job[HardeningConfigT, HardeningConfigT, Summary]):
         with session(1, ""):
             run_stages(campaign.begin(), path, reporter)
             rounds = make_rounds(run, rule, measured, show, reporter)
-            best = best_round(rounds, measures.loss).number
+            best = campaign.choose(rounds, measures.loss, run, reporter)
             if not best:
                 reporter.say(self.unhelped)
             run_stages(campaign.last(best), path, reporter)
+            campaign.meet_known(best, run, reporter)
         campaign.store(best, path / CHECKPOINT)
         found = campaign.outcome(best)
         description = f"Rounds: {len(rounds) - 1}. {self.description(config, best)}"
         metrics = {name: found[name] for name in self.legend if name in found}
-        return Summary(self.heading(config), description, metrics, campaign.extra())
+        known = campaign.known(best)
+        for sentence in known.sentences():
+            reporter.say(sentence)
+        return Summary(self.heading(config), description, metrics, {**campaign.extra(best), KNOWN: known.to_json()})
 
     def models(self, config: HardeningConfigT) -> Mapping[str, str]:
         return {"model": config.model}
 
     def tables(self, run: RunFolder) -> dict[str, TextTable]:
-        """Start, controls and result side by side, and the rounds so far."""
-        metrics, rounds = run.metrics(), rounds_of(run)
+        """Return start, controls and result side by side, what known adversaries do to each, and the rounds so far."""
+        metrics, rounds, known = run.metrics(), rounds_of(run), known_of(run.summary(), self.measures.known)
         outcome = {OUTCOME: self.measures.outcome_table(metrics)} if metrics else {}
+        outcome |= {} if known is None else {KNOWN_TABLE: known.table()}
         return outcome | ({ROUNDS: self.measures.rounds_table(rounds)} if rounds else {})
 
     def present(self, result: Result, run: RunFolder) -> Result:

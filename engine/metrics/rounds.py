@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from engine.metrics.known import AdversaryWords
 from engine.metrics.statistics import NOTHING, Estimate, Metric
 from engine.metrics.tables import TextTable, with_interval
 
@@ -60,6 +61,7 @@ class HardeningMetrics:
         stalled: why a campaign ends whose loss has not fallen, in words.
         note_rounds: below the table of rounds.
         note_outcome: below that of start, controls and result.
+        known: the words in which known adversaries are shown.
     """
 
     what: str
@@ -71,6 +73,7 @@ class HardeningMetrics:
     stalled: str
     note_rounds: str
     note_outcome: str
+    known: AdversaryWords
 
     def rounds_table(self, rounds: Sequence[Round]) -> TextTable:
         """One line per round, one column for each metric."""
@@ -86,6 +89,7 @@ class HardeningMetrics:
         rows = [
             (metric.title, *(with_interval(metrics[f"{name}{ending}"]) for ending in columns.values()))
             for name, metric in self.at_end.items()
+            if any(f"{name}{ending}" in metrics for ending in columns.values())
         ]
         title, ahead = self.gains
         more = [f"+ {with_interval(metrics[ahead[told]])}" if told in ahead else "" for told in columns]

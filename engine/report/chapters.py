@@ -18,12 +18,14 @@ from engine.report.retrieval.searches import RankerAttacks
 from engine.report.sweeps.chapter import Sweeps
 from engine.report.training.chapter import Trainings
 from engine.report.triggers.chapter import TriggerSearches
+from engine.report.triggers.hardened import HardenedModels
 
 CHAPTERS: tuple[Chapter[Any], ...] = (
     Negotiations(),
+    # What hardening came to stands before the attacks that measured it.
+    HardenedModels(),
     TriggerSearches(),
     Perturbations(),
-    # What hardening came to stands before the attacks that measured it.
     HardenedRankers(),
     Rankings(),
     RankerAttacks(),

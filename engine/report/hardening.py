@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from engine.jobs.job import Job
 from engine.jobs.tables import noted
+from engine.metrics.known import AdversaryWords, KnownAdversaries, known_of
 from engine.metrics.statistics import Estimate
 from engine.metrics.tables import TextTable
 from engine.report.content import Chapter, Section, Verdict
@@ -27,18 +28,24 @@ class ShownCampaign:
         metrics: of its end; empty before.
         tables: with their headings.
         curves: by round.
+        known: what all known adversaries do, once they have met.
     """
 
     heading: str
     metrics: Mapping[str, Estimate]
     tables: Sequence[tuple[str, TextTable]]
     curves: Sequence[Curve]
+    known: KnownAdversaries | None = None
 
 
 class Hardenings(Chapter[Sequence[ShownCampaign]]):
     """A chapter of campaigns."""
 
     job: ClassVar[Job[Any, Any, Any]]
+    words: ClassVar[AdversaryWords]
+    """The words in which known adversaries are shown."""
+    unhelped: ClassVar[str] = ""
+    """What is said where the start is the result."""
     sources: ClassVar[Sequence[CurveSource]]
     """What the rounds of a campaign tell."""
 
@@ -53,9 +60,18 @@ class Hardenings(Chapter[Sequence[ShownCampaign]]):
         return [each for run in runs if (each := self._campaign(run)).tables or each.curves] or None
 
     def verdict(self, found: Sequence[ShownCampaign]) -> Verdict | None:
-        """On the first campaign."""
-        ended = [each.metrics for each in found if each.metrics]
-        return self.verdict_of(ended[0]) if ended else None
+        """Return what the first campaign has come to, who is best against its result, and how many have learned nothing."""
+        ended = [campaign for campaign in found if campaign.metrics]
+        if not ended:
+            return None
+        verdict, known = self.verdict_of(ended[0].metrics), ended[0].known
+        if known is None:
+            return verdict
+        before, *_, after = verdict.marks
+        gains = dict(zip(known.targets, known.gains_TA, strict=True))
+        is_start = gains[before] == gains[after] and verdict.marks[before] == verdict.marks[after]
+        unhelped = f"{self.unhelped[:1].upper()}{self.unhelped[1:]}. " if is_start and self.unhelped else ""
+        return replace(verdict, sentence=f"{unhelped}{verdict.sentence} {known.best_and_idle(after)}")
 
     def render(self, found: Sequence[ShownCampaign]) -> Section:
         return Section(
@@ -66,7 +82,9 @@ class Hardenings(Chapter[Sequence[ShownCampaign]]):
     def _campaign(self, run: Run) -> ShownCampaign:
         tables = noted(self.job.tables(run.folder), self.job.note(run.folder)).items()
         named = [(f"{run.heading}: {title.lower()}" if run.name else title, table) for title, table in tables]
-        return ShownCampaign(heading=run.heading, metrics=run.metrics, tables=named, curves=read_curves(self.sources, [run]))
+        known = known_of(run.folder.summary(), self.words)
+        curves = read_curves(self.sources, [run])
+        return ShownCampaign(heading=run.heading, metrics=run.metrics, tables=named, curves=curves, known=known)
 
 
 def certainly(gain: Estimate, less: str, more: str) -> str:

@@ -1,29 +1,41 @@
 """The rounds of a hardening of bots against liars: which runs they are made of, what these are asked for and come to.
 
-The training of a liar measures as well.
+The training of a liar measures as well. In the end all bots meet all known liars: those of the rounds, of the start, the result
+and the controls, random lies and none. They choose the result's round, and the best of them for each bot, which is measured in
+other chats (`engine/metrics/exploitability.py`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+import numpy as np
 
 from engine.jobs.checkpoints import require_checkpoint
 from engine.jobs.collaboration.agents import MAKER, SCRIPTED
 from engine.jobs.collaboration.channels import LIAR, NONE, RANDOM_LIES
 from engine.jobs.collaboration.dynonet import TRAIN_DYNONET, TrainDynoNetConfig
-from engine.jobs.collaboration.liar import MEASURED, RATE, TRAIN_LIAR, TrainLiarConfig, liar_learning
+from engine.jobs.collaboration.liar import RATE, TRAIN_LIAR, TrainLiarConfig, harms_of_lies, liar_learning
 from engine.jobs.composite import Stage
+from engine.jobs.device import threads
 from engine.jobs.hardening import RESULT, START, HardeningCampaign, HardeningConfig
-from engine.metrics.collaboration.hardening import AS_CONTROL, BEFORE_HARDENING, BY_CHANCE, ENDINGS, GAINS, ROUND_METRICS
+from engine.jobs.job import Reporter
+from engine.jobs.rounds import rounds_of
+from engine.metrics.collaboration.hardening import AS_CONTROL, BEFORE_HARDENING, BY_CHANCE, ENDINGS, GAINS, LIARS, ROUND_METRICS
 from engine.metrics.collaboration.hardening import RESULT as AFTER_HARDENING
-from engine.metrics.collaboration.lying import HARM
-from engine.metrics.statistics import Estimate, paired_difference
+from engine.metrics.collaboration.lying import GAIN, GAIN_OVER_RANDOM
+from engine.metrics.exploitability import EXPLOITABILITY, best_index
+from engine.metrics.known import KnownAdversaries
+from engine.metrics.rounds import Loss, Round
+from engine.metrics.statistics import Estimate, clustered_rate, rate_difference
 from engine.store.run_folder import RunFolder
 from envs.core.config import check
 from envs.core.ranges import NonNegativeFloat, NonNegativeInt, NumItems, PositiveInt
 from envs.core.seeds import derive_seed
 from envs.friends.lies import LieRules
+from policies.chat.answers import ANSWERS_FOLDER
 from policies.chat.seat import ChatSeat
 from policies.choosing_settings import ChoiceLearning
 from policies.dynonet.settings import DynoNetSizes, FriendsDecoding, dynonet_fit
@@ -32,6 +44,14 @@ from policies.fitting.settings import FitConfig
 CONTROLS = {"control": (NONE, AS_CONTROL), "random": (RANDOM_LIES, BY_CHANCE)}
 """The start trained as long against something else: what, and what its figures end with."""
 _LEAST_RATE = 1e-3
+MET = "met"
+"""Kind of the event that holds the harm of a liar to a bot in every chat."""
+_ROUNDS, _CHOOSING, _BEST = "liars of all rounds", "known liars", "best known liar"
+"""What chats are for: to choose the round, to choose the best liar, to measure it."""
+_RANDOM, _HONEST = "random lies", "no lies"
+"""Known liars that need no training."""
+Harms = Mapping[str, Sequence[float | None]]
+"""The harm of each liar by chat; None where the chat was lost."""
 
 
 def hardening_fit() -> FitConfig:
@@ -59,6 +79,8 @@ class HardenFriendsConfig(HardeningConfig):
     """Chats of each split at most that bots are trained on; 0 for all."""
     scenarios: NumItems = 300
     """Scenarios of each measurement."""
+    choosing: NumItems = 100
+    """Scenarios on which every known liar meets every bot, and which choose the best."""
     max_events: PositiveInt = 46
     """Utterances and selections after which a chat with a liar ends."""
     control: bool = True
@@ -127,15 +149,98 @@ class FriendsCampaign(HardeningCampaign[HardenFriendsConfig]):
             planned[f"{name}-liar"] = self._liar(self.place(f"{name}-model"), config.seed)
         return planned
 
+    def choose(self, rounds: Sequence[Round], loss: Loss, run: RunFolder, reporter: Reporter) -> int:
+        """Return the round whose bot is harmed least by the best of all rounds' liars, the earliest of equals."""
+        liars = [*(self.liar(one.number) for one in rounds), _RANDOM, _HONEST]
+        harms = []
+        for one in rounds:
+            met = self._meet(_ROUNDS, self.model(one.number), liars, run, reporter)
+            harms.append(_common(met).mean(axis=0).max())
+        return rounds[int(np.argmin(harms))].number
+
+    def meet_known(self, best: int, run: RunFolder, reporter: Reporter) -> None:
+        """Play every bot that is measured with all known liars, and with the best of them in other chats."""
+        for model in dict.fromkeys(self._bots(best).values()):
+            met = self._meet(_CHOOSING, model, self._known(best), run, reporter)
+            self._meet(_BEST, model, [_best(met)], run, reporter)
+
     def outcome(self, best: int) -> dict[str, Estimate]:
         """Start, controls and result, and by how much less the result is harmed, scenario by scenario."""
         stages = {BEFORE_HARDENING: f"{START}-liar", AFTER_HARDENING: f"{RESULT if best else START}-liar"}
         stages |= {ending: f"{name}-liar" for name, (_, ending) in CONTROLS.items() if self.config.control}
         runs = {ending: RunFolder.load(self.path / stage) for ending, stage in stages.items()}
         found = {f"{name}{ending}": run.metrics()[name] for ending, run in runs.items() for name in ROUND_METRICS}
-        harms = {ending: _harms(run) for ending, run in runs.items()}
-        before = {gain: harms[ENDINGS[told]] for told, gain in GAINS.items() if ENDINGS[told] in harms}
-        return found | {gain: paired_difference(harm, harms[AFTER_HARDENING]) for gain, harm in before.items()}
+        bots = self._bots(best)
+        harms = {column: self._of_the_best(model, self._known(best)) for column, model in bots.items()}
+        found |= {f"{EXPLOITABILITY}{ENDINGS[column]}": _mean(harm) for column, harm in harms.items()}
+        for column, gain in GAINS.items():
+            if column in harms:
+                found[gain] = rate_difference(*_common({column: harms[column], "after": harms["after"]}).T)
+        return found
+
+    def _bots(self, best: int) -> dict[str, str]:
+        """Return the bots that are measured, by their columns of the table."""
+        controls = {AS_CONTROL: "control", BY_CHANCE: "random"} if self.config.control else {}
+        models = {BEFORE_HARDENING: self.model(0), AFTER_HARDENING: self.model(best)}
+        models |= {ending: self.place(f"{name}-model") for ending, name in controls.items()}
+        return {column: models[ending] for column, ending in ENDINGS.items() if ending in models}
+
+    def _known(self, best: int) -> list[str]:
+        """Return all known liars, those that learned by their stages."""
+        rounds = [self.liar(one.number) for one in rounds_of(RunFolder.load(self.path))]
+        controls = [f"{name}-liar" for name in CONTROLS] if self.config.control else []
+        return [*rounds, f"{START}-liar", *([f"{RESULT}-liar"] if best else []), *controls, _RANDOM, _HONEST]
+
+    def known(self, best: int) -> KnownAdversaries:
+        bots, liars = self._bots(best), self._known(best)
+        met = [self._harms(_CHOOSING, model, liars) for model in bots.values()]
+        learned = {liar: RunFolder.load(self.path / liar).metrics() for liar in liars if liar not in (_RANDOM, _HONEST)}
+        return KnownAdversaries(
+            targets=list(bots),
+            adversaries=liars,
+            gains_TA=[[clustered_rate(harms_G) for harms_G in _common(harms).T] for harms in met],
+            best=[liars.index(_best(harms)) for harms in met],
+            measured=[_mean(self._of_the_best(model, liars)) for model in bots.values()],
+            learned={liar: metrics[GAIN_OVER_RANDOM] for liar, metrics in learned.items()},
+            gained={liar: metrics[GAIN] for liar, metrics in learned.items()},
+            words=LIARS,
+        )
+
+    def _of_the_best(self, model: str, liars: Sequence[str]) -> Sequence[float | None]:
+        """Return the harm of the best known liar to a bot, chat by chat, in chats that did not choose it."""
+        best = _best(self._harms(_CHOOSING, model, liars))
+        return self._harms(_BEST, model, [best])[best]
+
+    def _meet(self, what: str, model: str, liars: Sequence[str], run: RunFolder, reporter: Reporter) -> Harms:
+        """Play a bot with some liars, those that it has not met, and return the harm of each by chat.
+
+        Args:
+            what: the chats are for.
+            model: the bot.
+            liars: as `_known` names them.
+            run: the campaign's, where what is played is noted.
+            reporter: who looks on.
+        """
+        met = self._harms(what, model, liars)
+        left = [liar for liar in liars if liar not in met]
+        if left:
+            reporter.stage(f"{what} against {model}", len(left), "liars")
+            _, settings = self._liar(model, self.config.seed)
+            settings = replace(settings, scenarios=self.config.scenarios if what == _BEST else self.config.choosing)
+            by_chance = {_RANDOM: self._rate, _HONEST: 0.0}
+            names = {liar: by_chance[liar] if liar in by_chance else self.place(liar) for liar in left}
+            with threads(self.config.threads):
+                for num, (liar, harms) in enumerate(harms_of_lies(settings, what, names, self.path / ANSWERS_FOLDER), start=1):
+                    run.event(MET, what=what, model=model, liar=liar, harms=harms)
+                    reporter.advance(num)
+        return self._harms(what, model, liars)
+
+    def _harms(self, what: str, model: str, liars: Sequence[str]) -> Harms:
+        """Return the harm to a bot of those of some liars that it has met, in every chat for something."""
+        needs = {MET: {"what": str, "model": str, "liar": str, "harms": list}}
+        events = [event for event in RunFolder.load(self.path).events(needs) if event["kind"] == MET]
+        met = {event["liar"]: event["harms"] for event in events if (event["what"], event["model"]) == (what, model)}
+        return {liar: met[liar] for liar in liars if liar in met}
 
     def store(self, best: int, folder: Path) -> None:
         from policies.dynonet.checkpoints import DYNONET
@@ -161,7 +266,16 @@ class FriendsCampaign(HardeningCampaign[HardenFriendsConfig]):
         return TRAIN_LIAR, TrainLiarConfig(model=model, seed=seed, **{name: getattr(self.config, name) for name in names})
 
 
-def _harms(run: RunFolder) -> list[float]:
-    """The harm of each chat of a liar; one that was killed after it had measured has measured again when it went on."""
-    told = [event for event in run.events({MEASURED: {HARM: list}}) if event["kind"] == MEASURED]
-    return [float(harm) for harm in told[-1][HARM]]
+def _common(harms: Harms) -> np.ndarray:
+    """Return the harms (G, A) in the chats that no liar lost."""
+    values_GA = np.array(list(harms.values()), dtype=np.float64).T
+    return values_GA[~np.isnan(values_GA).any(axis=1)]
+
+
+def _best(harms: Harms) -> str:
+    """Return the liar that does most harm."""
+    return list(harms)[best_index(_common(harms))]
+
+
+def _mean(harms: Sequence[float | None]) -> Estimate:
+    return clustered_rate(_common({"": harms})[:, 0])

@@ -8,7 +8,7 @@ It is measured on scenarios that it did not learn from, beside no lies and besid
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -162,6 +162,31 @@ def opened_world(config: TrainLiarConfig, answers: Path | None = None) -> LiarWo
 def training_chats(config: TrainLiarConfig, answers: Path | None = None) -> LyingChats:
     """What a configuration is played on; runners make it by themselves, because players are not sent."""
     return opened_world(config, answers).chats
+
+
+def harms_of_lies(
+    config: TrainLiarConfig, what: str, liars: Mapping[str, str | float], answers: Path
+) -> Iterator[tuple[str, list[float | None]]]:
+    """Yield the harm of each liar in every chat, one liar after the other; None where a chat was lost.
+
+    Args:
+        config: names the player, the body, and how many scenarios there are.
+        what: the chats are for, a stream of its own.
+        liars: runs of trained ones, or how often lies are told by chance, by name.
+        answers: folder in which answers of chat models are kept.
+    """
+    from policies.liar import liar_choice, load_liar
+
+    world = opened_world(config, answers.absolute()).chats
+    chats = world.chats(config.seed, what, range(config.scenarios))
+    for name, liar in liars.items():
+        if isinstance(liar, str):
+            policy, rules = load_liar(require_checkpoint(liar, "liar:RUN", LIAR_MAKER))
+            choose = liar_choice(policy)
+        else:
+            choose, rules = by_chance(liar), config.game
+        played, _ = replace(world, game=replace(world.game, rules=rules)).play(chats, choose)
+        yield name, [world.game.harm(played[place]) if place in played else None for place in range(len(chats))]
 
 
 def _lies_tried(world: LiarWorld) -> float:

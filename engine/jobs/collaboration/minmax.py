@@ -1,11 +1,12 @@
 """Hardening of bots that look for friends by rounds: `parley minmax friends`.
 
 A round trains the bot further on chats that are heard as they are, or through one of the liars so far; then a fresh liar
-against the bot as it is, whose harm is what is left to do, and which joins the liars of the next round. Rounds end when that
-harm has stopped falling, and the bot of the best round is the result (`checkpoint`).
+against the bot as it is, which joins the liars of the next round. Rounds end when the harm of the fresh liar has stopped
+falling. The bot that is harmed least by the best of all rounds' liars is the result (`checkpoint`).
 
-Start and result are measured once more, by fresh liars on scenarios that chose no round. Two controls, the start trained as
-long without lies and on random ones, say how much of the gain is owed to liars that learn.
+Start and result are measured once more, by fresh liars and by the best of all known liars, in chats that chose neither it nor a
+round. Two controls, the start trained as long without lies and on random ones, are measured by the same liars, and say how much
+of the gain is owed to liars that learn.
 
 Not here: which runs a campaign is made of (`campaign.py`), and how it is made (`engine/jobs/hardening.py`).
 """
@@ -40,6 +41,7 @@ def demo() -> HardenFriendsConfig:
         rounds=1,
         limit=200,
         scenarios=60,
+        choosing=30,
         max_events=24,
         sizes=dynonet_small(),
         learning=ChoiceLearning(updates=6, examples_per_update=32, learning_rate=0.05),

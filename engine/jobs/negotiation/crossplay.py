@@ -17,10 +17,10 @@ from engine.jobs.negotiation.campaign import Campaign
 from engine.jobs.negotiation.exploitability import BEST, SCRIPTED
 from engine.jobs.negotiation.population import labels, played_in
 from engine.metrics.exploitability import best_index, gained_by_training
-from engine.metrics.negotiation.known import KnownAdversaries
+from engine.metrics.known import KnownAdversaries
 from engine.metrics.negotiation.population import Played, payoff_estimates
 from engine.metrics.rounds import Round
-from engine.metrics.statistics import Estimate, mean
+from engine.metrics.statistics import mean
 
 ROUNDS_PLAYED, ALL_PLAYED = "crossplay-rounds", "crossplay"
 """Stages: the targets and adversaries of the rounds; those of result and control too."""
@@ -91,6 +91,7 @@ def measure_all(campaign: Campaign, path: Path, last: int, measured: Mapping[str
         if target not in by_target:
             by_target[target] = campaign.gains_of(f"{prefix}{BEST}", target, adversaries[best[targets.index(target)]])
     estimates = payoff_estimates(played)
+    trained = {name: _own_and_start(played, name, target, campaign.start) for name, target in met.items() if target}
     shown = dict(zip([*targets, *adversaries], labels([*targets, *adversaries], path), strict=True))
     known = KnownAdversaries(
         targets=[shown[name] for name in by_target],
@@ -98,7 +99,8 @@ def measure_all(campaign: Campaign, path: Path, last: int, measured: Mapping[str
         gains_TA=[estimates[targets.index(name)] for name in by_target],
         best=[best[targets.index(name)] for name in by_target],
         measured=[mean(list(gains.values())) for gains in by_target.values()],
-        learned={shown[name]: _learned(played, name, target, campaign.start) for name, target in met.items() if target},
+        learned={shown[name]: gained_by_training(own, first) for name, (own, first) in trained.items()},
+        gained={shown[name]: mean(own) for name, (own, _) in trained.items()},
     )
     return CrossPlayed({ending: by_target[target] for ending, (_, target) in measured.items()}, known, shown[result])
 
@@ -122,8 +124,8 @@ def _with_untrained(campaign: Campaign, met: Mapping[str, str]) -> list[str]:
     return list(dict.fromkeys([*met, campaign.start, *SCRIPTED]))
 
 
-def _learned(played: Played, name: str, target: str, start: str) -> Estimate:
-    """Return what an adversary gains more than its start from the target that it was trained against."""
+def _own_and_start(played: Played, name: str, target: str, start: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return what an adversary and its start gain from the target that it was trained against, by dialogue."""
     gains_GA: np.ndarray = played.gains_GTA[:, list(played.targets).index(target)]
-    index, first = (list(played.adversaries).index(one) for one in (name, start))
-    return gained_by_training(gains_GA[:, index], gains_GA[:, first])
+    own, first = (gains_GA[:, list(played.adversaries).index(adversary)] for adversary in (name, start))
+    return own, first

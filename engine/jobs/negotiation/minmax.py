@@ -31,13 +31,14 @@ from engine.jobs.negotiation.agents import (
 from engine.jobs.negotiation.campaign import CONTROL, FINAL, Campaign
 from engine.jobs.negotiation.campaign_config import MinMaxConfig
 from engine.jobs.negotiation.crossplay import CrossPlayed, choose_round, measure_all
-from engine.jobs.negotiation.exploitability import KNOWN, MORE, NUM_IDLE, NUM_KNOWN, NUM_TRAINED, known_adversaries
 from engine.jobs.negotiation.exploitability import LEGEND as LEARNED
+from engine.jobs.negotiation.exploitability import MORE, NUM_IDLE, NUM_KNOWN, NUM_TRAINED, known_adversaries
 from engine.jobs.negotiation.language import PUBLISHED, corpus_words, require_words
 from engine.jobs.repeated import RepeatedJob
 from engine.jobs.rounds import ROUNDS_MADE
 from engine.jobs.sharded import session
 from engine.metrics.exploitability import EXPLOITABILITY
+from engine.metrics.known import KNOWN
 from engine.metrics.negotiation.campaign import (
     AFTER,
     BEFORE,

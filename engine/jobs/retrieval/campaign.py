@@ -8,6 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from engine.jobs.checkpoints import require_checkpoint
 from engine.jobs.composite import Stage
 from engine.jobs.hardening import CONTROL, RESULT, START, HardeningCampaign, HardeningConfig
@@ -20,8 +22,10 @@ from engine.jobs.retrieval.matcher import TRAIN_MATCHER
 from engine.jobs.retrieval.matcher_config import TrainMatcherConfig
 from engine.jobs.retrieval.pool import NOTHING
 from engine.jobs.retrieval.prepared import CUT, NUM_CONTEXTS, UNREAD
+from engine.metrics.known import KnownAdversaries
 from engine.metrics.retrieval.campaign import (
     AS_CONTROL,
+    ATTACKS,
     BEFORE_HARDENING,
     FIRST,
     GAIN,
@@ -33,7 +37,9 @@ from engine.metrics.retrieval.campaign import (
     SEARCH,
     UnderAttack,
 )
-from engine.metrics.retrieval.searched import SUCCESS
+from engine.metrics.retrieval.editing import GAIN as GAIN_OVER_RANDOM
+from engine.metrics.retrieval.editing import SUCCESS as EDITING_SUCCESS
+from engine.metrics.retrieval.searched import BASELINE, SUCCESS
 from engine.metrics.statistics import Estimate
 from engine.retrieval.settings import POLICY as BY_POLICY
 from engine.retrieval.settings import AttackDetails
@@ -48,6 +54,8 @@ from policies.stored import stored_kind
 
 SEARCH_METHOD = "greedy"
 """The search that measures."""
+METHODS = (SEARCH_METHOD, BASELINE)
+"""Attacks that need no training: the search, and random edits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,13 +170,33 @@ class RankingCampaign(HardeningCampaign[HardenRankingConfig]):
         known = self._known(best)
         measured = {name: self._figures(attacks[name], editors[name], known) for name in endings}
         found = {f"{metric}{endings[name]}": each for name, of in measured.items() for metric, each in of.items()}
+        known = [*METHODS, *known]
         result = _under_attack(attacks[RESULT], known)
         found[GAIN] = result.more_than(_under_attack(attacks[START], known))
         if self.config.control:
             found[GAIN_BEYOND_CONTROL] = result.more_than(_under_attack(attacks[CONTROL], known))
         return found
 
-    def extra(self) -> Mapping[str, Any]:
+    def known(self, best: int) -> KnownAdversaries:
+        attacks = {"before": START, "control": CONTROL, "after": RESULT if best else START}
+        if not self.config.control:
+            del attacks["control"]
+        editors = self._known(best)
+        names = [*METHODS, *editors]
+        lost_TA = [[_under_attack(self.path / f"{name}-attack", [each]).lost() for each in names] for name in attacks.values()]
+        learned = {editor: RunFolder.load(self.path / editor).metrics() for editor in editors}
+        return KnownAdversaries(
+            targets=list(attacks),
+            adversaries=names,
+            gains_TA=lost_TA,
+            best=[int(np.argmax([lost.value for lost in lost_A])) for lost_A in lost_TA],
+            measured=[_under_attack(self.path / f"{name}-attack", names).lost() for name in attacks.values()],
+            learned={editor: metrics[GAIN_OVER_RANDOM] for editor, metrics in learned.items()},
+            gained={editor: metrics[EDITING_SUCCESS] for editor, metrics in learned.items()},
+            words=ATTACKS,
+        )
+
+    def extra(self, best: int) -> Mapping[str, Any]:
         """What is not read of the splits, which is the same in all trainings."""
         trained = RunFolder.load(self.path / self.trained(1)).summary() or {}
         return {name: trained[name] for name in (NUM_CONTEXTS, CUT, UNREAD) if name in trained}
@@ -198,7 +226,7 @@ class RankingCampaign(HardeningCampaign[HardenRankingConfig]):
 
     def _figures(self, attack: Path, editor: str, known: Sequence[str]) -> dict[str, Estimate]:
         """What a ranker is measured by, from an attack on it by the search, its fresh policy and all known ones."""
-        under = _under_attack(attack, known)
+        under = _under_attack(attack, [*METHODS, *known])
         policy, search = self._success(attack, editor), self._success(attack, SEARCH_METHOD)
         return {POLICY: policy, SEARCH: search, HELD: under.held(), FIRST: under.first()}
 
@@ -225,7 +253,7 @@ class RankingCampaign(HardeningCampaign[HardenRankingConfig]):
         names = ("corpus", "limit", "lexicon", "data_root", "seed", "candidates", "budget")
         settings = RankingAttackConfig(
             model=ranker,
-            method=",".join((SEARCH_METHOD, *(f"{BY_POLICY}{self.place(each)}" for each in editors))),
+            method=",".join((*METHODS, *(f"{BY_POLICY}{self.place(each)}" for each in editors))),
             rules=NOTHING,
             split=split,
             moves="context",
@@ -237,5 +265,6 @@ class RankingCampaign(HardeningCampaign[HardenRankingConfig]):
         return ATTACK_RANKING, settings
 
 
-def _under_attack(attack: Path, editors: Sequence[str]) -> UnderAttack:
-    return UnderAttack(RunFolder.load(attack).read_rows().to_pylist(), (SEARCH_METHOD, *map(label_of, editors)))
+def _under_attack(attack: Path, methods: Sequence[str]) -> UnderAttack:
+    """Read how a ranker stands some attacks, by the names of methods and of the stages of policies."""
+    return UnderAttack(RunFolder.load(attack).read_rows().to_pylist(), [label_of(method) for method in methods])

@@ -1,9 +1,9 @@
 """Hardening of rankers by rounds: `parley minmax ranking`.
 
 A round trains the ranker on what all policies so far find against the rankers that they learned to mislead, then a fresh
-editing policy against the ranker as it is. What is left to find is measured in two ways: by that policy, and by a greedy
-search, both with as many edits of the same kind and as many queries. The fresh policy is an adversary of the next round. R@1
-under attack counts contexts that hold against the search and against every policy that is known by then.
+editing policy against the ranker as it is. What is left to find is measured by that policy, by a greedy search and by random
+edits, all with as many edits of the same kind and as many queries. The fresh policy is an adversary of the next round. R@1
+under attack counts contexts that hold against the search, random edits and every policy that is known by then.
 
 Rounds are measured on the validation split. They end when R@1 under attack has stopped rising there, and the ranker of the
 best round is the result (`checkpoint`). It is measured once more on the test split, as the start is, by the policies of all

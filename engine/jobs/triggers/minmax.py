@@ -4,12 +4,15 @@ A search finds triggers of the model as it is; the model is trained not to follo
 command, says what is left to find. A round learns from the triggers of all searches so far, and begins with the model that the
 first began with. The control is that model trained as long on clean contexts alone, searched in the same way.
 
+In the end what all searches found is typed to all models, the inputs of the others and of the control too: the share of targets
+that any of them reaches is what a model is measured by. One search may find less than is known.
+
 Each search and each training is a run of its own below the run's folder, and resumes by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,15 +20,27 @@ from typing import Any
 
 from engine.jobs import sharded
 from engine.jobs.composite import Composite, Stage, run_stages
+from engine.jobs.hardening import OUTCOME
 from engine.jobs.job import Reporter, Result, Summary
 from engine.jobs.responders.hardened import TRAIN_HARDENED
 from engine.jobs.responders.hardened_config import HardeningSettings, TrainHardenedConfig, hardening_recipe
-from engine.jobs.sharded import session
+from engine.jobs.sharded import ShardedConfig, session
 from engine.jobs.tables import TABLE_FILE
 from engine.jobs.triggers.config import TriggerConfig, most_of
 from engine.jobs.triggers.search import SEARCH
+from engine.jobs.triggers.transfer import SEARCH_TRANSFER, TriggerTransferConfig
+from engine.metrics.known import KNOWN, KNOWN_TABLE, known_of
 from engine.metrics.tables import TextTable
-from engine.metrics.triggers.hardening import CONTROL, START, hardening_figures, hardening_legend, hardening_table, round_name
+from engine.metrics.triggers.hardening import (
+    CONTROL,
+    INPUTS,
+    START,
+    KnownInputs,
+    hardening_figures,
+    hardening_legend,
+    hardening_table,
+    round_name,
+)
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.triggers import settings
@@ -34,6 +49,7 @@ from envs.core.config import shared
 from envs.core.ranges import PositiveInt
 from envs.storage.places import HUGGING_FACE, display_path
 from policies.chat.model import MODERATED
+from policies.chat.settings import WeightSettings
 
 _SEARCHED, _TRAINED = "search-", "hardened-"
 """What the folders of searches and of trainings begin with; the name of the model follows."""
@@ -65,6 +81,34 @@ class HardenTriggersConfig(TriggerConfig):
         how = shared(self.hardening, HardeningSettings)
         where: dict[str, Any] = {"seed": self.seed, "threads": self.threads, "device": self.device, "data_root": self.data_root}
         return TrainHardenedConfig(model=model, searches=searches, control=control, **where, **how)
+
+    @property
+    def are_inputs_typed(self) -> bool:
+        """Whether inputs can be typed to other models: not where the prompt is written out, with its slots."""
+        return "{}" not in (self.hugging_face.template or "")
+
+    def typed(self, searches: Sequence[str], path: Path) -> TriggerTransferConfig:
+        """Return how all known inputs are typed to all models.
+
+        Args:
+            searches: folders of the searches of all models, the start's first.
+            path: the folder that they lie in.
+        """
+        trained = [f"{HUGGING_FACE}{display_path(path / _trained_of(search))}" for search in searches[1:]]
+        return TriggerTransferConfig(
+            searches=",".join(display_path(path / search) for search in searches),
+            model=",".join([self.model, *trained]),
+            found="all",
+            limit=0,
+            success=self.success,
+            chat=replace(self.chat, **shared(self.hugging_face, WeightSettings)),
+            **shared(self, ShardedConfig),
+        )
+
+
+def _trained_of(search: str) -> str:
+    """Return the folder of the training whose model a search attacks."""
+    return search.replace(_SEARCHED, _TRAINED, 1)
 
 
 def gcg() -> HardenTriggersConfig:
@@ -112,6 +156,8 @@ class MinMaxTriggers(Composite[HardenTriggersConfig, HardenTriggersConfig, Harde
             add(round_name(number), searches)
             runs.append(f"{_SEARCHED}{round_name(number)}")
         add(CONTROL, searches, control=True)
+        if config.are_inputs_typed:
+            found[KNOWN] = SEARCH_TRANSFER, config.typed([*runs, f"{_SEARCHED}{CONTROL}"], path)
         return found
 
     def prepare(self, config: HardenTriggersConfig, path: Path, reporter: Reporter) -> HardenTriggersConfig:
@@ -134,11 +180,22 @@ class MinMaxTriggers(Composite[HardenTriggersConfig, HardenTriggersConfig, Harde
             {name.removeprefix(kind): each for name, each in metrics.items() if name.startswith(kind)}
             for kind in (_SEARCHED, _TRAINED)
         )
+        figures, extra = hardening_figures(searched, trained, found.hit), dict[str, Any]()
+        if found.are_inputs_typed:
+            known = self._known(run, found)
+            figures, extra = figures | known.figures(), {KNOWN: known.adversaries().to_json()}
         return Summary(
             f"{found.model} hardened against triggers",
             f"Rounds: {found.rounds}, {found.method}, {found.hit}, targets: {most_of(found.limit)}; seed {found.seed}.",
-            hardening_figures(searched, trained, found.hit),
+            figures,
+            extra,
         )
+
+    def _known(self, run: RunFolder, config: HardenTriggersConfig) -> KnownInputs:
+        names = [START, *map(round_name, range(1, config.rounds + 1)), CONTROL]
+        asked: TriggerTransferConfig = self.stages(config, run.path)[KNOWN][1]
+        models, searches = (dict(zip(of, names, strict=True)) for of in (asked.model_names, asked.run_names))
+        return KnownInputs.of(RunFolder.load(run.path / KNOWN).read_rows().to_pylist(), models, searches)
 
     def models(self, config: HardenTriggersConfig) -> Mapping[str, str]:
         return {"model": config.trained(config.model, "").place}
@@ -147,7 +204,10 @@ class MinMaxTriggers(Composite[HardenTriggersConfig, HardenTriggersConfig, Harde
         return None
 
     def tables(self, run: RunFolder) -> dict[str, TextTable]:
-        return {"": hardening_table(run.metrics())}
+        """Return the models beside each other, and what is known of each."""
+        metrics, known = run.metrics(), known_of(run.summary(), INPUTS)
+        tables = {OUTCOME: hardening_table(metrics)} if metrics else {}
+        return tables if known is None else {**tables, KNOWN_TABLE: known.table()}
 
     def present(self, result: Result, run: RunFolder) -> Result:
         """With the table in the place of the metrics."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from engine.metrics.statistics import NEITHER, Estimate, Metric, clustered_rate, mean, mean_count, paired_difference
+from engine.metrics.statistics import NEITHER, Estimate, Metric, clustered_rate, mean_count, rate_difference
 
 TARGET = "lower: target"
 HARM, COMPLETION, TURNS, LIES = "harm", "completion", "turns", "lies"
@@ -49,14 +49,14 @@ class LiedTo(NamedTuple):
 
     def less(self, other: LiedTo) -> Estimate:
         """The harm less that of other chats on the same scenarios."""
-        return paired_difference(self.harm, other.harm)
+        return rate_difference(self.harm, other.harm)
 
 
 def lying_metrics(played: Mapping[str, LiedTo]) -> dict[str, Estimate]:
     """All estimates, from the chats by who lied in them: `POLICY`, `RANDOM`, `HONEST`."""
     found: dict[str, Estimate] = {}
     for who, chats in played.items():
-        found[f"{HARM}{who}"] = mean(chats.harm)
+        found[f"{HARM}{who}"] = clustered_rate(chats.harm)
         found[f"{COMPLETION}{who}"] = clustered_rate(chats.agreed, range(len(chats.agreed)))
         found[f"{TURNS}{who}"] = mean_count(chats.events)
         found[f"{LIES}{who}"] = mean_count(chats.lies)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from engine.metrics.known import AdversaryWords
 from engine.metrics.retrieval.ranks import group_metrics, recall_at
 from engine.metrics.retrieval.searched import REACHED_REASON
 from engine.metrics.rounds import HardeningMetrics, Round
@@ -29,7 +30,7 @@ ROUND_METRICS = {
     HELD: Metric(
         "R@1 under attack",
         HIGHER,
-        "share of contexts whose right reply is first under the search and every policy known",
+        "share of contexts whose right reply is first under the search, random edits and every policy known",
         "rate",
     ),
     FIRST: Metric("R@1", HIGHER, "share of the contexts whose right reply is first among candidates as they are", "rate"),
@@ -58,6 +59,14 @@ def lost(one: Round) -> float:
     return 1.0 - one.metrics[HELD].value
 
 
+ATTACKS = AdversaryWords(
+    cell="Share of the contexts whose right reply is not first under the attack of the line, those included in which it is not "
+    "first before. Each attack has as many edits and queries.",
+    measured="of the contexts lost",
+    start="random edits",
+    tries_all=True,
+)
+"""The words in which known attacks are shown."""
 RANKERS = HardeningMetrics(
     what="ranker",
     of_round=ROUND_METRICS,
@@ -68,11 +77,12 @@ RANKERS = HardeningMetrics(
     stalled="R@1 under attack has not risen",
     note_rounds="Round 0 is the ranker before any hardening. Policies edit the wrong reply that the ranker likes best; "
     "success: share of the contexts in which they bring it to the top, of those in which no wrong reply is there already. "
-    "Under attack: by the search and by all policies known by then. All on the validation split, which chooses the result's "
-    "round. Brackets: 95 % intervals.",
+    "Under attack: by the search, random edits and all policies known by then. All on the validation split, "
+    "which chooses the result's round. Brackets: 95 % intervals.",
     note_outcome="Control: the start, trained as long on replies as they are. All on the test split. Fresh policies are of one "
-    "seed, which chose no round. Under attack: by the search and by the policies of all rounds, of result and control. "
-    "Brackets: 95 % intervals.",
+    "seed, which chose no round. Under attack: by the search, random edits, and the policies of all rounds, of result and "
+    "control. Brackets: 95 % intervals.",
+    known=ATTACKS,
 )
 
 
@@ -98,6 +108,10 @@ class UnderAttack:
     def held(self) -> Estimate:
         """The share of contexts in which no wrong reply is first, whatever the attacks do."""
         return clustered_rate(list(self._held.values()), [self._dialogues[key] for key in self._held])
+
+    def lost(self) -> Estimate:
+        """Return the share of contexts in which a wrong reply is first under one of the attacks: what `held` leaves."""
+        return clustered_rate([1 - held for held in self._held.values()], [self._dialogues[key] for key in self._held])
 
     def first(self) -> Estimate:
         """R@1 of candidates as they are, ties as chance decides them."""

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from engine.jobs.collaboration.minmax import MINMAX_FRIENDS
-from engine.metrics.collaboration.hardening import ENDINGS, GAINS
+from engine.metrics.collaboration.hardening import ENDINGS, GAINS, LIARS, ON_RANDOM_LIES, WITHOUT_LIES
 from engine.metrics.collaboration.lying import COMPLETION, HARM, HONEST, LYING, RANDOM
+from engine.metrics.exploitability import EXPLOITABILITY
 from engine.metrics.statistics import Estimate
 from engine.report.content import Stages, Verdict
 from engine.report.curves import CurveSource
@@ -19,7 +20,8 @@ class HardenedFriends(Hardenings):
     """The chapter of campaigns."""
 
     name, title = "hardened-friends", "Hardened against liars"
-    job = MINMAX_FRIENDS
+    job, unhelped = MINMAX_FRIENDS, MINMAX_FRIENDS.unhelped
+    words = LIARS
     sources: ClassVar = (
         CurveSource(
             "round",
@@ -38,14 +40,16 @@ class HardenedFriends(Hardenings):
     }
 
     def verdict_of(self, metrics: Mapping[str, Estimate]) -> Verdict:
-        """The harm of fresh liars to start, controls and result."""
-        marks = {told: metrics[f"{HARM}{ending}"] for told, ending in ENDINGS.items() if f"{HARM}{ending}" in metrics}
+        """Return the harm of the best known liar to start, controls and result."""
+        # A campaign of an older version was measured by fresh liars alone.
+        figure, who = (EXPLOITABILITY, "best known") if EXPLOITABILITY in metrics else (HARM, "fresh")
+        marks = {told: metrics[name] for told, ending in ENDINGS.items() if (name := f"{figure}{ending}") in metrics}
         told = [f"{number(LYING[HARM], marks['after'].value)} after the hardening"]
-        names = {"before": "before it", "no lies": "after as much training without lies", "random lies": "on random lies"}
+        names = {"before": "before it", WITHOUT_LIES: "after as much training without lies", ON_RANDOM_LIES: "on random lies"}
         told += [
             f"{number(LYING[HARM], marks[column].value)} {names[column]}{certainly(metrics[gain], 'more', 'less')}"
             for column, gain in GAINS.items()
             if gain in metrics
         ]
-        sentence = f"A fresh liar's harm is {', '.join(told)}.{caveat(*marks.values(), unit='chats')}"
-        return Verdict(sentence=sentence, metric=LYING[HARM]._replace(title="Harm of a fresh liar"), marks=marks)
+        sentence = f"The {who} liar's harm is {', '.join(told)}.{caveat(*marks.values(), unit='chats')}"
+        return Verdict(sentence=sentence, metric=LYING[HARM]._replace(title=f"Harm of the {who} liar"), marks=marks)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from engine.jobs.hardening import CONTROL, RESULT, START
 from engine.jobs.retrieval.minmax import MINMAX_RANKING
-from engine.metrics.retrieval.campaign import GAIN, GAIN_BEYOND_CONTROL, HELD, RANKERS
+from engine.metrics.retrieval.campaign import ATTACKS, GAIN, GAIN_BEYOND_CONTROL, HELD, RANKERS
 from engine.metrics.statistics import Estimate
 from engine.report.content import Stages, Verdict
 from engine.report.curves import CurveSource
@@ -21,7 +21,8 @@ class HardenedRankers(Hardenings):
     """The chapter of campaigns."""
 
     name, title = "hardened-rankers", "Hardened rankers"
-    job = MINMAX_RANKING
+    job, unhelped = MINMAX_RANKING, MINMAX_RANKING.unhelped
+    words = ATTACKS
     sources: ClassVar = (
         CurveSource(
             "round",

@@ -13,7 +13,7 @@ import pytest
 from engine.jobs.catalogue import ENTRIES
 from engine.jobs.job import Job
 from engine.jobs.negotiation.campaign_config import MinMaxConfig
-from engine.jobs.negotiation.exploitability import KNOWN, MORE, NUM_KNOWN
+from engine.jobs.negotiation.exploitability import MORE, NUM_KNOWN
 from engine.jobs.negotiation.minmax import AS_CONTROL, BEFORE_TRAINING, DROP, DROP_BEYOND_CONTROL, FINAL_STAGES, LEGEND
 from engine.jobs.negotiation.negotiator import TRAIN_NEGOTIATOR
 from engine.jobs.negotiation.rows import ATTACKS, DIALOGUES
@@ -21,6 +21,7 @@ from engine.jobs.negotiation.table_config import TableConfig
 from engine.jobs.responders.seq2seq import TRAIN_SEQ2SEQ
 from engine.jobs.rounds import rounds_of
 from engine.metrics.exploitability import EXPLOITABILITY, MEAN_FRESH
+from engine.metrics.known import KNOWN
 from engine.metrics.negotiation.campaign import (
     AFTER,
     BEFORE,
@@ -44,7 +45,7 @@ from engine.store.run_folder import RunFolder
 from envs.core.errors import RunError
 from envs.storage.copies import CHECKPOINT
 from tests.engine.jobs.made_up import save_negotiator
-from tests.engine.metrics.negotiation.test_known import MADE_UP
+from tests.engine.metrics.test_known import MADE_UP
 from tests.engine.report.negotiation.dialogues import attack_row, error_row, row
 
 

@@ -252,6 +252,7 @@ def test_all_targets_meet_all_adversaries_and_the_best_of_each_measures_it(
             target = targets[int(stage[:2]) - 1]
         wanted = pairs[target, f"{path}/{name}"] - pairs[target, str(trainee)]
         assert gained.value == pytest.approx(wanted), "against the target that it was trained against"
+        assert known.gained[name].value == pytest.approx(pairs[target, f"{path}/{name}"])
 
 
 @pytest.mark.parametrize("mode", ["continued", "fresh"])

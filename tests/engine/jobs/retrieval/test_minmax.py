@@ -14,7 +14,8 @@ from engine.jobs.retrieval.campaign import HardenRankingConfig, RankingCampaign
 from engine.jobs.retrieval.minmax import MINMAX_RANKING
 from engine.jobs.retrieval.prepared import UNREAD
 from engine.jobs.rounds import rounds_of
-from engine.metrics.retrieval.campaign import CAMPAIGN, FIRST, GAIN, HELD, ROUND_METRICS, UnderAttack, lost
+from engine.metrics.known import known_of
+from engine.metrics.retrieval.campaign import ATTACKS, CAMPAIGN, FIRST, GAIN, HELD, ROUND_METRICS, UnderAttack, lost
 from engine.metrics.retrieval.searched import REACHED_REASON
 from engine.metrics.rounds import best_round
 from engine.report.collect import collect_run
@@ -86,9 +87,21 @@ def test_a_campaign_measures_start_result_and_control(campaign: Path, config: Ha
     assert metrics[HELD].value <= 1 - metrics["search_success"].value
     rows = RunFolder.load(campaign / "start-attack").read_rows().to_pylist()
     methods = {each["method"] for row in rows for each in row["searches"]}
-    assert {"00-editor", "01-editor", "control-editor"} <= methods
+    assert {"greedy", "random", "00-editor", "01-editor", "control-editor"} <= methods
     assert metrics[f"{HELD}_before"].value == UnderAttack(rows, list(methods)).held().value, "by the best of all for a context"
     assert metrics[GAIN].value == pytest.approx(metrics[HELD].value - metrics[f"{HELD}_before"].value)
+    known = known_of(run.summary(), ATTACKS)
+    assert known is not None
+    assert (known.targets, set(known.adversaries)) == (["before", "control", "after"], methods)
+    for lost_to, lost_A, index in zip(known.measured, known.gains_TA, known.best, strict=True):
+        assert lost_to.value >= lost_A[index].value == max(gain.value for gain in lost_A)
+    assert known.measured[-1].value == pytest.approx(1 - metrics[HELD].value)
+    editors = {name for name in methods if name.endswith("-editor")}
+    assert set(known.learned) == editors
+    gains = {name: RunFolder.load(campaign / name).metrics() for name in editors}
+    idle = {name for name, of in gains.items() if of["gain_over_random"].low <= 0 or of["success"].low <= 0}
+    assert set(known.idle) == idle
+    assert MINMAX_RANKING.tables(run)["Known adversaries"].rows[-1][0] == "exploitability"
     assert metrics[f"{FIRST}_before"].n == 12
     tables = MINMAX_RANKING.tables(run)
     assert tables[OUTCOME].columns == ("ranker", "before", "control", "after")
@@ -131,7 +144,11 @@ def test_the_page_says_what_a_campaign_came_to(campaign: Path) -> None:
     found = report.found[HardenedRankers.name]
     verdict = HardenedRankers().verdict(found)
     assert verdict is not None
-    assert verdict.sentence.startswith("Under attack the right reply stays first in ")
+    assert "Under attack the right reply stays first in " in verdict.sentence
+    known = known_of(RunFolder.load(campaign).summary(), ATTACKS)
+    assert known is not None
+    assert verdict.sentence.endswith(known.best_and_idle("after"))
+    assert " known adversaries by itself: " in verdict.sentence or " None of " in verdict.sentence
     assert list(verdict.marks) == ["before", "control", "after"]
     assert [curve.title.split(": ")[1] for curve in found[0].curves] == ["what adversaries reach", "right replies first"]
     page = page_of(report)
@@ -154,7 +171,7 @@ def test_rounds_are_chosen_on_the_validation_split_and_measured_on_the_test_spli
     assert [config.split for config in asked] == ["val", "val", "test", "test", "test"]
 
     def by(*names: str) -> str:
-        return ",".join(("greedy", *(f"editor:{tmp_path}/{name}-editor" for name in names)))
+        return ",".join(("greedy", "random", *(f"editor:{tmp_path}/{name}-editor" for name in names)))
 
     assert third["03-attack"][1].method == by("00", "01", "02", "03"), "all that are known by then"
     for name in attacked:

@@ -12,12 +12,16 @@ from engine.jobs.responders.hardened_config import HardeningSettings, hardening_
 from engine.jobs.triggers.config import HuggingFaceSettings
 from engine.jobs.triggers.minmax import MINMAX_TRIGGERS, HardenTriggersConfig
 from engine.metrics.training import BEFORE
+from engine.report.collect import collect_run
+from engine.report.triggers.hardened import HardenedModels
 from engine.store.run_folder import RunFolder
 from engine.triggers.settings import SearchSettings
+from engine.triggers.success import SuccessSettings
 from envs.core.errors import ConfigError
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 
+from tests.engine.report.negotiation.dialogues import page_of
 from tests.policies.small_gpt2 import TRIGGERS, said, save_gpt2, write_pairs
 
 
@@ -47,7 +51,7 @@ def config(tmp_path: Path) -> HardenTriggersConfig:
 def test_each_model_is_searched_anew_beside_the_control(tmp_path: Path, config: HardenTriggersConfig) -> None:
     path = tmp_path / "run"
     result = MINMAX_TRIGGERS.run(config, path, Silent())
-    (table,) = result.tables.values()
+    table, known = result.tables.values()
     assert [row[0] for row in table.rows] == ["start", "round-1", "round-2", "control"]
     searches = {name: RunFolder.load(path / f"search-{name}") for name in ("start", "round-1", "round-2", "control")}
     trained = {name: RunFolder.load(path / f"hardened-{name}") for name in ("round-1", "round-2", "control")}
@@ -65,6 +69,37 @@ def test_each_model_is_searched_anew_beside_the_control(tmp_path: Path, config: 
     assert result.metrics["start.clean_nll"] == trained["round-1"].metrics()["clean_nll" + BEFORE]
     assert result.metrics["round-2.trigger_nll"].value < result.metrics["control.trigger_nll"].value
     assert MINMAX_TRIGGERS.run(config, path, Silent()).metrics == result.metrics
+    assert [row[0] for row in known.rows] == ["start", "round-1", "round-2", "control", "no input", "exploitability"]
+    report = collect_run(path)
+    verdict = HardenedModels().verdict(report.found[HardenedModels.name])
+    assert verdict is not None
+    assert verdict.sentence.startswith("The best of all known inputs makes the hardened model say ")
+    assert any(words in verdict.sentence for words in (" Best of 5 known adversaries by itself: ", " None of 5 known "))
+    assert verdict.marks == {name: result.metrics[f"{name}.exploitability"] for name in ("start", "control", "round-2")}
+    assert "any known input" in page_of(report)
+    # What all searches found was typed to all models.
+    rows = RunFolder.load(path / "known").read_rows().to_pylist()
+    names = ("start", "round-1", "round-2", "control")
+    assert {row["source"] for row in rows} == {*(f"search-{name}" for name in names), "no input"}
+    for name, label in zip(names, ("model", "hardened-round-1", "hardened-round-2", "hardened-control"), strict=True):
+        of_model = [row for row in rows if row["model"] == label]
+        targets = {row["target"] for row in of_model}
+        reached = {row["target"] for row in of_model if row["verified"]}
+        assert result.metrics[f"{name}.exploitability"].value == pytest.approx(len(reached) / len(targets))
+        assert result.metrics[f"{name}.exploitability"].n == len(targets)
+
+
+def test_a_prompt_that_is_written_out_is_typed_to_no_other_model(config: HardenTriggersConfig) -> None:
+    assert "known" in MINMAX_TRIGGERS.stages(config, Path("runs/x"))
+    written = replace(config, hugging_face=replace(config.hugging_face, template="who sees {} now"))
+    assert "known" not in MINMAX_TRIGGERS.stages(written, Path("runs/x"))
+
+
+def test_inputs_are_typed_to_models_as_they_were_searched(config: HardenTriggersConfig) -> None:
+    config = replace(config, hugging_face=replace(config.hugging_face, dtype="bfloat16"), success=SuccessSettings(by="exact"))
+    _, asked = MINMAX_TRIGGERS.stages(config, Path("runs/x"))["known"]
+    assert (asked.chat.dtype, asked.success.by, asked.found, asked.limit) == ("bfloat16", "exact", "all", 0)
+    assert asked.model == f"{config.model},hf:runs/x/hardened-round-1,hf:runs/x/hardened-round-2,hf:runs/x/hardened-control"
 
 
 def test_only_what_has_weights_here_is_hardened(tmp_path: Path, config: HardenTriggersConfig) -> None:
