@@ -1,4 +1,4 @@
-"""Paired bootstrap: resamples a second of `engine.metrics.statistics.paired_bootstrap` against one resample at a time.
+"""Paired bootstrap: resamples a second of `parley.engine.metrics.statistics.paired_bootstrap` against one resample at a time.
 
 The reference is what one writes first: for each resample `Generator.choice` of as many items as there are, their mean
 and their standard deviation.
@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measure import Clock, run
-from engine.metrics.statistics import paired_bootstrap
-from envs.core.seeds import stream
+from parley.engine.metrics.statistics import paired_bootstrap
+from parley.envs.core.seeds import stream
 
 SEED = 1
 _SHARE_ALIKE = 0.8

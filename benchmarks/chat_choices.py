@@ -20,21 +20,21 @@ from typing import Any, cast
 import numpy as np
 
 from benchmarks.measure import run
-from engine.metrics.statistics import mean, rate
-from envs.core.errors import ConfigError
-from envs.core.play import Utterances
-from envs.core.seeds import stream
-from envs.data.root import data_root
-from envs.negotiation.corpora.catalogue import CorpusSource, corpora
-from envs.negotiation.corpora.dealornodeal import DialogueRecord
-from envs.negotiation.game import NegotiationGame, Rules
-from envs.negotiation.vocabulary import SELECTION, SELECTION_ID
-from policies.chat import bargaining
-from policies.chat.choosing import nats_by_chat
-from policies.chat.loading import load_chat_model
-from policies.chat.model import Chat, ReplyScore, ScoringChatModel
-from policies.chat.negotiator import ChatNegotiator
-from policies.chat.settings import ChatModelSettings
+from parley.engine.metrics.statistics import mean, rate
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.play import Utterances
+from parley.envs.core.seeds import stream
+from parley.envs.data.root import data_root
+from parley.envs.negotiation.corpora.catalogue import CorpusSource, corpora
+from parley.envs.negotiation.corpora.dealornodeal import DialogueRecord
+from parley.envs.negotiation.game import NegotiationGame, Rules
+from parley.envs.negotiation.vocabulary import SELECTION, SELECTION_ID
+from parley.policies.chat import bargaining
+from parley.policies.chat.choosing import nats_by_chat
+from parley.policies.chat.loading import load_chat_model
+from parley.policies.chat.model import Chat, ReplyScore, ScoringChatModel
+from parley.policies.chat.negotiator import ChatNegotiator
+from parley.policies.chat.settings import ChatModelSettings
 
 SEED = 0
 RULES = ("line", "per token", "beside the question")

@@ -51,14 +51,14 @@ from torch import Tensor
 from benchmarks.measure import Clock, peak_flop_per_s, run
 from benchmarks.plain_gcg import PlainGcg
 from benchmarks.searched_chat import REPLY, SEED, SENTENCE, Chat, chat, drawn_words
-from engine.triggers.causal.passes import read_together
-from engine.triggers.causal.scorer import CausalScorer
-from engine.triggers.causal.swaps import ReadLoss, SwapList
-from engine.triggers.objective import TriggerObjective
-from engine.triggers.scorer import Incumbent, Swaps, to_beat
-from envs.core.errors import ConfigError
-from envs.core.seeds import stream
-from policies.bfloat16 import multiplies_bfloat16
+from parley.engine.triggers.causal.passes import read_together
+from parley.engine.triggers.causal.scorer import CausalScorer
+from parley.engine.triggers.causal.swaps import ReadLoss, SwapList
+from parley.engine.triggers.objective import TriggerObjective
+from parley.engine.triggers.scorer import Incumbent, Swaps, to_beat
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.seeds import stream
+from parley.policies.bfloat16 import multiplies_bfloat16
 
 SEARCHES, SHORT_LIST = 4, 10
 """Searches that are read together, and candidates of each short list."""

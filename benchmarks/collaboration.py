@@ -19,19 +19,19 @@ import torch
 
 from benchmarks.measure import Clock, run
 from benchmarks.plain_collaboration import PlainDynoNetAgent
-from engine.collaboration.strategies import ChatKnowledge, ConfusedHearing
-from envs.friends.compiled import FriendsCorpus, load_friends
-from envs.friends.corpora import EMBEDDED_FRIENDS
-from envs.friends.events import FriendsChat
-from envs.friends.play import Channel, FriendsAgent, play_friends
-from envs.friends.scenario import FriendsScenario
-from envs.friends.scripted.bots import FriendsBot
-from envs.friends.scripted.corpus import draw_scenarios
-from policies.dynonet.agent import DynoNetAgent
-from policies.dynonet.checkpoints import corpus_of, load_dynonet
-from policies.dynonet.model import DynoNet
-from policies.dynonet.settings import DynoNetSizes
-from policies.dynonet.vocabulary import FriendsVocabulary
+from parley.engine.collaboration.strategies import ChatKnowledge, ConfusedHearing
+from parley.envs.friends.compiled import FriendsCorpus, load_friends
+from parley.envs.friends.corpora import EMBEDDED_FRIENDS
+from parley.envs.friends.events import FriendsChat
+from parley.envs.friends.play import Channel, FriendsAgent, play_friends
+from parley.envs.friends.scenario import FriendsScenario
+from parley.envs.friends.scripted.bots import FriendsBot
+from parley.envs.friends.scripted.corpus import draw_scenarios
+from parley.policies.dynonet.agent import DynoNetAgent
+from parley.policies.dynonet.checkpoints import corpus_of, load_dynonet
+from parley.policies.dynonet.model import DynoNet
+from parley.policies.dynonet.settings import DynoNetSizes
+from parley.policies.dynonet.vocabulary import FriendsVocabulary
 
 SEED = 7
 ROWS = 128

@@ -21,16 +21,16 @@ import torch
 
 from benchmarks.measure import Clock, run
 from benchmarks.plain_dynonet import PlainSide, plain_turn_loss
-from envs.core.seeds import derive_seed
-from envs.friends.compiled import load_friends
-from envs.friends.game import FriendsRules
-from envs.friends.play import play_friends
-from policies.dynonet.agent import DynoNetAgent
-from policies.dynonet.batches import SideExamples
-from policies.dynonet.fit import DynoNetFit, turn_loss
-from policies.dynonet.model import DynoNet
-from policies.dynonet.settings import DynoNetSizes, dynonet_fit
-from policies.dynonet.vocabulary import FriendsVocabulary
+from parley.envs.core.seeds import derive_seed
+from parley.envs.friends.compiled import load_friends
+from parley.envs.friends.game import FriendsRules
+from parley.envs.friends.play import play_friends
+from parley.policies.dynonet.agent import DynoNetAgent
+from parley.policies.dynonet.batches import SideExamples
+from parley.policies.dynonet.fit import DynoNetFit, turn_loss
+from parley.policies.dynonet.model import DynoNet
+from parley.policies.dynonet.settings import DynoNetSizes, dynonet_fit
+from parley.policies.dynonet.vocabulary import FriendsVocabulary
 
 SEED, BATCH, REPEATS, QUICK = 1, 32, 3, 4
 MOST_DIFFERENCE = 1e-4

@@ -23,8 +23,8 @@ from typing import Any, TypeVar
 import torch
 import tyro
 
-from envs.core.errors import ParleyError
-from policies.products import Weight, product
+from parley.envs.core.errors import ParleyError
+from parley.policies.products import Weight, product
 
 OptionsT = TypeVar("OptionsT")
 CPU = torch.device("cpu")

@@ -37,21 +37,21 @@ from typing import Any, Literal, NamedTuple
 from benchmarks.augmenters import LIBRARIES, installed
 from benchmarks.measure import Clock, run
 from benchmarks.plain_perturbation import Draw, PlainBuiltIn, PlainLoops, PlainNltk
-from engine.perturb.augment import perturb_text, perturb_texts
-from engine.perturb.catalogue import build
-from engine.perturb.draws import uniforms
-from engine.perturb.entities import read_entities
-from engine.perturb.flat import FlatContexts
-from engine.perturb.resources import Resources
-from engine.perturb.settings import PerturbSettings
-from engine.perturb.stopwords import KEPT, MEANT, VERBS
-from engine.perturb.strategy import Strategy
-from engine.perturb.texts import Texts
-from envs.core.errors import DataError
-from envs.pairs.compiled import load_pairs
-from envs.pairs.turns import Turns, Utterance
-from envs.pairs.vocabulary import SPECIALS
-from envs.pairs.written import detokenise
+from parley.engine.perturb.augment import perturb_text, perturb_texts
+from parley.engine.perturb.catalogue import build
+from parley.engine.perturb.draws import uniforms
+from parley.engine.perturb.entities import read_entities
+from parley.engine.perturb.flat import FlatContexts
+from parley.engine.perturb.resources import Resources
+from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.stopwords import KEPT, MEANT, VERBS
+from parley.engine.perturb.strategy import Strategy
+from parley.engine.perturb.texts import Texts
+from parley.envs.core.errors import DataError
+from parley.envs.pairs.compiled import load_pairs
+from parley.envs.pairs.turns import Turns, Utterance
+from parley.envs.pairs.vocabulary import SPECIALS
+from parley.envs.pairs.written import detokenise
 
 STRATEGIES = (
     "random-swap",

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import torch
 
 from benchmarks.plain_negotiator import PlainNegotiator
-from engine.negotiation.settings import SearchConfig
-from envs.negotiation.dealornodeal.rules import picks_table
-from envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION_ID, UNK_ID
+from parley.engine.negotiation.settings import SearchConfig
+from parley.envs.negotiation.dealornodeal.rules import picks_table
+from parley.envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION_ID, UNK_ID
 
 RESOLUTION = 1e-4
 """Losses closer than this count as equal."""

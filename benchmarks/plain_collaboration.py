@@ -12,15 +12,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from envs.friends.events import ChatEvent, Token
-from envs.friends.game import Act, FriendsView
-from envs.friends.linker import EntityLinker
-from policies.drawing import drawn
-from policies.dynonet.model import DynoNet
-from policies.dynonet.reading import NO_NODE, ChatReader, EventReading
-from policies.dynonet.settings import FriendsDecoding
-from policies.dynonet.speaking import num_draws
-from policies.dynonet.vocabulary import EOS_ID, GO_ID, ITEM_ID, SELECT_ID
+from parley.envs.friends.events import ChatEvent, Token
+from parley.envs.friends.game import Act, FriendsView
+from parley.envs.friends.linker import EntityLinker
+from parley.policies.drawing import drawn
+from parley.policies.dynonet.model import DynoNet
+from parley.policies.dynonet.reading import NO_NODE, ChatReader, EventReading
+from parley.policies.dynonet.settings import FriendsDecoding
+from parley.policies.dynonet.speaking import num_draws
+from parley.policies.dynonet.vocabulary import EOS_ID, GO_ID, ITEM_ID, SELECT_ID
 
 
 class PlainDynoNetAgent:

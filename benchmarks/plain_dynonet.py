@@ -12,10 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from policies.dynonet.batches import Side
-from policies.dynonet.model import DynoNet
-from policies.dynonet.reading import NO_NODE, EventReading
-from policies.dynonet.vocabulary import GO_ID
+from parley.policies.dynonet.batches import Side
+from parley.policies.dynonet.model import DynoNet
+from parley.policies.dynonet.reading import NO_NODE, EventReading
+from parley.policies.dynonet.vocabulary import GO_ID
 
 
 class PlainSide:

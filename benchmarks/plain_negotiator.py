@@ -15,11 +15,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from envs.negotiation.dealornodeal.rules import selection_table
-from envs.negotiation.game import NegotiationGame
-from envs.negotiation.scenario import points
-from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID
-from policies.negotiator.model import Negotiator
+from parley.envs.negotiation.dealornodeal.rules import selection_table
+from parley.envs.negotiation.game import NegotiationGame
+from parley.envs.negotiation.scenario import points
+from parley.envs.negotiation.vocabulary import EOS_ID, SELECTION_ID
+from parley.policies.negotiator.model import Negotiator
 
 ENDS = (EOS_ID, SELECTION_ID)
 

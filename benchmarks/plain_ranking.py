@@ -17,15 +17,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from envs.pairs.vocabulary import PAD_ID, UNK
-from policies.lstm import LSTMCell
-from policies.matching.batches import Alphabet
-from policies.matching.dam import DAM
-from policies.matching.matcher import BARRED, Matcher
-from policies.matching.mrfn import MRFN, Attention
-from policies.matching.smn import SMN
-from policies.products import Linear
-from policies.ranker import Pair
+from parley.envs.pairs.vocabulary import PAD_ID, UNK
+from parley.policies.lstm import LSTMCell
+from parley.policies.matching.batches import Alphabet
+from parley.policies.matching.dam import DAM
+from parley.policies.matching.matcher import BARRED, Matcher
+from parley.policies.matching.mrfn import MRFN, Attention
+from parley.policies.matching.smn import SMN
+from parley.policies.products import Linear
+from parley.policies.ranker import Pair
 
 BATCH = 100
 ModelT = TypeVar("ModelT", bound=nn.Module)

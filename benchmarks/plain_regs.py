@@ -16,13 +16,13 @@ import torch
 from torch import Tensor
 
 from benchmarks.plain_ranking import stock
-from engine.generation.replies import ReplyActions
-from engine.generation.rollouts import rollout_draws
-from envs.pairs.vocabulary import BOS_ID, EOS_ID
-from policies.discriminator.batches import Ids, context_batch, reply_batch
-from policies.discriminator.model import Discriminator
-from policies.seq2seq.decoding import read
-from policies.seq2seq.model import Seq2Seq
+from parley.engine.generation.replies import ReplyActions
+from parley.engine.generation.rollouts import rollout_draws
+from parley.envs.pairs.vocabulary import BOS_ID, EOS_ID
+from parley.policies.discriminator.batches import Ids, context_batch, reply_batch
+from parley.policies.discriminator.model import Discriminator
+from parley.policies.seq2seq.decoding import read
+from parley.policies.seq2seq.model import Seq2Seq
 
 
 @torch.no_grad()

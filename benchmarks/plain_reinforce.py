@@ -11,14 +11,14 @@ import numpy as np
 import torch
 from torch import nn
 
-from engine.negotiation.settings import ReinforceConfig
-from envs.core.seeds import derive_seed, stream
-from envs.negotiation.corpora.compiled import Corpus
-from envs.negotiation.dealornodeal.rules import random_scenario
-from envs.negotiation.game import NegotiationGame, Rules, play
-from policies.negotiator.batches import make_batch
-from policies.negotiator.model import Negotiator, supervised_loss, word_nll
-from policies.negotiator.speaker import NegotiatorAgent
+from parley.engine.negotiation.settings import ReinforceConfig
+from parley.envs.core.seeds import derive_seed, stream
+from parley.envs.negotiation.corpora.compiled import Corpus
+from parley.envs.negotiation.dealornodeal.rules import random_scenario
+from parley.envs.negotiation.game import NegotiationGame, Rules, play
+from parley.policies.negotiator.batches import make_batch
+from parley.policies.negotiator.model import Negotiator, supervised_loss, word_nll
+from parley.policies.negotiator.speaker import NegotiatorAgent
 
 SEED = 1
 _SELECTION_WEIGHT = 0.5

@@ -14,10 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from envs.pairs.vocabulary import BOS_ID, EOS_ID
-from policies.fitting.predictor import real_positions
-from policies.seq2seq.batches import Exchanges
-from policies.seq2seq.model import Memory, Seq2Seq
+from parley.envs.pairs.vocabulary import BOS_ID, EOS_ID
+from parley.policies.fitting.predictor import real_positions
+from parley.policies.seq2seq.batches import Exchanges
+from parley.policies.seq2seq.model import Memory, Seq2Seq
 
 
 def plain_reward_loss(model: Seq2Seq, batch: Exchanges, draws_BT: Tensor, rows_KB: Tensor) -> tuple[Tensor, Tensor]:

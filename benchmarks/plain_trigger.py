@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.triggers.objective import TriggerObjective
-from envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, SPECIALS
-from policies.seq2seq.model import LanguageModel, Seq2Seq
+from parley.engine.triggers.objective import TriggerObjective
+from parley.envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, SPECIALS
+from parley.policies.seq2seq.model import LanguageModel, Seq2Seq
 
 
 @dataclass(frozen=True)

@@ -22,16 +22,16 @@ import torch
 
 from benchmarks.measure import Clock, run
 from benchmarks.plain_ranking import plain_scores
-from envs.candidates import load_candidates
-from envs.core.errors import DataError
-from envs.core.seeds import derive_seed, stream
-from envs.pairs.turns import Utterance
-from envs.pairs.vocabulary import PairVocabulary
-from policies.matching.checkpoints import build
-from policies.matching.matcher import Matcher
-from policies.matching.ranker import MatcherRanker
-from policies.matching.settings import DamSizes, MatcherSizes, MrfnSizes, SmnSizes
-from policies.ranker import Pair
+from parley.envs.candidates import load_candidates
+from parley.envs.core.errors import DataError
+from parley.envs.core.seeds import derive_seed, stream
+from parley.envs.pairs.turns import Utterance
+from parley.envs.pairs.vocabulary import PairVocabulary
+from parley.policies.matching.checkpoints import build
+from parley.policies.matching.matcher import Matcher
+from parley.policies.matching.ranker import MatcherRanker
+from parley.policies.matching.settings import DamSizes, MatcherSizes, MrfnSizes, SmnSizes
+from parley.policies.ranker import Pair
 
 SEED = 1
 MOST_DIFFERENCE = 1e-5

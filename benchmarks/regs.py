@@ -25,21 +25,21 @@ from torch import Tensor
 
 from benchmarks.measure import Clock, run
 from benchmarks.plain_regs import plain_prefixes, plain_rollouts
-from engine.generation.losses import action_batch, action_nll, forcing_loss, policy_loss
-from engine.generation.replies import ReplyActions, reply_actions
-from engine.generation.rewards import prefix_rewards, rewards
-from engine.generation.settings import RewardSettings
-from envs.core.seeds import derive_seed, stream
-from envs.pairs.turns import EOT
-from envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, PAD_ID, SPECIALS, PairVocabulary
-from policies.discriminator.batches import Ids, JudgedReplies, ReplyExamples, context_batch
-from policies.discriminator.model import Discriminator
-from policies.discriminator.settings import discriminator_small
-from policies.fitting.loss import OutputLoss
-from policies.seq2seq.decoding import read, sample
-from policies.seq2seq.model import Seq2Seq
-from policies.seq2seq.settings import Seq2SeqSizes
-from policies.seq2seq.stacked import build_seq2seq
+from parley.engine.generation.losses import action_batch, action_nll, forcing_loss, policy_loss
+from parley.engine.generation.replies import ReplyActions, reply_actions
+from parley.engine.generation.rewards import prefix_rewards, rewards
+from parley.engine.generation.settings import RewardSettings
+from parley.envs.core.seeds import derive_seed, stream
+from parley.envs.pairs.turns import EOT
+from parley.envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, PAD_ID, SPECIALS, PairVocabulary
+from parley.policies.discriminator.batches import Ids, JudgedReplies, ReplyExamples, context_batch
+from parley.policies.discriminator.model import Discriminator
+from parley.policies.discriminator.settings import discriminator_small
+from parley.policies.fitting.loss import OutputLoss
+from parley.policies.seq2seq.decoding import read, sample
+from parley.policies.seq2seq.model import Seq2Seq
+from parley.policies.seq2seq.settings import Seq2SeqSizes
+from parley.policies.seq2seq.stacked import build_seq2seq
 
 SEED = 1
 MOST_DIFFERENCE = 1e-10

@@ -33,12 +33,12 @@ from benchmarks.plain_negotiator import ENDS, PlainNegotiator, play_plainly, rea
 from benchmarks.rllib import Training, build
 from benchmarks.selfplay import deal
 from benchmarks.weights import guard_corpus, negotiator, store
-from engine.negotiation.settings import ReinforceConfig
-from envs.core.seeds import stream
-from envs.negotiation.corpora.compiled import Corpus
-from policies.negotiator.batches import make_batch
-from policies.negotiator.checkpoints import load_model
-from policies.negotiator.model import Negotiator, supervised_loss, word_nll
+from parley.engine.negotiation.settings import ReinforceConfig
+from parley.envs.core.seeds import stream
+from parley.envs.negotiation.corpora.compiled import Corpus
+from parley.policies.negotiator.batches import make_batch
+from parley.policies.negotiator.checkpoints import load_model
+from parley.policies.negotiator.model import Negotiator, supervised_loss, word_nll
 
 CORPUS_EVERY, SELECTION_WEIGHT = 4, 0.5
 """Dialogues between two supervised steps of the published loop, and the weight of its choices."""
@@ -147,8 +147,8 @@ class PublishedLoop:
 
 def measure(options: Options) -> dict[str, Any]:
     """Learns in both ways by turns."""
-    from engine.jobs.negotiation.reinforce import lewis2017
-    from engine.runtime.session import connect
+    from parley.engine.jobs.negotiation.reinforce import lewis2017
+    from parley.engine.runtime.session import connect
 
     updates, dialogues = (4, 24) if options.quick else (16, 200)
     rule = replace(lewis2017().reinforce, scenarios="random", dialogues=64 * updates)

@@ -21,12 +21,12 @@ from benchmarks.measure import Clock, run
 from benchmarks.plain_ranking import stock
 from benchmarks.plain_reranking import ended, plain_reward_loss
 from benchmarks.regs import ATTENTION, SEED, contexts, networks
-from envs.core.seeds import stream
-from envs.pairs.turns import EOT, Turn, Turns, turn_of
-from policies.fitting.loss import OutputLoss
-from policies.reranking import ExamplesByContext, RerankingObjective, rotated_others
-from policies.reranking_settings import RerankingSettings
-from policies.seq2seq.responder import Seq2SeqResponder
+from parley.envs.core.seeds import stream
+from parley.envs.pairs.turns import EOT, Turn, Turns, turn_of
+from parley.policies.fitting.loss import OutputLoss
+from parley.policies.reranking import ExamplesByContext, RerankingObjective, rotated_others
+from parley.policies.reranking_settings import RerankingSettings
+from parley.policies.seq2seq.responder import Seq2SeqResponder
 
 MOST_DIFFERENCE = 1e-3
 NUM_OTHERS = 2

@@ -22,15 +22,15 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from benchmarks.measure import Clock, run
-from envs.core.seeds import stream
-from envs.pairs.compiled import PairSplit, Ragged
-from envs.pairs.vocabulary import PAD_ID, SPECIALS, PairVocabulary
-from policies.fitting.loss import OutputLoss
-from policies.fitting.predictor import real_positions
-from policies.seq2seq.batches import Exchanges, PairExamples
-from policies.seq2seq.model import Memory, Seq2Seq
-from policies.seq2seq.settings import Seq2SeqSizes
-from policies.seq2seq.stacked import build_seq2seq
+from parley.envs.core.seeds import stream
+from parley.envs.pairs.compiled import PairSplit, Ragged
+from parley.envs.pairs.vocabulary import PAD_ID, SPECIALS, PairVocabulary
+from parley.policies.fitting.loss import OutputLoss
+from parley.policies.fitting.predictor import real_positions
+from parley.policies.seq2seq.batches import Exchanges, PairExamples
+from parley.policies.seq2seq.model import Memory, Seq2Seq
+from parley.policies.seq2seq.settings import Seq2SeqSizes
+from parley.policies.seq2seq.stacked import build_seq2seq
 
 SEED, WORDS, BATCH = 1, 5_000, 64
 MOST_DIFFERENCE = 1e-4

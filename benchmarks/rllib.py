@@ -32,11 +32,11 @@ import torch
 from benchmarks.measure import Clock, Spans, run
 from benchmarks.plain_reinforce import SEED, PlainLoop
 from benchmarks.weights import EMBEDDED, guard_corpus, negotiator, store
-from engine.negotiation.opponents import Opponent, TrainingRoster
-from engine.negotiation.settings import ReinforceConfig
-from envs.negotiation.corpora.compiled import Corpus
-from policies.negotiator.checkpoints import load_model
-from policies.negotiator.speaker import NegotiatorAgent
+from parley.engine.negotiation.opponents import Opponent, TrainingRoster
+from parley.engine.negotiation.settings import ReinforceConfig
+from parley.envs.negotiation.corpora.compiled import Corpus
+from parley.policies.negotiator.checkpoints import load_model
+from parley.policies.negotiator.speaker import NegotiatorAgent
 
 RULE = ReinforceConfig(
     reward="advantage",
@@ -92,11 +92,11 @@ def clocked_rllib() -> Iterator[Spans]:
     from ray.rllib.core.learner.learner_group import LearnerGroup
     from ray.rllib.env.env_runner_group import EnvRunnerGroup
 
-    from engine.rllib.algorithm import DialogueReinforce
-    from engine.rllib.learner import DialogueLearner
-    from engine.rllib.module import NegotiatorModule
-    from engine.rllib.runner import DialogueEnvRunner
-    from policies.negotiator.speaker import NegotiatorSession
+    from parley.engine.rllib.algorithm import DialogueReinforce
+    from parley.engine.rllib.learner import DialogueLearner
+    from parley.engine.rllib.module import NegotiatorModule
+    from parley.engine.rllib.runner import DialogueEnvRunner
+    from parley.policies.negotiator.speaker import NegotiatorSession
 
     calls: tuple[tuple[str, type, str], ...] = (
         ("speaking", NegotiatorAgent, "__init__"),
@@ -123,7 +123,7 @@ def clocked_rllib() -> Iterator[Spans]:
 
 def measure(options: Options) -> dict[str, Any]:
     """Trains in all ways and compares the weights."""
-    from engine.runtime.session import connect
+    from parley.engine.runtime.session import connect
 
     model, rule = negotiator(options.checkpoint), replace(RULE, dialogues_per_update=options.dialogues_per_update)
     corpus = guard_corpus(model, options.corpus, options.data_root)
@@ -168,7 +168,7 @@ Steps = list[dict[str, Any]]
 
 def _beside_plain(start: Path, plain: PlainLoop, options: Options) -> tuple[dict[str, Any], Steps, dict[str, torch.Tensor]]:
     """Trains through RLlib and by hand, by turns: figures of both, RLlib's updates and its weights."""
-    from engine.rllib.state import learned_weights
+    from parley.engine.rllib.state import learned_weights
 
     algorithm = build(start, plain.rule, plain.corpus, options)
     steps: Steps = []
@@ -204,7 +204,7 @@ def _trained(
     start: Path, rule: ReinforceConfig, corpus: Corpus, options: Options, runners: int
 ) -> tuple[Steps, dict[str, torch.Tensor]]:
     """Trains with env runners: what its updates were, but for the first, and its weights."""
-    from engine.rllib.state import learned_weights
+    from parley.engine.rllib.state import learned_weights
 
     algorithm = build(start, rule, corpus, options, runners, options.learners)
     steps = []
@@ -239,7 +239,7 @@ def build(
         learner: the checkpoint that the adversary starts from, where it is another.
         seed: of the training.
     """
-    from engine.rllib.algorithm import DialogueReinforceConfig
+    from parley.engine.rllib.algorithm import DialogueReinforceConfig
 
     met = Opponent(name="target", checkpoint=str(start), reward=rule.reward, complementary=rule.complementary)
     settings = DialogueReinforceConfig().dialogues(

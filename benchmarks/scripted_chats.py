@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.measure import Clock, run
-from envs.friends.events import Mention, Token
-from envs.friends.linker import EntityLinker, Words
-from envs.friends.play import play_friends
-from envs.friends.schema import Entity
-from envs.friends.scripted.bots import FriendsBot
-from envs.friends.scripted.corpus import draw_scenarios, scripted_chats
-from envs.friends.scripted.schema import FRIENDS_SCHEMA, friends_forms
+from parley.envs.friends.events import Mention, Token
+from parley.envs.friends.linker import EntityLinker, Words
+from parley.envs.friends.play import play_friends
+from parley.envs.friends.schema import Entity
+from parley.envs.friends.scripted.bots import FriendsBot
+from parley.envs.friends.scripted.corpus import draw_scenarios, scripted_chats
+from parley.envs.friends.scripted.schema import FRIENDS_SCHEMA, friends_forms
 
 CHATS, QUICK_CHATS = 10_000, 1_000
 PLAIN_CHATS = 300

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from envs.core.seeds import stream
-from policies.hugging_face import read_model
+from parley.envs.core.seeds import stream
+from parley.policies.hugging_face import read_model
 
 SEED = 1
 REPLY = 5

@@ -27,13 +27,13 @@ import torch
 from benchmarks.measure import Clock, gflop_per_s, run
 from benchmarks.plain_negotiator import PlainNegotiator, Played, play_plainly
 from benchmarks.weights import negotiator, store
-from envs.core.seeds import derive_seed, stream
-from envs.negotiation.dealornodeal.rules import random_scenario
-from envs.negotiation.game import NegotiationGame, play
-from envs.negotiation.vocabulary import Vocabulary
-from policies.negotiator.cells import ROWS
-from policies.negotiator.model import Negotiator
-from policies.negotiator.speaker import NegotiatorAgent, load_agent
+from parley.envs.core.seeds import derive_seed, stream
+from parley.envs.negotiation.dealornodeal.rules import random_scenario
+from parley.envs.negotiation.game import NegotiationGame, play
+from parley.envs.negotiation.vocabulary import Vocabulary
+from parley.policies.negotiator.cells import ROWS
+from parley.policies.negotiator.model import Negotiator
+from parley.policies.negotiator.speaker import NegotiatorAgent, load_agent
 
 SEED = 1
 NUM_WORKERS = 2

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from engine.runtime.record import Counts, Rows
-from engine.runtime.sharding import Shard
-from engine.store.schemas import OK, SCHEMA_VERSION
-from envs.core.seeds import derive_seed, stream
+from parley.engine.runtime.record import Counts, Rows
+from parley.engine.runtime.sharding import Shard
+from parley.engine.store.schemas import OK, SCHEMA_VERSION
+from parley.envs.core.seeds import derive_seed, stream
 
 SEED = 1
 SWEEPS, INPUT_LENGTH, TARGET_LENGTH = 5, 14, 6
@@ -93,7 +93,7 @@ def target_seed(key: str) -> int:
 
 
 def trigger_row(key: str, num_restarts: int) -> dict[str, Any]:
-    """A row of `engine.jobs.triggers.rows.TRIGGERS`."""
+    """A row of `parley.engine.jobs.triggers.rows.TRIGGERS`."""
     seed = target_seed(key)
     rng = stream(seed, "row")
     words = rng.integers(len(_WORDS), size=(num_restarts, INPUT_LENGTH)).tolist()

@@ -25,14 +25,14 @@ from torch import Tensor, nn
 
 from benchmarks.measure import Clock, run
 from benchmarks.weights import EMBEDDED, pick
-from engine.jobs.negotiation.negotiator import fast, lewis2017
-from envs.core.seeds import derive_seed, stream
-from envs.negotiation.corpora.compiled import Split, load_corpus
-from policies.negotiator.batches import NegotiationBatch, make_batch, shuffled
-from policies.negotiator.evaluation import evaluate
-from policies.negotiator.fit import NegotiatorEpoch, NegotiatorFit
-from policies.negotiator.model import Negotiator, supervised_loss, word_nll
-from policies.negotiator.settings import NegotiatorFitConfig
+from parley.engine.jobs.negotiation.negotiator import fast, lewis2017
+from parley.envs.core.seeds import derive_seed, stream
+from parley.envs.negotiation.corpora.compiled import Split, load_corpus
+from parley.policies.negotiator.batches import NegotiationBatch, make_batch, shuffled
+from parley.policies.negotiator.evaluation import evaluate
+from parley.policies.negotiator.fit import NegotiatorEpoch, NegotiatorFit
+from parley.policies.negotiator.model import Negotiator, supervised_loss, word_nll
+from parley.policies.negotiator.settings import NegotiatorFitConfig
 
 SEED = 1
 MOST_DIFFERENCE = 1e-4

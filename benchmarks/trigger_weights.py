@@ -14,10 +14,10 @@ from pathlib import Path
 
 import torch
 
-from envs.pairs.vocabulary import SPECIALS, PairVocabulary
-from policies.seq2seq.checkpoints import LANGUAGE_MODEL, SEQ2SEQ, load_language_model, load_seq2seq, threshold
-from policies.seq2seq.model import LanguageModel, Seq2Seq
-from policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
+from parley.envs.pairs.vocabulary import SPECIALS, PairVocabulary
+from parley.policies.seq2seq.checkpoints import LANGUAGE_MODEL, SEQ2SEQ, load_language_model, load_seq2seq, threshold
+from parley.policies.seq2seq.model import LanguageModel, Seq2Seq
+from parley.policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
 
 SEED = 1
 GAIN = 3.0

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
-from envs.core.errors import ConfigError
-from envs.negotiation.corpora.compiled import Corpus, Split, load_corpus
-from policies.checkpoint import Checkpoint
-from policies.negotiator.checkpoints import load_model
-from policies.negotiator.fit import NegotiatorEpoch, NegotiatorFit
-from policies.negotiator.model import Negotiator
-from policies.negotiator.settings import KIND, NegotiatorFitConfig
+from parley.envs.core.errors import ConfigError
+from parley.envs.negotiation.corpora.compiled import Corpus, Split, load_corpus
+from parley.policies.checkpoint import Checkpoint
+from parley.policies.negotiator.checkpoints import load_model
+from parley.policies.negotiator.fit import NegotiatorEpoch, NegotiatorFit
+from parley.policies.negotiator.model import Negotiator
+from parley.policies.negotiator.settings import KIND, NegotiatorFitConfig
 
 EMBEDDED = "embedded"
 _RECIPE = NegotiatorFitConfig(max_epochs=1, patience=1, batch_size=16, learning_rate=3e-3)

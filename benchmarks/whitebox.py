@@ -33,16 +33,16 @@ from torch.utils.flop_counter import FlopCounterMode
 from benchmarks.measure import Clock, Spans, gflop_per_s, run
 from benchmarks.plain_attack import PlainAttack, Target, Verdict
 from benchmarks.weights import negotiator
-from engine.negotiation import replacement
-from engine.negotiation.replacement import ExchangeBatch, Found, reactive
-from engine.negotiation.settings import SearchConfig
-from envs.core.errors import ConfigError
-from envs.core.seeds import derive_seed, stream
-from envs.negotiation.dealornodeal.rules import random_scenario
-from envs.negotiation.game import NegotiationGame, Rules
-from envs.negotiation.vocabulary import EOS_ID
-from policies.negotiator import cells, prefix
-from policies.negotiator.speaker import NegotiatorAgent
+from parley.engine.negotiation import replacement
+from parley.engine.negotiation.replacement import ExchangeBatch, Found, reactive
+from parley.engine.negotiation.settings import SearchConfig
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.seeds import derive_seed, stream
+from parley.envs.negotiation.dealornodeal.rules import random_scenario
+from parley.envs.negotiation.game import NegotiationGame, Rules
+from parley.envs.negotiation.vocabulary import EOS_ID
+from parley.policies.negotiator import cells, prefix
+from parley.policies.negotiator.speaker import NegotiatorAgent
 
 SEED = 1
 MOST_DIFFERENCE = 1e-4

@@ -3,7 +3,7 @@
 Importing this package registers the ids of `registration.py` with Gymnasium. Read `negotiation/game.py` first.
 """
 
-from envs.registration import IDS, register_environments
+from parley.envs.registration import IDS, register_environments
 
 __all__ = ["IDS"]
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import gymnasium
 
 _ENTRY_POINTS = {
-    "parley/Negotiation-v1": "envs.negotiation.env:NegotiationEnv",
-    "parley/NegotiationText-v1": "envs.negotiation.text_env:NegotiationTextEnv",
-    "parley/ResponseRanking-v1": "envs.candidates.ranking_env:ResponseRankingEnv",
-    "parley/MutualFriends-v1": "envs.friends.env:MutualFriendsEnv",
-    "parley/Reply-v1": "envs.replies.reply_env:ReplyEnv",
+    "parley/Negotiation-v1": "parley.envs.negotiation.env:NegotiationEnv",
+    "parley/NegotiationText-v1": "parley.envs.negotiation.text_env:NegotiationTextEnv",
+    "parley/ResponseRanking-v1": "parley.envs.candidates.ranking_env:ResponseRankingEnv",
+    "parley/MutualFriends-v1": "parley.envs.friends.env:MutualFriendsEnv",
+    "parley/Reply-v1": "parley.envs.replies.reply_env:ReplyEnv",
 }
 IDS = tuple(_ENTRY_POINTS)
 """Every registered id."""

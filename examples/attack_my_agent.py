@@ -9,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 import parley
-from envs.core.play import Session, Utterances
-from envs.negotiation.game import SideView
-from envs.negotiation.scripted.bargainers import scripted, scripted_tough
-from envs.negotiation.scripted.wording import bargainer_vocabulary
-from envs.negotiation.vocabulary import Vocabulary
+from parley.envs.core.play import Session, Utterances
+from parley.envs.negotiation.game import SideView
+from parley.envs.negotiation.scripted.bargainers import scripted, scripted_tough
+from parley.envs.negotiation.scripted.wording import bargainer_vocabulary
+from parley.envs.negotiation.vocabulary import Vocabulary
 
 
 class GivesWay:

@@ -9,7 +9,7 @@ import re
 
 import gymnasium
 
-import envs  # noqa: F401  # makes the environments known to Gymnasium
+import parley.envs  # noqa: F401  # makes the environments known to Gymnasium
 
 
 def answer(prompt: str) -> str:

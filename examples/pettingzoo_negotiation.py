@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from envs.negotiation.dealornodeal.rules import selection_index
-from envs.negotiation.env import choose_action, speak_action
-from envs.negotiation.game import SELECT
-from envs.negotiation.pettingzoo_env import NegotiationAEC
+from parley.envs.negotiation.dealornodeal.rules import selection_index
+from parley.envs.negotiation.env import choose_action, speak_action
+from parley.envs.negotiation.game import SELECT
+from parley.envs.negotiation.pettingzoo_env import NegotiationAEC
 
 KINDS = ("books", "hats", "balls")
 

@@ -18,7 +18,7 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.examples.rl_modules.classes.action_masking_rlm import ActionMaskingTorchRLModule
 from ray.tune import register_env
 
-from envs.negotiation.acts import DialogueActs
+from parley.envs.negotiation.acts import DialogueActs
 
 Choose = Callable[[dict[str, np.ndarray]], int]
 

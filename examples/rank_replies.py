@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import parley
-from engine.metrics.retrieval.ranks import group_metrics
-from engine.perturb.built_in import BuiltInLexicon
-from engine.perturb.replies.language import English
+from parley.engine.metrics.retrieval.ranks import group_metrics
+from parley.engine.perturb.built_in import BuiltInLexicon
+from parley.engine.perturb.replies.language import English
 
 
 class LetterTriples:

@@ -19,10 +19,10 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from envs.core.errors import ConfigError
-from policies.chat.loading import load_chat_model
-from policies.chat.model import ChatDecoding, ChatModel, ChatTooLongError, Message
-from policies.chat.own import OwnChatModel
+from parley.envs.core.errors import ConfigError
+from parley.policies.chat.loading import load_chat_model
+from parley.policies.chat.model import ChatDecoding, ChatModel, ChatTooLongError, Message
+from parley.policies.chat.own import OwnChatModel
 
 
 def reply(messages: list[dict[str, str]]) -> str:

@@ -12,8 +12,8 @@ import ray
 import torch
 
 import parley
-from engine.rllib.env import ADVERSARY, TARGET
-from envs.negotiation.corpora.compiled import load_corpus
+from parley.engine.rllib.env import ADVERSARY, TARGET
+from parley.envs.negotiation.corpora.compiled import load_corpus
 
 torch.set_num_threads(1)
 ray.init(address="local", num_cpus=1, include_dashboard=False, log_to_driver=False)

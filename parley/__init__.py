@@ -1,8 +1,7 @@
-"""Parley from Python: the public names of all rooms under one name that clashes with nothing.
+"""The public names of all rooms under one name.
 
-Nothing is defined here, and a name is imported when it is first asked for. `dir(parley)` lists them; each room's own
-`__init__` says which they are and in which file to read on. Importing it makes the environments known to Gymnasium, as
-`gymnasium.make("parley/Negotiation-v1")`.
+A name is imported when it is first asked for. `dir(parley)` lists them. Each room's own `__init__` says which they are and in
+which file to read on. `import parley` makes the environments known to Gymnasium, as `gymnasium.make("parley/Negotiation-v1")`.
 
     import parley
 
@@ -12,9 +11,9 @@ Nothing is defined here, and a name is imported when it is first asked for. `dir
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import sys
 from typing import Any
-
-import envs  # noqa: F401  # registers the environments
 
 _ROOMS = (
     "envs",
@@ -39,11 +38,38 @@ _ROOMS = (
 
 def __getattr__(name: str) -> Any:
     for room in _ROOMS:
-        module = importlib.import_module(room)
+        module = importlib.import_module(f"parley.{room}")
         if name in module.__all__:
             return getattr(module, name)
     raise AttributeError(f"module 'parley' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted(name for room in _ROOMS for name in importlib.import_module(room).__all__)
+    return sorted(name for room in _ROOMS for name in importlib.import_module(f"parley.{room}").__all__)
+
+
+class _AfterGymnasium:
+    """Registers the environments once Gymnasium is imported, so that the command line starts without it."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
+        """Return the spec of Gymnasium, which registers the environments when it is loaded; None of all others."""
+        if name != "gymnasium":
+            return None
+        sys.meta_path.remove(_AfterGymnasium)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def execute_and_register(module: Any) -> None:
+                execute(module)
+                importlib.import_module("parley.envs")
+
+            setattr(spec.loader, "exec_module", execute_and_register)  # noqa: B010  # mypy refuses a method
+        return spec
+
+
+if "gymnasium" in sys.modules:
+    importlib.import_module("parley.envs")
+else:
+    sys.meta_path.insert(0, _AfterGymnasium)

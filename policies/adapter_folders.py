@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from envs.core.errors import CheckpointError
+from parley.envs.core.errors import CheckpointError
 
 logger = logging.getLogger(__name__)
 ADAPTER, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
@@ -73,7 +73,7 @@ def with_adapter(model: Any, folder: Path) -> Any:
         ConfigError: peft is not installed.
         CheckpointError: the adapter does not fit the base, cannot be added to it, or the sum says something else.
     """
-    from policies.chat.lora import merged, require_peft
+    from parley.policies.chat.lora import merged, require_peft
 
     require_peft()
     from peft import PeftModel

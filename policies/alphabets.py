@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from envs.core.errors import ConfigError
+from parley.envs.core.errors import ConfigError
 
 ANY, ASCII = "any", "ascii"
 ALPHABETS = {ANY: r"(?s:.*)", ASCII: r"[\x00-\x7f]*", "letters": "[A-Za-z ]*", "lower": "[a-z ]*"}

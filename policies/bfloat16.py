@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from envs.data.root import cache_root
+from parley.envs.data.root import cache_root
 
 _LOG = logging.getLogger(__name__)
 

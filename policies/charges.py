@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from envs.core.errors import ConfigError
-from envs.pairs.stop_words import is_content
-from envs.pairs.vocabulary import END, EOS, MARKS, PairVocabulary
-from policies.decoding import Charge
+from parley.envs.core.errors import ConfigError
+from parley.envs.pairs.stop_words import is_content
+from parley.envs.pairs.vocabulary import END, EOS, MARKS, PairVocabulary
+from parley.policies.decoding import Charge
 
 
 def charges_on_words(vocabulary: PairVocabulary, forbid: Sequence[str], repeat: float) -> list[Charge[Any]]:

@@ -23,10 +23,10 @@ from torch import Tensor, nn
 from torch.nn import init
 from torch.overrides import TorchFunctionMode
 
-from envs.core.config import from_dict
-from envs.core.disk import file_digest, sync
-from envs.core.errors import CheckpointError, ConfigError
-from policies.stored import (
+from parley.envs.core.config import from_dict
+from parley.envs.core.disk import file_digest, sync
+from parley.envs.core.errors import CheckpointError, ConfigError
+from parley.policies.stored import (
     CONFIG,
     DIGESTS,
     FORMAT_VERSION,

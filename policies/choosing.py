@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from policies.choosing_settings import ChoiceSizes
+from parley.policies.choosing_settings import ChoiceSizes
 
 
 class ActionScorer(nn.Module):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from envs.core.ranges import Configuration, NonNegativeFloat, PositiveFloat, PositiveInt
+from parley.envs.core.ranges import Configuration, NonNegativeFloat, PositiveFloat, PositiveInt
 
 
 @dataclass(frozen=True, kw_only=True)

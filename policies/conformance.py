@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from envs.candidates.groups import Context
-from envs.core.conformance import Kind, expect, same_alone
-from envs.pairs.replied import RepliedPair
-from envs.pairs.turns import Utterance, parse_turns
-from policies.decoders import DecoderSettings
-from policies.judges.judge import Judge, JudgeSettings, scores_by
-from policies.ranker import BatchRanker, Pair, Ranker, outcomes_of, scores_of
-from policies.rankers import is_fitted
-from policies.responder import Responder
+from parley.envs.candidates.groups import Context
+from parley.envs.core.conformance import Kind, expect, same_alone
+from parley.envs.pairs.replied import RepliedPair
+from parley.envs.pairs.turns import Utterance, parse_turns
+from parley.policies.decoders import DecoderSettings
+from parley.policies.judges.judge import Judge, JudgeSettings, scores_by
+from parley.policies.ranker import BatchRanker, Pair, Ranker, outcomes_of, scores_of
+from parley.policies.rankers import is_fitted
+from parley.policies.responder import Responder
 
 _CONTEXTS = [
     parse_turns(line)
@@ -48,7 +48,7 @@ def _answers_nothing_to_nothing(responder: Responder) -> None:
 
 
 def _takes_its_decoders(responder: Responder) -> None:
-    """Takes decoder= and seeds= if it declares decoders: rules and options of `policies.decoders`."""
+    """Takes decoder= and seeds= if it declares decoders: rules and options of `parley.policies.decoders`."""
     for text in ("beam:2", "sample:0.7", "diverse:3,rate=1", "greedy:repeat=1", "greedy:forbid=the"):
         decoder = DecoderSettings.parse(text)
         if all(part in getattr(responder, "decoders", ()) for part in decoder.parts):
@@ -70,7 +70,7 @@ def _is_the_same_alone(responder: Responder) -> None:
 
 RESPONDER = Kind(
     "responder",
-    "policies.responder.Responder",
+    "parley.policies.responder.Responder",
     ("respond",),
     _make,
     (_answers_every_context, _answers_nothing_to_nothing, _takes_its_decoders, _repeats_itself, _is_the_same_alone),
@@ -131,7 +131,7 @@ def _is_fitted_by_itself(part: Any) -> bool:
 
 RANKER = Kind(
     "ranker",
-    "policies.ranker.Ranker",
+    "parley.policies.ranker.Ranker",
     ("score",),
     _ranker,
     (_scores_every_candidate, _scores_the_same_in_any_place, _scores_the_same_in_any_batch),
@@ -166,7 +166,7 @@ def _judges_a_pair_alike_in_any_company(judge: Judge) -> None:
 
 JUDGE = Kind(
     "judge",
-    "policies.judges.judge.Judge",
+    "parley.policies.judges.judge.Judge",
     ("fit", "score"),
     _judge,
     (_gives_each_pair_a_score, _judges_a_pair_alike_in_any_company),

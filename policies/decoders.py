@@ -20,9 +20,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from envs.core.errors import ConfigError, OutOfRangeError
-from envs.core.ranges import Configuration, NonNegativeFloat, PositiveFloat, PositiveInt, Share
-from envs.core.registry import nearest
+from parley.envs.core.errors import ConfigError, OutOfRangeError
+from parley.envs.core.ranges import Configuration, NonNegativeFloat, PositiveFloat, PositiveInt, Share
+from parley.envs.core.registry import nearest
 
 
 class DecodingRule(NamedTuple):

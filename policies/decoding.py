@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from envs.pairs.vocabulary import BOS_ID, EOS_ID
+from parley.envs.pairs.vocabulary import BOS_ID, EOS_ID
 
 MemoryT_contra = TypeVar("MemoryT_contra", bound=tuple[Any, ...], contravariant=True)
 MemoryT = TypeVar("MemoryT", bound=tuple[Any, ...])

@@ -17,13 +17,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envs.candidates.edit_game import EditedReply, EditGame, EditRules
-from envs.candidates.groups import Context
-from envs.data.words import WordList
-from envs.pairs.turns import Utterance
-from policies.checkpoint import ModelFormat
-from policies.choosing import ActionScorer
-from policies.choosing_settings import ChoiceSizes
+from parley.envs.candidates.edit_game import EditedReply, EditGame, EditRules
+from parley.envs.candidates.groups import Context
+from parley.envs.data.words import WordList
+from parley.envs.pairs.turns import Utterance
+from parley.policies.checkpoint import ModelFormat
+from parley.policies.choosing import ActionScorer
+from parley.policies.choosing_settings import ChoiceSizes
 
 FEATURES = (
     "place of the word, from the first to the last",
@@ -75,7 +75,7 @@ class EditorSight:
         self._rarity = rarity
 
     def __call__(self, game: EditGame, rows: Sequence[int]) -> np.ndarray:
-        """See `envs.candidates.ranking_env.Sight`; the original without each word is a query."""
+        """See `parley.envs.candidates.ranking_env.Sight`; the original without each word is a query."""
         erased = game.margins(rows, [[] if game.replies[row].is_over else without_each(game.replies[row]) for row in rows])
         return np.stack([self.seen(game.replies[row], margins, game.rules) for row, margins in zip(rows, erased, strict=True)])
 

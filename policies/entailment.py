@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from envs.core.errors import CheckpointError
-from policies.hugging_face import read_pretrained
-from policies.hugging_face_tokens import longest_input
+from parley.envs.core.errors import CheckpointError
+from parley.policies.hugging_face import read_pretrained
+from parley.policies.hugging_face_tokens import longest_input
 
 ENTAILMENT = "entailment"
 """What the label of such a model is called, in any case."""

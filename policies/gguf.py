@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from envs.core.errors import CheckpointError
-from policies.kept_weights import Save, kept_folder
+from parley.envs.core.errors import CheckpointError
+from parley.policies.kept_weights import Save, kept_folder
 
 logger = logging.getLogger(__name__)
 

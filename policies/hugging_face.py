@@ -11,23 +11,30 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from envs.core.errors import CheckpointError, ConfigError, ParleyError
-from envs.core.extras import how_to_install
-from envs.storage.copies import fetched_file, fetched_model
-from envs.storage.places import HUGGING_FACE
-from policies.adapter_folders import base_of, is_adapter_alone, tell_of_adapter, tokenizer_folder, with_adapter, without_adapter
-from policies.chat.addresses import GGUF
-from policies.chat.model import Chat
-from policies.chat.settings import WeightSettings
-from policies.chat.templates import options_of, prints_date, say_once, use_options
-from policies.gguf import plain_folder
-from policies.hugging_face_seq2seq import HuggingFaceSeq2Seq
-from policies.hugging_face_tokens import ANY, InputRules, name_end, require_finite
-from policies.hugging_face_tokens import longest_input as longest_input
-from policies.hugging_face_victims import HuggingFaceCausal
-from policies.kept_weights import in_precision
-from policies.stored import model_inside
-from policies.tokenizer_files import load_tokenizer
+from parley.envs.core.errors import CheckpointError, ConfigError, ParleyError
+from parley.envs.core.extras import how_to_install
+from parley.envs.storage.copies import fetched_file, fetched_model
+from parley.envs.storage.places import HUGGING_FACE
+from parley.policies.adapter_folders import (
+    base_of,
+    is_adapter_alone,
+    tell_of_adapter,
+    tokenizer_folder,
+    with_adapter,
+    without_adapter,
+)
+from parley.policies.chat.addresses import GGUF
+from parley.policies.chat.model import Chat
+from parley.policies.chat.settings import WeightSettings
+from parley.policies.chat.templates import options_of, prints_date, say_once, use_options
+from parley.policies.gguf import plain_folder
+from parley.policies.hugging_face_seq2seq import HuggingFaceSeq2Seq
+from parley.policies.hugging_face_tokens import ANY, InputRules, name_end, require_finite
+from parley.policies.hugging_face_tokens import longest_input as longest_input
+from parley.policies.hugging_face_victims import HuggingFaceCausal
+from parley.policies.kept_weights import in_precision
+from parley.policies.stored import model_inside
+from parley.policies.tokenizer_files import load_tokenizer
 
 EXTRA = "hugging-face"
 """The optional extra of this package."""

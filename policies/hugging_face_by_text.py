@@ -13,7 +13,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from policies.hugging_face_victims import HuggingFaceCausal
+from parley.policies.hugging_face_victims import HuggingFaceCausal
 
 
 class HuggingFaceByText(HuggingFaceCausal):

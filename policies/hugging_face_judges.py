@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envs.core.errors import ConfigError
-from envs.core.seeds import stream
-from policies.hugging_face_caches import continues_reading, next_logits
-from policies.hugging_face_tokens import ends_of, longest_input, searchable
-from policies.hugging_face_victims import HuggingFaceVictim, token_embeddings
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.seeds import stream
+from parley.policies.hugging_face_caches import continues_reading, next_logits
+from parley.policies.hugging_face_tokens import ends_of, longest_input, searchable
+from parley.policies.hugging_face_victims import HuggingFaceVictim, token_embeddings
 
 
 class HuggingFaceInputModel:

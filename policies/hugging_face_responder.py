@@ -14,22 +14,22 @@ from typing import Any
 
 import torch
 
-from envs.core.errors import ConfigError
-from envs.pairs.turns import Turn, Turns
-from envs.pairs.written import detokenise
-from policies.chat.answers import kept_answers
-from policies.chat.local import LocalChatModel
-from policies.chat.model import Answer, ChatModel, Message
-from policies.chat.reading import load_local
-from policies.chat.responder import ChatResponder, turn_of_text
-from policies.chat.settings import DEFAULT, MAX_REPLY_TOKENS, ChatModelSettings
-from policies.chat.templates import write_prompt
-from policies.chat.thinking import is_tool_call, opens_thinking, part_thinking
-from policies.decoders import GREEDY, DecoderSettings
-from policies.hugging_face import is_encoder_decoder, read_placed
-from policies.hugging_face_caches import continues_reading
-from policies.hugging_face_tokens import decode_marked, ends_of, longest_input, num_positions
-from policies.responder import ModelReply, require_known
+from parley.envs.core.errors import ConfigError
+from parley.envs.pairs.turns import Turn, Turns
+from parley.envs.pairs.written import detokenise
+from parley.policies.chat.answers import kept_answers
+from parley.policies.chat.local import LocalChatModel
+from parley.policies.chat.model import Answer, ChatModel, Message
+from parley.policies.chat.reading import load_local
+from parley.policies.chat.responder import ChatResponder, turn_of_text
+from parley.policies.chat.settings import DEFAULT, MAX_REPLY_TOKENS, ChatModelSettings
+from parley.policies.chat.templates import write_prompt
+from parley.policies.chat.thinking import is_tool_call, opens_thinking, part_thinking
+from parley.policies.decoders import GREEDY, DecoderSettings
+from parley.policies.hugging_face import is_encoder_decoder, read_placed
+from parley.policies.hugging_face_caches import continues_reading
+from parley.policies.hugging_face_tokens import decode_marked, ends_of, longest_input, num_positions
+from parley.policies.responder import ModelReply, require_known
 
 _ROLES = ("user", "assistant")
 
@@ -61,7 +61,7 @@ class HuggingFaceResponder:
             raise ConfigError(what, where=tokenizer.name_or_path or None, fix=fix)
 
     def respond(self, contexts: Sequence[Turns], *, decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()) -> list[Turn]:
-        """Return replies, see `policies.responder.Responder`; one context at a time, so that none pads another."""
+        """Return replies, see `parley.policies.responder.Responder`; one context at a time, so that none pads another."""
         return [reply.turn for reply in self.replies_with_answers(contexts, decoder=decoder, seeds=seeds)]
 
     def replies_with_answers(

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from envs.core.errors import ConfigError
-from policies.hugging_face_tokens import ANY, InputRules, marks_around
-from policies.hugging_face_victims import HuggingFaceVictim
+from parley.envs.core.errors import ConfigError
+from parley.policies.hugging_face_tokens import ANY, InputRules, marks_around
+from parley.policies.hugging_face_victims import HuggingFaceVictim
 
 _SAMPLE = "a"
 

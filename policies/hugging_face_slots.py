@@ -14,11 +14,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from envs.core.errors import ConfigError, DataError
-from envs.core.registry import nearest
-from envs.data.root import read_file
-from policies.chat.model import ROLES, Chat, Message
-from policies.chat.templates import write_prompt
+from parley.envs.core.errors import ConfigError, DataError
+from parley.envs.core.registry import nearest
+from parley.envs.data.root import read_file
+from parley.policies.chat.model import ROLES, Chat, Message
+from parley.policies.chat.templates import write_prompt
 
 SLOT, PROMPT = "{}", "{prompt}"
 """Where the searched tokens stand in a template, and where the request of a target does."""

@@ -15,11 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from envs.core.errors import CheckpointError, ConfigError
-from policies import alphabets
-from policies.chat.model import Message
-from policies.chat.templates import write_prompt
-from policies.chat.thinking import CHANNEL, CHANNEL_TOKENS, THINKING_TOKENS
+from parley.envs.core.errors import CheckpointError, ConfigError
+from parley.policies import alphabets
+from parley.policies.chat.model import Message
+from parley.policies.chat.templates import write_prompt
+from parley.policies.chat.thinking import CHANNEL, CHANNEL_TOKENS, THINKING_TOKENS
 
 # SentencePiece vocabularies spell the 256 bytes like this; on their own they are no characters.
 _BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")

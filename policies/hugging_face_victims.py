@@ -23,12 +23,12 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from envs.core.config import check
-from envs.core.errors import ConfigError, DataError
-from policies.chat.model import Chat
-from policies.hugging_face_caches import continues_reading, next_logits
-from policies.hugging_face_slots import SLOT, SlottedPrompt, default_template
-from policies.hugging_face_tokens import (
+from parley.envs.core.config import check
+from parley.envs.core.errors import ConfigError, DataError
+from parley.policies.chat.model import Chat
+from parley.policies.hugging_face_caches import continues_reading, next_logits
+from parley.policies.hugging_face_slots import SLOT, SlottedPrompt, default_template
+from parley.policies.hugging_face_tokens import (
     ANY,
     InputRules,
     ends_of,
@@ -41,7 +41,7 @@ from policies.hugging_face_tokens import (
     start_of,
     unknown_words,
 )
-from policies.leading_blanks import PromptTokens, leading_blanks
+from parley.policies.leading_blanks import PromptTokens, leading_blanks
 
 
 def token_embeddings(layer: Any) -> Tensor:

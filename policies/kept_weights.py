@@ -17,9 +17,9 @@ from typing import Any
 
 from safetensors import safe_open
 
-from envs.core.errors import StorageError
-from envs.data.root import cache_root
-from envs.storage.copies import turn_of
+from parley.envs.core.errors import StorageError
+from parley.envs.data.root import cache_root
+from parley.envs.storage.copies import turn_of
 
 _NAMES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 """How safetensors calls each precision."""

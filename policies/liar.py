@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from envs.core.config import from_dict
-from envs.core.errors import CheckpointError
-from envs.data.words import WordList
-from envs.friends.lies import FEATURES, Choice, LieRules
-from policies.checkpoint import ModelFormat
-from policies.choosing import ActionScorer, drawn_actions
-from policies.choosing_settings import ChoiceSizes
+from parley.envs.core.config import from_dict
+from parley.envs.core.errors import CheckpointError
+from parley.envs.data.words import WordList
+from parley.envs.friends.lies import FEATURES, Choice, LieRules
+from parley.policies.checkpoint import ModelFormat
+from parley.policies.choosing import ActionScorer, drawn_actions
+from parley.policies.choosing_settings import ChoiceSizes
 
 _RULES = "rules"
 """Where a checkpoint says what its liar may do."""

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import PackedSequence
 
-from policies.places import TokenPlaces
-from policies.products import Adder, dense
+from parley.policies.places import TokenPlaces
+from parley.policies.products import Adder, dense
 
 
 class LSTM(nn.LSTM):

@@ -37,14 +37,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envs.pairs.turns import Turn, Turns, turn_of
-from policies.fitting.batches import Batch, ExtendedBatch
-from policies.fitting.evaluation import evaluate, example_nll
-from policies.fitting.fit import Objective
-from policies.fitting.loss import OutputLoss
-from policies.fitting.predictor import Loss
-from policies.responder import TrainableResponder
-from policies.speaking import say
+from parley.envs.pairs.turns import Turn, Turns, turn_of
+from parley.policies.fitting.batches import Batch, ExtendedBatch
+from parley.policies.fitting.evaluation import evaluate, example_nll
+from parley.policies.fitting.fit import Objective
+from parley.policies.fitting.loss import OutputLoss
+from parley.policies.fitting.predictor import Loss
+from parley.policies.responder import TrainableResponder
+from parley.policies.speaking import say
 
 MarginTargets = Literal["greedy", "truth", "mixed"]
 _ROWS = 128

@@ -23,10 +23,10 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from envs.candidates.groups import Context
-from envs.core.errors import RankerError, RefusedModelError
-from envs.core.own_code import is_terminated
-from envs.pairs.turns import Utterance
+from parley.envs.candidates.groups import Context
+from parley.envs.core.errors import RankerError, RefusedModelError
+from parley.envs.core.own_code import is_terminated
+from parley.envs.pairs.turns import Utterance
 
 Scores = list[float] | np.ndarray
 """One finite number for each candidate; higher is better."""

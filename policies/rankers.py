@@ -11,34 +11,34 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
-from envs.candidates.groups import Context
-from envs.core.errors import CheckpointError, ConfigError
-from envs.core.own_code import own_code
-from envs.core.registry import Registry
-from envs.storage.copies import fetched_model
-from envs.storage.places import HUGGING_FACE
-from policies.chat.addresses import GGUF, OPENAI
-from policies.chat.own import answers_chats, made_chat_model
-from policies.chat.settings import DEFAULT, ChatModelSettings
-from policies.ranker import Ranker
-from policies.stored import stored_kind
+from parley.envs.candidates.groups import Context
+from parley.envs.core.errors import CheckpointError, ConfigError
+from parley.envs.core.own_code import own_code
+from parley.envs.core.registry import Registry
+from parley.envs.storage.copies import fetched_model
+from parley.envs.storage.places import HUGGING_FACE
+from parley.policies.chat.addresses import GGUF, OPENAI
+from parley.policies.chat.own import answers_chats, made_chat_model
+from parley.policies.chat.settings import DEFAULT, ChatModelSettings
+from parley.policies.ranker import Ranker
+from parley.policies.stored import stored_kind
 
 LANGUAGE_MODEL, RESPONSE_MODEL, RESPONSE_ONLY = "lm:", "seq2seq:", "response-only:"
 
 rankers = Registry("ranker", "parley.rankers")
 """Classes that are called without arguments; one with a class method `fit` is given training contexts by it instead."""
-rankers.register("constant", "all candidates alike", "policies.ranking.controls:Constant")
-rankers.register("longest", "many words", "policies.ranking.controls:Longest")
-rankers.register("shortest", "few words", "policies.ranking.controls:Shortest")
-rankers.register("overlap", "words that the context holds", "policies.ranking.controls:WordOverlap")
-rankers.register("tfidf", "cosine of TF-IDF weights", "policies.ranking.terms:TfIdf")
-rankers.register("bm25", "cosine of BM25 weights", "policies.ranking.terms:Bm25")
+rankers.register("constant", "all candidates alike", "parley.policies.ranking.controls:Constant")
+rankers.register("longest", "many words", "parley.policies.ranking.controls:Longest")
+rankers.register("shortest", "few words", "parley.policies.ranking.controls:Shortest")
+rankers.register("overlap", "words that the context holds", "parley.policies.ranking.controls:WordOverlap")
+rankers.register("tfidf", "cosine of TF-IDF weights", "parley.policies.ranking.terms:TfIdf")
+rankers.register("bm25", "cosine of BM25 weights", "parley.policies.ranking.terms:Bm25")
 
 kinds = Registry("kind of matching model", "parley.matchers")
 """By the kind of their checkpoints; each makes a ranker of a run or checkpoint folder and a torch device."""
-kinds.register("smn", "sequential matching network, Wu et al. 2017", "policies.matching.ranker:load_matcher")
-kinds.register("dam", "deep attention matching network, Zhou et al. 2018", "policies.matching.ranker:load_matcher")
-kinds.register("mrfn", "multi-representation fusion network, Tao et al. 2019", "policies.matching.ranker:load_matcher")
+kinds.register("smn", "sequential matching network, Wu et al. 2017", "parley.policies.matching.ranker:load_matcher")
+kinds.register("dam", "deep attention matching network, Zhou et al. 2018", "parley.policies.matching.ranker:load_matcher")
+kinds.register("mrfn", "multi-representation fusion network, Tao et al. 2019", "parley.policies.matching.ranker:load_matcher")
 
 RANKER_KINDS = {
     "RUN": f"a run or checkpoint of a matching model: {', '.join(f'{kind} ({kinds.summary(kind)})' for kind in kinds)}",
@@ -73,21 +73,21 @@ def load_ranker(
         DataError: there are no words to fit a ranker on.
     """
     if name.startswith(RESPONSE_ONLY):
-        from policies.ranking.controls import ResponseOnly
+        from parley.policies.ranking.controls import ResponseOnly
 
         return ResponseOnly(load_ranker(name.removeprefix(RESPONSE_ONLY), contexts, chat, answers=answers))
     if is_chat_ranker(name):
         return _chat_ranker(name, chat, answers)
     if name.startswith(HUGGING_FACE):
-        from policies.ranking.hugging_face import load_hugging_face_ranker
+        from parley.policies.ranking.hugging_face import load_hugging_face_ranker
 
         return load_hugging_face_ranker(fetched_model(name.removeprefix(HUGGING_FACE)), chat.device)
     if name.startswith(RESPONSE_MODEL):
-        from policies.ranking.likelihood import load_reply_likelihood
+        from parley.policies.ranking.likelihood import load_reply_likelihood
 
         return load_reply_likelihood(name.removeprefix(RESPONSE_MODEL), chat.device)
     if name.startswith(LANGUAGE_MODEL):
-        from policies.ranking.likelihood import load_utterance_likelihood
+        from parley.policies.ranking.likelihood import load_utterance_likelihood
 
         return load_utterance_likelihood(name.removeprefix(LANGUAGE_MODEL), chat.device)
     if ".py:" in name:
@@ -106,7 +106,7 @@ def load_ranker(
 
 def is_chat_ranker(name: str) -> bool:
     """Whether a name stands for a chat model, which ranks by how likely it finds replies, or how it rates them."""
-    from policies.ranking.hugging_face import is_causal
+    from parley.policies.ranking.hugging_face import is_causal
 
     if name.startswith(HUGGING_FACE):
         return is_causal(fetched_model(name.removeprefix(HUGGING_FACE)))
@@ -114,11 +114,11 @@ def is_chat_ranker(name: str) -> bool:
 
 
 def _chat_ranker(name: str, chat: ChatModelSettings, answers: Path | None) -> Ranker:
-    from policies.chat.answers import kept_answers
-    from policies.chat.loading import load_chat_model
-    from policies.chat.model import Access, ScoringChatModel
-    from policies.chat.ranker import ChatRanker
-    from policies.chat.rating import RatingRanker
+    from parley.policies.chat.answers import kept_answers
+    from parley.policies.chat.loading import load_chat_model
+    from parley.policies.chat.model import Access, ScoringChatModel
+    from parley.policies.chat.ranker import ChatRanker
+    from parley.policies.chat.rating import RatingRanker
 
     model = load_chat_model(name, chat)
     if model.access < Access.SCORES:

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from envs.core.errors import ConfigError
-from envs.core.registry import nearest
-from policies.hugging_face import read_pretrained
-from policies.hugging_face_tokens import longest_input
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.registry import nearest
+from parley.policies.hugging_face import read_pretrained
+from parley.policies.hugging_face_tokens import longest_input
 
 
 class ReplyClassifier:

@@ -38,18 +38,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envs.core.errors import ConfigError
-from envs.core.seeds import stream
-from envs.pairs.turns import Turn, Turns
-from envs.pairs.vocabulary import UNK_ID
-from policies.fitting.batches import ExtendedBatch
-from policies.fitting.evaluation import Fitness, evaluate
-from policies.fitting.fit import Objective
-from policies.fitting.loss import OutputLoss
-from policies.fitting.predictor import Loss
-from policies.reranking_settings import RerankingSettings
-from policies.responder import TrainableResponder
-from policies.speaking import GREEDY_DRAW, Spoken, say
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.seeds import stream
+from parley.envs.pairs.turns import Turn, Turns
+from parley.envs.pairs.vocabulary import UNK_ID
+from parley.policies.fitting.batches import ExtendedBatch
+from parley.policies.fitting.evaluation import Fitness, evaluate
+from parley.policies.fitting.fit import Objective
+from parley.policies.fitting.loss import OutputLoss
+from parley.policies.fitting.predictor import Loss
+from parley.policies.reranking_settings import RerankingSettings
+from parley.policies.responder import TrainableResponder
+from parley.policies.speaking import GREEDY_DRAW, Spoken, say
 
 _KEPT = 0.99
 """Share of the running mean that stays with each batch."""

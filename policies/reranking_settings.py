@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from envs.core.ranges import Configuration, NonNegativeInt, PositiveInt, Share
+from parley.envs.core.ranges import Configuration, NonNegativeInt, PositiveInt, Share
 
 
 @dataclass(frozen=True, kw_only=True)

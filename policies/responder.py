@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from envs.core.errors import ConfigError
-from envs.pairs.turns import Turn, Turns, turn_of
-from envs.pairs.vocabulary import SPECIALS, PairVocabulary
-from policies.chat.model import Answer
-from policies.decoders import GREEDY, DecoderSettings
+from parley.envs.core.errors import ConfigError
+from parley.envs.pairs.turns import Turn, Turns, turn_of
+from parley.envs.pairs.vocabulary import SPECIALS, PairVocabulary
+from parley.policies.chat.model import Answer
+from parley.policies.decoders import GREEDY, DecoderSettings
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from policies.checkpoint import ModelFormat
-    from policies.fitting.batches import Examples
-    from policies.fitting.predictor import Predictor
+    from parley.policies.checkpoint import ModelFormat
+    from parley.policies.fitting.batches import Examples
+    from parley.policies.fitting.predictor import Predictor
 
 NetworkT = TypeVar("NetworkT", bound="_Network")
 

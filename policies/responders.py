@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, cast
 
-from envs.core.errors import ConfigError
-from policies.chat.addresses import is_chat_address, is_local
-from policies.chat.settings import DEFAULT, MAX_REPLY_TOKENS, ChatModelSettings
-from policies.responder import Responder
-from policies.trained_responders import kinds, load_trained
+from parley.envs.core.errors import ConfigError
+from parley.policies.chat.addresses import is_chat_address, is_local
+from parley.policies.chat.settings import DEFAULT, MAX_REPLY_TOKENS, ChatModelSettings
+from parley.policies.responder import Responder
+from parley.policies.trained_responders import kinds, load_trained
 
 
 def load_responder(
@@ -38,21 +38,21 @@ def load_responder(
     if ".py:" in str(name):
         return _own(str(name), chat, answers, max_tokens)
     if is_local(str(name)):
-        from policies.hugging_face_responder import load_local_responder
+        from parley.policies.hugging_face_responder import load_local_responder
 
         return load_local_responder(str(name), chat, answers=answers, max_tokens=max_tokens)
     if is_chat_address(str(name)):
-        from policies.chat.loading import load_chat_model
-        from policies.chat.responder import ChatResponder
+        from parley.policies.chat.loading import load_chat_model
+        from parley.policies.chat.responder import ChatResponder
 
         return ChatResponder(load_chat_model(str(name), chat, answers=answers), max_tokens)
     return load_trained(name)
 
 
 def _own(name: str, chat: ChatModelSettings, answers: Path | None, max_tokens: int) -> Responder:
-    from policies.chat.answers import kept_answers
-    from policies.chat.own import OwnChatModel, answers_chats, made_chat_model
-    from policies.chat.responder import ChatResponder
+    from parley.policies.chat.answers import kept_answers
+    from parley.policies.chat.own import OwnChatModel, answers_chats, made_chat_model
+    from parley.policies.chat.responder import ChatResponder
 
     named: Any = kinds.get(name)
     part = made_chat_model(name, named)

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from envs.pairs.vocabulary import BOS_ID, EOS_ID, PAD_ID
-from policies.drawing import drawn
+from parley.envs.pairs.vocabulary import BOS_ID, EOS_ID, PAD_ID
+from parley.policies.drawing import drawn
 
 _LEFT = 0.8
 """Share of the speakers at work to which they have fallen when those that have ended leave."""

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 
 from safetensors import SafetensorError
 
-from envs.core.disk import file_digest
-from envs.core.errors import CheckpointError, ParleyError
-from envs.data.words import WordList
-from envs.storage.copies import CHECKPOINT
+from parley.envs.core.disk import file_digest
+from parley.envs.core.errors import CheckpointError, ParleyError
+from parley.envs.data.words import WordList
+from parley.envs.storage.copies import CHECKPOINT
 
 FORMAT_VERSION = 1
 WEIGHTS, CONFIG, VOCABULARY = "weights.safetensors", "config.json", "vocabulary.json"

@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import cast
 
-from envs.core.errors import CheckpointError
-from envs.core.registry import Registry
-from envs.storage.copies import fetched_model
-from policies.responder import Responder
-from policies.stored import stored_kind
+from parley.envs.core.errors import CheckpointError
+from parley.envs.core.registry import Registry
+from parley.envs.storage.copies import fetched_model
+from parley.policies.responder import Responder
+from parley.policies.stored import stored_kind
 
 kinds = Registry("kind of response model", "parley.responders")
 """By the kind of their checkpoints; each is a function from a run or checkpoint folder to a responder."""
-kinds.register("seq2seq", "parley train seq2seq", "policies.seq2seq.responder:load_responder")
-kinds.register("vhred", "parley train vhred", "policies.vhred.responder:load_vhred")
+kinds.register("seq2seq", "parley train seq2seq", "parley.policies.seq2seq.responder:load_responder")
+kinds.register("vhred", "parley train vhred", "parley.policies.vhred.responder:load_vhred")
 
 
 def load_trained(name: str | Path) -> Responder:

@@ -13,8 +13,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from envs.core.errors import ConfigError
-from policies.checkpoint import flatten_optimiser, load_state, restore_optimiser, save_state
+from parley.envs.core.errors import ConfigError
+from parley.policies.checkpoint import flatten_optimiser, load_state, restore_optimiser, save_state
 
 DIVERGED = 100.0
 """Loss in nats that no model has which still learns: guessing costs the logarithm of the number of words."""

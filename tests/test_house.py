@@ -20,11 +20,17 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parent.parent
-ROOMS = ("envs", "policies", "engine", "tune", "parley")
-SOURCES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+ROOMS = ("envs", "policies", "engine", "tune")
+SOURCES = sorted(path for folder in (*ROOMS, "parley") for path in (ROOT / folder).glob("**/*.py"))
 PURE_RINGS = (
-    *("engine.generation", "engine.negotiation", "engine.triggers", "engine.perturb", "engine.retrieval"),
-    *("engine.collaboration", "engine.metrics", "engine.store"),
+    *(
+        "parley.engine.generation",
+        "parley.engine.negotiation",
+        "parley.engine.triggers",
+        "parley.engine.perturb",
+        "parley.engine.retrieval",
+    ),
+    *("parley.engine.collaboration", "parley.engine.metrics", "parley.engine.store"),
 )
 HEAVY = ("ray", "torch", "matplotlib")
 MAX_LINES = 600
@@ -33,6 +39,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 def module_name(path: Path) -> str:
     parts = path.relative_to(ROOT).with_suffix("").parts
+    parts = parts if parts[0] == "parley" else ("parley", *parts)
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
@@ -117,21 +124,21 @@ class Base:
 def test_envs_import_only_what_a_world_needs() -> None:
     # Extras install them: for Chinese text alone (`envs/pairs/chinese.py`), and for `envs/negotiation/pettingzoo_env.py`.
     extras = {"jieba", "pettingzoo"}
-    allowed = set(sys.stdlib_module_names) | extras | {"envs", "gymnasium", "numpy", "pyarrow", "tokenizers", "yaml"}
+    allowed = set(sys.stdlib_module_names) | extras | {"parley", "gymnasium", "numpy", "pyarrow", "tokenizers", "yaml"}
     strays = {str(path): imported_roots(path) - allowed for path in sorted((ROOT / "envs").rglob("*.py"))}
     assert {path: roots for path, roots in strays.items() if roots} == {}
 
 
 def test_envs_load_neither_torch_nor_ray() -> None:
-    assert loaded_by(below("envs"), HEAVY) == []
+    assert loaded_by(below("parley.envs"), HEAVY) == []
 
 
 def test_pure_rings_and_policies_work_without_ray() -> None:
-    assert loaded_by(below("policies", *PURE_RINGS), ("ray",)) == []
+    assert loaded_by(below("parley.policies", *PURE_RINGS), ("ray",)) == []
 
 
 def test_no_files_import_each_other_in_a_circle_but_for_types() -> None:
-    graph = grimp.build_graph(*ROOMS, exclude_type_checking_imports=True)
+    graph = grimp.build_graph("parley", exclude_type_checking_imports=True)
     # A circle is named by the error.
     assert list(
         TopologicalSorter({name: graph.find_modules_directly_imported_by(name) for name in graph.modules}).static_order()
@@ -141,18 +148,18 @@ def test_no_files_import_each_other_in_a_circle_but_for_types() -> None:
 def test_every_pure_ring_stands_in_the_contract() -> None:
     contracts = PROJECT["tool"]["importlinter"]["contracts"]
     (kept,) = [contract for contract in contracts if contract.get("forbidden_modules") == ["ray"]]
-    assert {"policies", *PURE_RINGS} & set(MODULES) == set(kept["source_modules"])
+    assert {"parley.policies", *PURE_RINGS} & set(MODULES) == set(kept["source_modules"])
 
 
-@pytest.mark.skipif("engine.cli.main" not in MODULES, reason="the command line is not there")
+@pytest.mark.skipif("parley.engine.cli.main" not in MODULES, reason="the command line is not there")
 def test_command_line_starts_without_heavy_imports() -> None:
-    assert loaded_by(["engine.cli.main"], (*HEAVY, "pandas", "scipy", "nltk")) == []
+    assert loaded_by(["parley.engine.cli.main"], (*HEAVY, "pandas", "scipy", "nltk")) == []
 
 
 def test_jobs_and_settings_are_told_without_heavy_imports() -> None:
     settings = [name for name in MODULES if name.split(".")[-1] == "settings"]
-    assert "engine.negotiation.settings" in settings
-    assert loaded_by([*below("engine.jobs"), *settings], HEAVY) == []
+    assert "parley.engine.negotiation.settings" in settings
+    assert loaded_by([*below("parley.engine.jobs"), *settings], HEAVY) == []
 
 
 def test_tune_of_ray_never_takes_the_name_of_our_room() -> None:
@@ -203,20 +210,23 @@ def test_every_folder_of_code_is_a_package_of_the_wheel() -> None:
     assert [str(folder) for folder in folders if not (folder / "__init__.py").is_file()] == []
     names = {module_name(folder / "__init__.py") for folder in folders}
     assert [name for name in names if not any(fnmatch(name, pattern) for pattern in patterns)] == []
-    assert {pattern.split(".")[0] for pattern in patterns} == set(ROOMS)
+    assert {pattern.split(".")[0] for pattern in patterns} == {"parley"}
+    assert {path.name: str(path.readlink()) for path in (ROOT / "parley").iterdir() if path.is_symlink()} == {
+        room: f"../{room}" for room in ROOMS
+    }
 
 
 def test_every_other_file_in_the_rooms_travels_in_the_wheel() -> None:
     data = PROJECT["tool"]["setuptools"]["package-data"]
-    folders = {package: ROOT / package.replace(".", "/") for package in data}
+    folders = {package: (ROOT / package.replace(".", "/")).resolve() for package in data}
     declared = {path for package, patterns in data.items() for pattern in patterns for path in folders[package].glob(pattern)}
-    files = [path for room in ROOMS for path in (ROOT / room).rglob("*") if path.is_file()]
+    files = [path for folder in (*ROOMS, "parley") for path in (ROOT / folder).glob("**/*") if path.is_file()]
     assert {path for path in files if path.suffix not in {".py", ".pyc"}} == declared
 
 
 def test_type_checkers_read_the_types_of_every_room() -> None:
     assert "Typing :: Typed" in PROJECT["project"]["classifiers"]
-    assert [room for room in ROOMS if not (ROOT / room / "py.typed").is_file()] == []
+    assert (ROOT / "parley" / "py.typed").is_file()
 
 
 def pins() -> dict[str, str]:
@@ -239,7 +249,7 @@ def test_each_requirement_has_a_pin_within_its_range(requirement: Requirement) -
 def test_sources_import_only_declared_packages() -> None:
     declared = {requirement.name.lower() for requirement in requirements()} | {"yaml", "markupsafe", "sklearn"}
     roots = {root for path in SOURCES for root in imported_roots(path)}
-    assert {root.lower() for root in roots - set(sys.stdlib_module_names) - set(ROOMS)} <= declared
+    assert {root.lower() for root in roots - set(sys.stdlib_module_names) - {"parley"}} <= declared
 
 
 def tracked_texts() -> Iterator[tuple[str, str]]:
@@ -249,7 +259,7 @@ def tracked_texts() -> Iterator[tuple[str, str]]:
     for name in listed.stdout.splitlines():
         try:
             yield name, (ROOT / name).read_text(encoding="utf-8")
-        except (UnicodeDecodeError, FileNotFoundError):
+        except (UnicodeDecodeError, FileNotFoundError, IsADirectoryError):
             continue
 
 

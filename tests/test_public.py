@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import parley
-from envs.core.errors import ConfigError
-from envs.negotiation.domain import domain_of
+from parley.envs.core.errors import ConfigError
+from parley.envs.negotiation.domain import domain_of
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -31,7 +31,7 @@ def test_every_public_name_is_there_and_says_what_it_is(name: str) -> None:
 
 def test_every_name_is_public_in_one_room() -> None:
     assert len(NAMES) == len(set(NAMES))
-    for module in ("parley", "engine.triggers"):
+    for module in ("parley", "parley.engine.triggers"):
         assert not hasattr(importlib.import_module(module), "nothing")
 
 
@@ -42,9 +42,33 @@ def test_the_door_is_light() -> None:
 
 
 def test_the_door_makes_the_environments_known() -> None:
-    code = "import gymnasium, parley; print(gymnasium.make('parley/NegotiationText-v1', partner='scripted').reset(seed=1)[0])"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert "book" in done.stdout
+    for first, second in (("gymnasium", "parley"), ("parley", "gymnasium")):
+        made = "print(gymnasium.make('parley/NegotiationText-v1', partner='scripted').reset(seed=1)[0])"
+        code = f"import {first}, {second}; {made}"
+        done = subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+        assert "book" in done.stdout
+
+
+def test_folders_of_ones_own_beside_a_script_do_not_hide_ours(tmp_path: Path) -> None:
+    """As in a notebook, whose folder comes first on the path."""
+    for name in ("envs", "engine", "policies", "tune", "utils"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(f"MINE = {name!r}\n")
+    lines = (
+        "import sys; sys.path.insert(0, '')",
+        "import engine, envs, gymnasium, parley, policies, tune, utils",
+        "import parley.tune.plan",
+        "print(parley.perturb_texts(['can you help me ?'], 'random-swap'))",
+        "print(gymnasium.make('parley/NegotiationText-v1', partner='scripted').reset(seed=1)[0])",
+        "print(envs.MINE, engine.MINE, policies.MINE, tune.MINE, utils.MINE)",
+    )
+    (tmp_path / "mine.py").write_text("\n".join(lines))
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "mine.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "envs engine policies tune utils"
 
 
 def test_an_agent_is_made_of_its_name_alone() -> None:

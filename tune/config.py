@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from envs.core.ranges import AtLeastTwo, Configuration, NonNegativeFloat, NonNegativeInt, NumItems
+from parley.envs.core.ranges import AtLeastTwo, Configuration, NonNegativeFloat, NonNegativeInt, NumItems
 
 RESUME_SAFE = ("concurrent", "trial_workers", "gpus_per_worker", "address")
 """Settings that change how trials are run; a resumed sweep may differ in them."""
@@ -15,7 +15,7 @@ class SweepConfig(Configuration):
     """Which knobs are turned, how often, and how trials are judged."""
 
     sweep: str
-    """What is swept: a preset's name, or path/file.py:NAME of a tune.plan.Plan."""
+    """What is swept: a preset's name, or path/file.py:NAME of a parley.tune.plan.Plan."""
     num_trials: NumItems = 20
     """Trials."""
     repeats: NumItems = 1

@@ -2,8 +2,8 @@
 
 Ray Tune's own files go into a temporary folder that ends with the session. What it would restore from them (`Tuner.restore`)
 would be lost with the machine, and is pickled, so that reading a run somebody sent could run their code; a sweep goes on from
-its rows instead (`tune.ledger`). ASHA is told of the trials that have rows, so what it asks of the next ones is what it would
-have asked without the interruption.
+its rows instead (`parley.tune.ledger`). ASHA is told of the trials that have rows, so what it asks of the next ones is what it
+would have asked without the interruption.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from ray.tune.experiment import Trial
 from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
-from engine.jobs.job import Reporter
-from engine.metrics.statistics import Estimate
-from engine.runtime import logs
-from engine.runtime.board import Board
-from engine.runtime.record import WORK
-from engine.runtime.session import TIMEOUT_VARIABLE
-from engine.store.run_folder import RunFolder
-from envs.core.errors import ClusterError, RefusedModelError
-from tune.config import SweepConfig
-from tune.ledger import Ledger, values_of
-from tune.news import EVERY_S
-from tune.study import Study
-from tune.trial import BUDGET, ENDS, HIGH, LOW, NUM, NUMBER, OBJECTIVE, PARAMETERS, REASON, Setup, run_trial
+from parley.engine.jobs.job import Reporter
+from parley.engine.metrics.statistics import Estimate
+from parley.engine.runtime import logs
+from parley.engine.runtime.board import Board
+from parley.engine.runtime.record import WORK
+from parley.engine.runtime.session import TIMEOUT_VARIABLE
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import ClusterError, RefusedModelError
+from parley.tune.config import SweepConfig
+from parley.tune.ledger import Ledger, values_of
+from parley.tune.news import EVERY_S
+from parley.tune.study import Study
+from parley.tune.trial import BUDGET, ENDS, HIGH, LOW, NUM, NUMBER, OBJECTIVE, PARAMETERS, REASON, Setup, run_trial
 
 LIVES = 3
 """Times that a trial may lose its process, to a machine that went or to want of memory, before it counts as failed."""

@@ -11,17 +11,17 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from engine.jobs.job import Reporter
-from engine.metrics.statistics import Estimate
-from engine.store.run_folder import RunFolder
-from engine.store.schemas import OK, error_row, ok_row
-from envs.core.errors import RunError
-from envs.core.trust import require_trust_in
-from tune.trial import Setup, trial_folder, trial_name
+from parley.engine.jobs.job import Reporter
+from parley.engine.metrics.statistics import Estimate
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.store.schemas import OK, error_row, ok_row
+from parley.envs.core.errors import RunError
+from parley.envs.core.trust import require_trust_in
+from parley.tune.trial import Setup, trial_folder, trial_name
 
 if TYPE_CHECKING:
     # Optuna takes a while to load, which help need not wait for.
-    from tune.study import Study
+    from parley.tune.study import Study
 
 PROPOSED = "trial"
 """Kind of the event that says which settings a trial is given; written before it starts."""

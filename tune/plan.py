@@ -9,12 +9,12 @@ import shlex
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from engine.jobs.catalogue import find
-from engine.jobs.job import Job
-from envs.core.config import assign, with_values
-from envs.core.errors import ConfigError
-from envs.core.registry import Registry, nearest
-from tune.space import Space, check_space
+from parley.engine.jobs.catalogue import find
+from parley.engine.jobs.job import Job
+from parley.envs.core.config import assign, with_values
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.registry import Registry, nearest
+from parley.tune.space import Space, check_space
 
 sweeps = Registry("sweep", "parley.sweeps")
 for _name, _summary, _attribute in (
@@ -29,7 +29,7 @@ for _name, _summary, _attribute in (
     ("replies", "adversarial training of a generator: rates, rollouts, teacher forcing, discriminator steps", "REPLIES"),
     ("demo", "two scripted bargainers, in seconds", "DEMO"),
 ):
-    sweeps.register(_name, _summary, f"tune.plans:{_attribute}")
+    sweeps.register(_name, _summary, f"parley.tune.plans:{_attribute}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +157,7 @@ def find_plan(name: str) -> Plan:
     """
     plan = sweeps.get(name)
     if not isinstance(plan, Plan):
-        raise ConfigError("a sweep is told by a tune.plan.Plan", where=name, got=type(plan).__name__)
+        raise ConfigError("a sweep is told by a parley.tune.plan.Plan", where=name, got=type(plan).__name__)
     presets = plan.load().presets
     if plan.preset not in presets:
         what = f"no preset of {plan.job} is called {plan.preset!r}{nearest(plan.preset, presets)}"

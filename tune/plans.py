@@ -5,8 +5,8 @@ Bounds lie an order of magnitude around what the papers or our presets use. Torc
 
 from __future__ import annotations
 
-from tune.plan import Plan
-from tune.space import Choice, Integer, Real
+from parley.tune.plan import Plan
+from parley.tune.space import Choice, Integer, Real
 
 GIBBS_ENUM = Plan(
     job="search",

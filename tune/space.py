@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from envs.core.config import with_values
+from parley.envs.core.config import with_values
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

@@ -16,8 +16,8 @@ import optuna
 from optuna.samplers import TPESampler
 from optuna.trial import Trial, TrialState
 
-from envs.core.seeds import derive_seed
-from tune.space import Space
+from parley.envs.core.seeds import derive_seed
+from parley.tune.space import Space
 
 
 class Study:

@@ -6,7 +6,7 @@
     again/TRIAL/RUN                        those of the best settings, from seeds that chose nothing
 
 Each trial reserves a CPU for itself and one for every actor of its own, in one placement group that its actors are put into:
-two trials never wait for each other's actors. A sweep that was killed goes on from its rows: `tune.ledger` says how.
+two trials never wait for each other's actors. A sweep that was killed goes on from its rows: `parley.tune.ledger` says how.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from typing import Any
 
 import yaml
 
-from engine.jobs.catalogue import find
-from engine.jobs.command import flat
-from engine.jobs.job import Job, Reporter, Result, Summary
-from engine.jobs.sharded import session
-from engine.metrics.statistics import NOTHING, Estimate, Metric, count
-from engine.runtime.session import RaySession
-from engine.store.documents import write_whole
-from engine.store.layout import SUMMARY
-from engine.store.run_folder import RunFolder
-from engine.store.schemas import OK
-from engine.store.summary import reading_summary
-from envs.core.config import put, to_dict
-from envs.core.errors import ClusterError, ParleyError, RefusedModelError, RunError
-from envs.storage.places import display_path
-from tune.config import RESUME_SAFE, SweepConfig
-from tune.ledger import best_row, nothing_worked
-from tune.plan import Plan, find_plan
-from tune.rows import SWEEP_TRIALS
-from tune.trial import Setup, measure
+from parley.engine.jobs.catalogue import find
+from parley.engine.jobs.command import flat
+from parley.engine.jobs.job import Job, Reporter, Result, Summary
+from parley.engine.jobs.sharded import session
+from parley.engine.metrics.statistics import NOTHING, Estimate, Metric, count
+from parley.engine.runtime.session import RaySession
+from parley.engine.store.documents import write_whole
+from parley.engine.store.layout import SUMMARY
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.store.schemas import OK
+from parley.engine.store.summary import reading_summary
+from parley.envs.core.config import put, to_dict
+from parley.envs.core.errors import ClusterError, ParleyError, RefusedModelError, RunError
+from parley.envs.storage.places import display_path
+from parley.tune.config import RESUME_SAFE, SweepConfig
+from parley.tune.ledger import best_row, nothing_worked
+from parley.tune.plan import Plan, find_plan
+from parley.tune.rows import SWEEP_TRIALS
+from parley.tune.trial import Setup, measure
 
 BEST, PLAN, AGAIN = "best.yaml", "plan", "again"
 LEGEND = {
@@ -233,7 +233,7 @@ class Sweep(Job[SweepConfig, Swept, Swept]):
         return Swept(config, setup)
 
     def work(self, run: RunFolder, prepared: Swept, reporter: Reporter) -> Swept:
-        from tune.driver import run_trials
+        from parley.tune.driver import run_trials
 
         config, plan = prepared.config, prepared.setup.plan
         reporter.stage(f"sweeping {plan.job}", config.num_trials, "trials")

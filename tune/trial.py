@@ -18,18 +18,18 @@ from typing import Any
 
 import numpy as np
 
-from engine.jobs.job import FAILURE, Result
-from engine.metrics.repeats import over_runs
-from engine.metrics.statistics import NOTHING, Estimate
-from engine.runtime.board import Board
-from engine.store.lease import STALE_S, keeper_of
-from envs.core.config import with_values
-from envs.core.errors import RefusedModelError, RunError
-from envs.core.registry import nearest
-from envs.core.seeds import derive_seed
-from envs.storage.places import local_copy
-from tune.news import TrialReporter
-from tune.plan import Plan
+from parley.engine.jobs.job import FAILURE, Result
+from parley.engine.metrics.repeats import over_runs
+from parley.engine.metrics.statistics import NOTHING, Estimate
+from parley.engine.runtime.board import Board
+from parley.engine.store.lease import STALE_S, keeper_of
+from parley.envs.core.config import with_values
+from parley.envs.core.errors import RefusedModelError, RunError
+from parley.envs.core.registry import nearest
+from parley.envs.core.seeds import derive_seed
+from parley.envs.storage.places import local_copy
+from parley.tune.news import TrialReporter
+from parley.tune.plan import Plan
 
 logger = logging.getLogger(__name__)
 

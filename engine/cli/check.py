@@ -10,10 +10,10 @@ from typing import Annotated
 
 from tyro import conf
 
-from engine.cli.flags import parse
-from engine.cli.tables import make_console, show_table
-from engine.cli.verbs import Verb
-from engine.jobs.conformance import check_part
+from parley.engine.cli.flags import parse
+from parley.engine.cli.tables import make_console, show_table
+from parley.engine.cli.verbs import Verb
+from parley.engine.jobs.conformance import check_part
 
 
 @dataclass(frozen=True, kw_only=True)

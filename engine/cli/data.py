@@ -14,24 +14,24 @@ from typing import Annotated, Any
 from rich.text import Text
 from tyro import conf
 
-from engine.cli.flags import parse
-from engine.cli.screen import watching
-from engine.cli.tables import make_console, show_lines, show_table
-from engine.cli.verbs import Verb
-from engine.jobs.corpora.candidates import CandidateCheck, CandidateInfo, CandidateSplitInfo
-from engine.jobs.corpora.chats import ChatCheck, ChatInfo, ChatSplitInfo, export_chats
-from engine.jobs.corpora.data import CorpusInfo, SplitInfo, check_corpus, describe_corpus, get_corpus, list_corpora
-from engine.jobs.corpora.facts import Problem
-from engine.jobs.corpora.nltk_data import NLTK, get_nltk
-from engine.jobs.corpora.pairs import PairCheck, PairInfo, PairSplitInfo
-from engine.jobs.job import Reporter
-from envs.candidates.groups import CandidateKind
-from envs.data.download import Progress
-from envs.data.lines import data_command
-from envs.data.own_files import own_file
-from envs.data.root import root_words
-from envs.pairs.compiled import nothing_to_measure
-from envs.pairs.corpora import is_path
+from parley.engine.cli.flags import parse
+from parley.engine.cli.screen import watching
+from parley.engine.cli.tables import make_console, show_lines, show_table
+from parley.engine.cli.verbs import Verb
+from parley.engine.jobs.corpora.candidates import CandidateCheck, CandidateInfo, CandidateSplitInfo
+from parley.engine.jobs.corpora.chats import ChatCheck, ChatInfo, ChatSplitInfo, export_chats
+from parley.engine.jobs.corpora.data import CorpusInfo, SplitInfo, check_corpus, describe_corpus, get_corpus, list_corpora
+from parley.engine.jobs.corpora.facts import Problem
+from parley.engine.jobs.corpora.nltk_data import NLTK, get_nltk
+from parley.engine.jobs.corpora.pairs import PairCheck, PairInfo, PairSplitInfo
+from parley.engine.jobs.job import Reporter
+from parley.envs.candidates.groups import CandidateKind
+from parley.envs.data.download import Progress
+from parley.envs.data.lines import data_command
+from parley.envs.data.own_files import own_file
+from parley.envs.data.root import root_words
+from parley.envs.pairs.compiled import nothing_to_measure
+from parley.envs.pairs.corpora import is_path
 
 _MOST_OF_A_KIND = 10
 """Problems of one kind that are shown."""

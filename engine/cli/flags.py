@@ -20,13 +20,13 @@ from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 import tyro
 from tyro import conf
 
-from engine.cli.mistakes import meant, numbers, told, unknown_flag
-from engine.cli.verbs import PRESET, Verb
-from engine.jobs.job import Job
-from envs.core.config import assign, overlay
-from envs.core.errors import ConfigError, OutOfRangeError
-from envs.storage.copies import fetched_file
-from envs.storage.places import local_copy
+from parley.engine.cli.mistakes import meant, numbers, told, unknown_flag
+from parley.engine.cli.verbs import PRESET, Verb
+from parley.engine.jobs.job import Job
+from parley.envs.core.config import assign, overlay
+from parley.envs.core.errors import ConfigError, OutOfRangeError
+from parley.envs.storage.copies import fetched_file
+from parley.envs.storage.places import local_copy
 
 ArgumentsT = TypeVar("ArgumentsT")
 _POSITIONAL = get_args(conf.Positional[str])[1]

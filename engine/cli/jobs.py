@@ -8,18 +8,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from engine.cli.flags import JobCommand, parse_job
-from engine.cli.screen import watching
-from engine.cli.tables import show_result
-from engine.cli.verbs import Verb
-from engine.jobs.catalogue import find
-from engine.jobs.command import flat
-from engine.jobs.entry import Entry
-from engine.jobs.job import Job, Result
-from engine.runtime import logs
-from envs.core.config import to_dict
-from envs.negotiation.agents import HUMAN
-from envs.storage.places import display_path
+from parley.engine.cli.flags import JobCommand, parse_job
+from parley.engine.cli.screen import watching
+from parley.engine.cli.tables import show_result
+from parley.engine.cli.verbs import Verb
+from parley.engine.jobs.catalogue import find
+from parley.engine.jobs.command import flat
+from parley.engine.jobs.entry import Entry
+from parley.engine.jobs.job import Job, Result
+from parley.engine.runtime import logs
+from parley.envs.core.config import to_dict
+from parley.envs.negotiation.agents import HUMAN
+from parley.envs.storage.places import display_path
 
 
 def run_job(verb: Verb, arguments: Sequence[str]) -> int:
@@ -54,7 +54,7 @@ def carry_out(entry: Entry, job: Job[Any, Any, Any], command: JobCommand) -> int
         with watching(live=not typed) as reporter:
             result = job.run(command.config, command.run, reporter)
             if entry.reports:
-                from engine.report.collect import report_from_run
+                from parley.engine.report.collect import report_from_run
 
                 result = replace(result, files=(report_from_run(result.run), *result.files))
         show_result(_without_figures(result))

@@ -10,13 +10,13 @@ from typing import Annotated
 
 from tyro import conf
 
-from engine.cli.flags import parse
-from engine.cli.screen import watching
-from engine.cli.tables import show_result
-from engine.cli.verbs import Verb
-from engine.store.mirror import fetched_run
-from envs.storage.copies import fetched_file
-from envs.storage.places import display_path
+from parley.engine.cli.flags import parse
+from parley.engine.cli.screen import watching
+from parley.engine.cli.tables import show_result
+from parley.engine.cli.verbs import Verb
+from parley.engine.store.mirror import fetched_run
+from parley.envs.storage.copies import fetched_file
+from parley.envs.storage.places import display_path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,9 +34,9 @@ class LabelArguments:
 def run_label(verb: Verb, arguments: Sequence[str]) -> int:
     """Reads the sheets, shows the tables and writes the page; returns the exit status."""
     asked = parse(LabelArguments, verb, arguments)
-    from engine.jobs.perturb.audit import PERTURB_AUDIT
-    from engine.report.collect import report_from_run
-    from envs.core.errors import ConfigError
+    from parley.engine.jobs.perturb.audit import PERTURB_AUDIT
+    from parley.engine.report.collect import report_from_run
+    from parley.envs.core.errors import ConfigError
 
     if not asked.sheets:
         fix = "parley perturb label RUN RUN/sheet.csv, when its column label is filled in"

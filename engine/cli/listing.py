@@ -11,33 +11,33 @@ from typing import Annotated, Any
 
 from tyro import conf
 
-from engine.cli.flags import parse
-from engine.cli.tables import make_console, show_table
-from engine.cli.verbs import Verb
-from engine.generation.settings import METHODS
-from engine.jobs.catalogue import ENTRIES
-from engine.jobs.collaboration.agents import friends_agents
-from engine.jobs.collaboration.channels import LIARS
-from engine.metrics.generation.trained import AT, DECODED, TRAINED
-from engine.metrics.negotiation.attack import ATTACK_METRICS
-from engine.perturb.catalogue import strategies
-from engine.perturb.replies.catalogue import rules
-from engine.retrieval.catalogue import rank_attacks
-from engine.retrieval.moves import BY_NAME
-from engine.triggers.catalogue import searches
-from envs.candidates.corpora import candidate_corpora
-from envs.friends.corpora import friend_corpora
-from envs.negotiation.agents import agents
-from envs.negotiation.corpora.catalogue import corpora
-from envs.negotiation.domain import domains
-from envs.pairs.corpora import pair_corpora
-from envs.registration import IDS
-from policies.chat.addresses import chat_models
-from policies.chat.loading import CHAT_MODEL_KINDS
-from policies.decoders import RULES
-from policies.discriminator.settings import KINDS
-from policies.judges.judge import JUDGE_KINDS, judges
-from policies.rankers import RANKER_KINDS, rankers
+from parley.engine.cli.flags import parse
+from parley.engine.cli.tables import make_console, show_table
+from parley.engine.cli.verbs import Verb
+from parley.engine.generation.settings import METHODS
+from parley.engine.jobs.catalogue import ENTRIES
+from parley.engine.jobs.collaboration.agents import friends_agents
+from parley.engine.jobs.collaboration.channels import LIARS
+from parley.engine.metrics.generation.trained import AT, DECODED, TRAINED
+from parley.engine.metrics.negotiation.attack import ATTACK_METRICS
+from parley.engine.perturb.catalogue import strategies
+from parley.engine.perturb.replies.catalogue import rules
+from parley.engine.retrieval.catalogue import rank_attacks
+from parley.engine.retrieval.moves import BY_NAME
+from parley.engine.triggers.catalogue import searches
+from parley.envs.candidates.corpora import candidate_corpora
+from parley.envs.friends.corpora import friend_corpora
+from parley.envs.negotiation.agents import agents
+from parley.envs.negotiation.corpora.catalogue import corpora
+from parley.envs.negotiation.domain import domains
+from parley.envs.pairs.corpora import pair_corpora
+from parley.envs.registration import IDS
+from parley.policies.chat.addresses import chat_models
+from parley.policies.chat.loading import CHAT_MODEL_KINDS
+from parley.policies.decoders import RULES
+from parley.policies.discriminator.settings import KINDS
+from parley.policies.judges.judge import JUDGE_KINDS, judges
+from parley.policies.rankers import RANKER_KINDS, rankers
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from types import FrameType
 
-from engine.cli.verbs import VERBS, below, find_verb, group_help, help_text
-from engine.runtime import logs
+from parley.engine.cli.verbs import VERBS, below, find_verb, group_help, help_text
+from parley.engine.runtime import logs
 
 DEBUG, TRUST_CODE = "--debug", "--trust-code"
 MISTAKE, INTERRUPTED, UNREAD, TERMINATED = 2, 130, 141, 143
@@ -68,11 +68,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _output_lost(error)
         except ValueError as error:
             # Imported late, because the tree of errors lies in a package whose import takes longer than help may.
-            from envs.core.errors import ParleyError
+            from parley.envs.core.errors import ParleyError
 
             if debug or not isinstance(error, ParleyError):
                 raise
-            from engine.cli.tables import show_error
+            from parley.engine.cli.tables import show_error
 
             show_error(error)
             return MISTAKE
@@ -132,8 +132,8 @@ def _is_of_output(error: OSError) -> bool:
 
 
 def _output_lost(error: OSError) -> int:
-    from engine.cli.tables import show_error
-    from envs.core.errors import RunError
+    from parley.engine.cli.tables import show_error
+    from parley.envs.core.errors import RunError
 
     _write_nowhere(sys.stdout.fileno())
     fix = "make room, or send the output elsewhere; the same command prints it again, and what a run has saved is kept"
@@ -155,7 +155,7 @@ def _take_log(arguments: list[str]) -> tuple[list[str], bool]:
     place = arguments.index(LOG)
     form = arguments[place + 1] if place + 1 < len(arguments) else None
     if form not in FORMS:
-        from envs.core.errors import ConfigError
+        from parley.envs.core.errors import ConfigError
 
         raise ConfigError(f"{LOG} takes one of {', '.join(FORMS)}", got=form, fix=f"{LOG} json")
     return arguments[:place] + arguments[place + 2 :], form == "json"
@@ -168,11 +168,11 @@ def _run(arguments: list[str], trusts_code: bool) -> int:
     if arguments == [_VERSION]:
         from importlib.metadata import version
 
-        sys.stdout.write(f"parley {version('parley')}\n")
+        sys.stdout.write(f"parley {version('parley-redteam')}\n")
         return 0
     verb = find_verb(arguments)
     if verb is not None:
-        from engine.cli.trust import trusting_what_is_typed
+        from parley.engine.cli.trust import trusting_what_is_typed
 
         with trusting_what_is_typed(arguments, trusts_code):
             return verb.run(arguments[len(verb.words) :])
@@ -180,8 +180,8 @@ def _run(arguments: list[str], trusts_code: bool) -> int:
     if below(word) and set(arguments[1:]) & set(_HELP):
         sys.stdout.write(f"{group_help(word)}\n")
         return 0
-    from envs.core.errors import ConfigError
-    from envs.core.registry import nearest
+    from parley.envs.core.errors import ConfigError
+    from parley.envs.core.registry import nearest
 
     if below(word):
         endings = [verb.words[1] for verb in below(word)]
@@ -190,8 +190,3 @@ def _run(arguments: list[str], trusts_code: bool) -> int:
         raise ConfigError(what, got=got, fix=f"parley {word} --help")
     names = {verb.words[0] for verb in VERBS}
     raise ConfigError(f"no verb is called {word!r}{nearest(word, names)}", fix="parley --help lists the verbs")
-
-
-if __name__ == "__main__":
-    # For `python -m engine.cli.main` where the project is a folder and not installed, as in a submitted Ray job.
-    sys.exit(main())

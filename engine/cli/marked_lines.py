@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from engine.cli.tables import make_console
-from engine.perturb.changes import ChangeKind, Span, bracketed, spans
-from envs.core.visible import visible
-from envs.pairs.turns import Turns, format_turns
+from parley.engine.cli.tables import make_console
+from parley.engine.perturb.changes import ChangeKind, Span, bracketed, spans
+from parley.envs.core.visible import visible
+from parley.envs.pairs.turns import Turns, format_turns
 
 _STYLES = {
     ChangeKind.SAME: "",

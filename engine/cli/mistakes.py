@@ -14,7 +14,7 @@ from typing import Any
 from tyro._errors import BadValue, InstantiationFailure, InvalidChoice, MissingArgs, ParseErrorEvent, on_parse_error
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from envs.core.errors import ConfigError, ParleyError
+from parley.envs.core.errors import ConfigError, ParleyError
 
 _ALIKE = 0.75
 """How alike a name must be to one that was typed to be meant by it: of `difflib`, 1 is the same."""

@@ -22,29 +22,29 @@ from rich.console import Console
 from rich.text import Text
 from tyro import conf
 
-from engine.cli.flags import parse
-from engine.cli.marked_lines import MarkedLines
-from engine.cli.replies import attack_replies
-from engine.cli.screen import PlainScreen, beating
-from engine.cli.tables import make_console, show_table
-from engine.cli.verbs import Verb
-from engine.jobs.checkpoints import require_checkpoint
-from engine.perturb.augment import edits_of
-from engine.perturb.catalogue import build, left_out, names, strategies
-from engine.perturb.changes import num_changed, spans
-from engine.perturb.replies.catalogue import rules
-from engine.perturb.replies.settings import ReplySettings
-from engine.perturb.resources import Resources
-from engine.perturb.settings import PerturbSettings
-from engine.perturb.strategy import Strategy
-from engine.perturb.swap import RandomSwap
-from engine.perturb.texts import Texts
-from envs.core.config import assign, overlay
-from envs.core.errors import CheckpointError, ConfigError, DataError
-from envs.core.ranges import Configuration, NonNegativeInt
-from envs.pairs.turns import Turns
-from envs.pairs.vocabulary import SPECIALS, PairVocabulary
-from envs.storage.copies import fetched_file
+from parley.engine.cli.flags import parse
+from parley.engine.cli.marked_lines import MarkedLines
+from parley.engine.cli.replies import attack_replies
+from parley.engine.cli.screen import PlainScreen, beating
+from parley.engine.cli.tables import make_console, show_table
+from parley.engine.cli.verbs import Verb
+from parley.engine.jobs.checkpoints import require_checkpoint
+from parley.engine.perturb.augment import edits_of
+from parley.engine.perturb.catalogue import build, left_out, names, strategies
+from parley.engine.perturb.changes import num_changed, spans
+from parley.engine.perturb.replies.catalogue import rules
+from parley.engine.perturb.replies.settings import ReplySettings
+from parley.engine.perturb.resources import Resources
+from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.strategy import Strategy
+from parley.engine.perturb.swap import RandomSwap
+from parley.engine.perturb.texts import Texts
+from parley.envs.core.config import assign, overlay
+from parley.envs.core.errors import CheckpointError, ConfigError, DataError
+from parley.envs.core.ranges import Configuration, NonNegativeInt
+from parley.envs.pairs.turns import Turns
+from parley.envs.pairs.vocabulary import SPECIALS, PairVocabulary
+from parley.envs.storage.copies import fetched_file
 
 CHUNK = 1000
 """Lines perturbed at once; one where a person types them."""
@@ -144,7 +144,7 @@ def _attack_replies(asked: PerturbArguments, path: str, config: PerturbConfig, c
 
 def _announce(settings: PerturbSettings, console: Console) -> None:
     if settings.lexicon == "built-in":
-        from engine.perturb.built_in import ANNOUNCEMENT
+        from parley.engine.perturb.built_in import ANNOUNCEMENT
 
         console.print(Text(ANNOUNCEMENT), soft_wrap=True)
 

@@ -9,20 +9,20 @@ from typing import Annotated
 
 from tyro import conf
 
-from engine.cli.flags import parse
-from engine.cli.screen import watching
-from engine.cli.tables import make_console, show_lines
-from engine.cli.verbs import Verb
-from engine.jobs.negotiation.agents import make_agent, words_of
-from engine.jobs.negotiation.match import dialogue_seed
-from engine.jobs.negotiation.person import HELP, Person, StandardTerminal
-from envs.core.errors import ConfigError
-from envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt
-from envs.core.seeds import stream
-from envs.negotiation.domain import DEAL_OR_NO_DEAL, Domain
-from envs.negotiation.game import NegotiationGame, play
-from envs.negotiation.render import render_dialogue
-from envs.negotiation.scenario import Scenario
+from parley.engine.cli.flags import parse
+from parley.engine.cli.screen import watching
+from parley.engine.cli.tables import make_console, show_lines
+from parley.engine.cli.verbs import Verb
+from parley.engine.jobs.negotiation.agents import make_agent, words_of
+from parley.engine.jobs.negotiation.match import dialogue_seed
+from parley.engine.jobs.negotiation.person import HELP, Person, StandardTerminal
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt
+from parley.envs.core.seeds import stream
+from parley.envs.negotiation.domain import DEAL_OR_NO_DEAL, Domain
+from parley.envs.negotiation.game import NegotiationGame, play
+from parley.envs.negotiation.render import render_dialogue
+from parley.envs.negotiation.scenario import Scenario
 
 _KEY = "played"
 

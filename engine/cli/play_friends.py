@@ -9,22 +9,22 @@ from typing import Annotated
 
 from tyro import conf
 
-from engine.cli.flags import parse
-from engine.cli.screen import watching
-from engine.cli.tables import make_console, show_lines
-from engine.cli.verbs import Verb
-from engine.jobs.collaboration.agents import SCRIPTED, corpus_of, make_friends_agent
-from engine.jobs.negotiation.person import StandardTerminal, Terminal
-from envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt
-from envs.core.seeds import derive_seed, stream
-from envs.friends.compiled import load_friends
-from envs.friends.corpora import EMBEDDED_FRIENDS
-from envs.friends.events import ChatEvent, FriendsChat
-from envs.friends.game import Act, FriendsView
-from envs.friends.play import play_friends
-from envs.friends.scenario import random_friends
-from envs.friends.schema import chat_words
-from policies.dynonet.settings import FriendsDecoding
+from parley.engine.cli.flags import parse
+from parley.engine.cli.screen import watching
+from parley.engine.cli.tables import make_console, show_lines
+from parley.engine.cli.verbs import Verb
+from parley.engine.jobs.collaboration.agents import SCRIPTED, corpus_of, make_friends_agent
+from parley.engine.jobs.negotiation.person import StandardTerminal, Terminal
+from parley.envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt
+from parley.envs.core.seeds import derive_seed, stream
+from parley.envs.friends.compiled import load_friends
+from parley.envs.friends.corpora import EMBEDDED_FRIENDS
+from parley.envs.friends.events import ChatEvent, FriendsChat
+from parley.envs.friends.game import Act, FriendsView
+from parley.envs.friends.play import play_friends
+from parley.envs.friends.scenario import random_friends
+from parley.envs.friends.schema import chat_words
+from parley.policies.dynonet.settings import FriendsDecoding
 
 HELP = """Type what you say. Commands:
   /select 3   select friend 3 of your table; you may select again later

@@ -19,25 +19,25 @@ from rich.console import Console
 from rich.text import Text
 from tyro import conf
 
-from engine.cli.flags import gathered, parse
-from engine.cli.screen import watching
-from engine.cli.tables import make_console, show_error, show_lines, show_table
-from engine.cli.verbs import Verb
-from engine.jobs.command import command_line
-from engine.jobs.device import require_device, threads
-from engine.jobs.negotiation.person import StandardTerminal, Terminal
-from engine.jobs.retrieval.board import CandidateBoard, Standing
-from engine.jobs.retrieval.config import DEFAULT_CORPUS, PlayRankingConfig, RankersConfig, RankingConfig
-from engine.perturb.built_in import ANNOUNCEMENT
-from engine.perturb.changes import ChangeKind, aligned, bracketed, spans
-from engine.retrieval.outcomes import AttackOutcome
-from engine.retrieval.settings import AttackDetails, AttackSettings
-from envs.core.config import assign, overlay, shared
-from envs.core.errors import ConfigError, ParleyError
-from envs.core.ranges import Configuration, NonNegativeInt, NumItems, PositiveInt
-from envs.core.registry import nearest
-from envs.pairs.turns import Utterance
-from envs.storage.copies import fetched_file
+from parley.engine.cli.flags import gathered, parse
+from parley.engine.cli.screen import watching
+from parley.engine.cli.tables import make_console, show_error, show_lines, show_table
+from parley.engine.cli.verbs import Verb
+from parley.engine.jobs.command import command_line
+from parley.engine.jobs.device import require_device, threads
+from parley.engine.jobs.negotiation.person import StandardTerminal, Terminal
+from parley.engine.jobs.retrieval.board import CandidateBoard, Standing
+from parley.engine.jobs.retrieval.config import DEFAULT_CORPUS, PlayRankingConfig, RankersConfig, RankingConfig
+from parley.engine.perturb.built_in import ANNOUNCEMENT
+from parley.engine.perturb.changes import ChangeKind, aligned, bracketed, spans
+from parley.engine.retrieval.outcomes import AttackOutcome
+from parley.engine.retrieval.settings import AttackDetails, AttackSettings
+from parley.envs.core.config import assign, overlay, shared
+from parley.envs.core.errors import ConfigError, ParleyError
+from parley.envs.core.ranges import Configuration, NonNegativeInt, NumItems, PositiveInt
+from parley.envs.core.registry import nearest
+from parley.envs.pairs.turns import Utterance
+from parley.envs.storage.copies import fetched_file
 
 HELP = """Type a move:
   3 WORDS        reply 3 says these words

@@ -12,20 +12,20 @@ from typing import Annotated
 
 from tyro import conf
 
-from engine.cli.flags import parse
-from engine.cli.screen import watching
-from engine.cli.tables import make_console, show_lines
-from engine.cli.verbs import Verb
-from engine.jobs.checkpoints import absolute_name, located
-from engine.jobs.negotiation.person import StandardTerminal, Terminal
-from envs.core.ranges import Configuration, NonNegativeInt
-from envs.core.seeds import derive_seed
-from envs.pairs.turns import Turn, parse_turns
-from envs.pairs.written import detokenise
-from policies.chat.settings import ChatAsking
-from policies.chat.usage import ChatUsage, RunUsage
-from policies.decoders import GREEDY, DecoderSettings
-from policies.responder import Responder, replies_of, require_decoder
+from parley.engine.cli.flags import parse
+from parley.engine.cli.screen import watching
+from parley.engine.cli.tables import make_console, show_lines
+from parley.engine.cli.verbs import Verb
+from parley.engine.jobs.checkpoints import absolute_name, located
+from parley.engine.jobs.negotiation.person import StandardTerminal, Terminal
+from parley.envs.core.ranges import Configuration, NonNegativeInt
+from parley.envs.core.seeds import derive_seed
+from parley.envs.pairs.turns import Turn, parse_turns
+from parley.envs.pairs.written import detokenise
+from parley.policies.chat.settings import ChatAsking
+from parley.policies.chat.usage import ChatUsage, RunUsage
+from parley.policies.decoders import GREEDY, DecoderSettings
+from parley.policies.responder import Responder, replies_of, require_decoder
 
 HELP = """Type what you say. Commands:
   /new    begin another dialogue
@@ -48,7 +48,7 @@ class PlayReplyArguments(Configuration):
 
 def run_play_reply(verb: Verb, arguments: Sequence[str]) -> int:
     """Talk until the person leaves; return the exit status, 1 where most answers are no reply."""
-    from policies.responders import load_responder
+    from parley.policies.responders import load_responder
 
     asked = parse(PlayReplyArguments, verb, arguments)
     with watching():

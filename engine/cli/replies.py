@@ -17,23 +17,23 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.text import Text
 
-from engine.cli.marked_lines import MarkedLines
-from engine.cli.tables import show_table
-from engine.perturb.draws import seeds_of
-from engine.perturb.replies.catalogue import build_rules, rule_names
-from engine.perturb.replies.resources import LanguageCode, RuleResources
-from engine.perturb.replies.rule import Attacked, Rule
-from engine.perturb.replies.settings import ReplySettings
-from engine.perturb.resources import Resources
-from envs.candidates.groups import CandidateGroup, CandidateKind
-from envs.candidates.rows import Row, parse_row
-from envs.core.errors import DataError
-from envs.core.visible import visible
-from envs.data.lines import broken_rule, located, read_lines
-from envs.data.own_files import LABEL, OwnFile, looks_like_csv, own_file
-from envs.pairs.chinese import comes_in_words, cut, is_chinese
-from envs.pairs.tokens import tokenise
-from envs.pairs.turns import Utterance, format_turns
+from parley.engine.cli.marked_lines import MarkedLines
+from parley.engine.cli.tables import show_table
+from parley.engine.perturb.draws import seeds_of
+from parley.engine.perturb.replies.catalogue import build_rules, rule_names
+from parley.engine.perturb.replies.resources import LanguageCode, RuleResources
+from parley.engine.perturb.replies.rule import Attacked, Rule
+from parley.engine.perturb.replies.settings import ReplySettings
+from parley.engine.perturb.resources import Resources
+from parley.envs.candidates.groups import CandidateGroup, CandidateKind
+from parley.envs.candidates.rows import Row, parse_row
+from parley.envs.core.errors import DataError
+from parley.envs.core.visible import visible
+from parley.envs.data.lines import broken_rule, located, read_lines
+from parley.envs.data.own_files import LABEL, OwnFile, looks_like_csv, own_file
+from parley.envs.pairs.chinese import comes_in_words, cut, is_chinese
+from parley.envs.pairs.tokens import tokenise
+from parley.envs.pairs.turns import Utterance, format_turns
 
 _LABEL = 14
 """Columns of the longest rule's name."""

@@ -12,11 +12,11 @@ from typing import Annotated
 from rich.text import Text
 from tyro import conf
 
-from engine.cli.flags import parse
-from engine.cli.screen import watching
-from engine.cli.tables import make_console, show_lines, show_table
-from engine.cli.verbs import Verb
-from envs.storage.places import display_path
+from parley.engine.cli.flags import parse
+from parley.engine.cli.screen import watching
+from parley.engine.cli.tables import make_console, show_lines, show_table
+from parley.engine.cli.verbs import Verb
+from parley.envs.storage.places import display_path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class RowsArguments:
 def run_rows(verb: Verb, arguments: Sequence[str]) -> int:
     """Writes the file; returns the exit status."""
     asked = parse(RowsArguments, verb, arguments)
-    from engine.jobs.flat import write_flat
+    from parley.engine.jobs.flat import write_flat
 
     with watching() as reporter:
         written = write_flat(asked.run, asked.file, reporter)

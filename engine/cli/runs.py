@@ -10,16 +10,16 @@ from typing import Annotated, Any
 
 from tyro import conf
 
-from engine.cli.flags import JobCommand, parse
-from engine.cli.jobs import carry_out
-from engine.cli.screen import watching
-from engine.cli.tables import make_console, show_lines
-from engine.cli.verbs import Verb
-from engine.jobs.catalogue import find
-from engine.store.mirror import fetched_run, replicate
-from engine.store.run_folder import RunFolder
-from envs.core.config import from_dict
-from envs.storage.places import display_path, local_copy
+from parley.engine.cli.flags import JobCommand, parse
+from parley.engine.cli.jobs import carry_out
+from parley.engine.cli.screen import watching
+from parley.engine.cli.tables import make_console, show_lines
+from parley.engine.cli.verbs import Verb
+from parley.engine.jobs.catalogue import find
+from parley.engine.store.mirror import fetched_run, replicate
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.config import from_dict
+from parley.envs.storage.places import display_path, local_copy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,9 +47,9 @@ class ResumeArguments:
 def run_report(verb: Verb, arguments: Sequence[str]) -> int:
     """Writes report.html into a run folder; returns the exit status."""
     asked = parse(ReportArguments, verb, arguments)
-    from engine.report.chapters import CHAPTERS
-    from engine.report.collect import collect_run, report_from_run
-    from engine.report.picture import require_suffix, write_picture
+    from parley.engine.report.chapters import CHAPTERS
+    from parley.engine.report.collect import collect_run, report_from_run
+    from parley.engine.report.picture import require_suffix, write_picture
 
     if asked.picture:
         require_suffix(asked.picture)

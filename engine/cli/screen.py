@@ -15,9 +15,9 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Column
 from rich.text import Text
 
-from engine.cli.tables import make_console
-from engine.jobs.job import Reporter
-from engine.runtime import logs
+from parley.engine.cli.tables import make_console
+from parley.engine.jobs.job import Reporter
+from parley.engine.runtime import logs
 
 logger = logging.getLogger(__name__)
 

@@ -14,17 +14,20 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 from rich.console import Console
 from tyro import conf
 
-from engine.cli.flags import field_docs, parse, parse_job
-from engine.cli.mistakes import meant
-from engine.cli.tables import make_console, show_lines, show_table
-from engine.cli.verbs import JOBS, Verb, find_verb
-from engine.jobs.catalogue import find
-from engine.jobs.command import flat
-from envs.core.config import JsonObject, assign, overlay, to_dict
-from envs.core.errors import ConfigError
-from envs.storage.copies import fetched_file
+from parley.engine.cli.flags import field_docs, parse, parse_job
+from parley.engine.cli.mistakes import meant
+from parley.engine.cli.tables import make_console, show_lines, show_table
+from parley.engine.cli.verbs import JOBS, Verb, find_verb
+from parley.engine.jobs.catalogue import find
+from parley.engine.jobs.command import flat
+from parley.envs.core.config import JsonObject, assign, overlay, to_dict
+from parley.envs.core.errors import ConfigError
+from parley.envs.storage.copies import fetched_file
 
-OTHERS = {"perturb": "engine.cli.perturb:PerturbConfig", "play ranking": "engine.jobs.retrieval.config:PlayRankingConfig"}
+OTHERS = {
+    "perturb": "parley.engine.cli.perturb:PerturbConfig",
+    "play ranking": "parley.engine.jobs.retrieval.config:PlayRankingConfig",
+}
 """Verbs with settings that run no job."""
 HELP = {"-h", "--help"}
 _TYPES = {int: "whole number", float: "number", str: "text", bool: "true, false", Path: "path", JsonObject: "JSON object"}

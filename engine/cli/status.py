@@ -12,14 +12,14 @@ from typing import Annotated
 from rich.console import Console
 from tyro import conf
 
-from engine.cli.flags import parse
-from engine.cli.screen import watching
-from engine.cli.tables import make_console, show_lines, show_table
-from engine.cli.verbs import Verb
-from engine.jobs.status import DAMAGED, FAILED, FINISHED, INTERRUPTED, Pace, RunStatus, statuses
-from engine.store.mirror import fetched_run
-from envs.storage.places import display_path
-from policies.chat.usage import by_kind
+from parley.engine.cli.flags import parse
+from parley.engine.cli.screen import watching
+from parley.engine.cli.tables import make_console, show_lines, show_table
+from parley.engine.cli.verbs import Verb
+from parley.engine.jobs.status import DAMAGED, FAILED, FINISHED, INTERRUPTED, Pace, RunStatus, statuses
+from parley.engine.store.mirror import fetched_run
+from parley.envs.storage.places import display_path
+from parley.policies.chat.usage import by_kind
 
 _REASONS = 5
 """Reasons of failures that a screen shows; --json has them all."""

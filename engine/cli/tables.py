@@ -17,13 +17,13 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from engine.jobs.job import TOLD, Comparison, Result
-from engine.metrics.statistics import FEW, NOTHING, Estimate, Metric
-from engine.metrics.tables import TextTable
-from engine.runtime import logs
-from envs.core.errors import ParleyError
-from envs.core.visible import visible
-from envs.storage.places import display_path
+from parley.engine.jobs.job import TOLD, Comparison, Result
+from parley.engine.metrics.statistics import FEW, NOTHING, Estimate, Metric
+from parley.engine.metrics.tables import TextTable
+from parley.engine.runtime import logs
+from parley.envs.core.errors import ParleyError
+from parley.envs.core.visible import visible
+from parley.envs.storage.places import display_path
 
 logger = logging.getLogger(__name__)
 

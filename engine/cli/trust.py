@@ -6,9 +6,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from engine.runtime import logs
-from envs.core.trust import Trust, trusting, typed_files
-from envs.core.visible import visible
+from parley.engine.runtime import logs
+from parley.envs.core.trust import Trust, trusting, typed_files
+from parley.envs.core.visible import visible
 
 
 @contextmanager

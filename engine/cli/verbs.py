@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from engine.jobs.catalogue import ENTRIES
+from parley.engine.jobs.catalogue import ENTRIES
 
 SLOGAN = "Finds out how a dialogue agent breaks, and makes it harder to break."
 PRESET = "[PRESET]"
@@ -57,7 +57,7 @@ JOBS = tuple(
     Verb(
         entry.words,
         entry.summary,
-        "engine.cli.jobs:run_job",
+        "parley.engine.cli.jobs:run_job",
         entry.examples,
         f"{PRESET} [{entry.argument}]" if entry.argument else PRESET,
     )
@@ -67,7 +67,7 @@ OTHERS = (
     Verb.of(
         "perturb",
         "text before and after a perturbation, changed words marked",
-        "engine.cli.perturb:run_perturb",
+        "parley.engine.cli.perturb:run_perturb",
         "parley perturb random-swap < in.txt",
         "parley perturb all --input in.txt --model runs/seq2seq --set perturb.lexicon=built-in --json",
         "parley perturb iiw,sow --context candidates.tsv",
@@ -76,7 +76,7 @@ OTHERS = (
     Verb.of(
         "perturb label",
         "read labelled lines of an audit back into its rates",
-        "engine.cli.label:run_label",
+        "parley.engine.cli.label:run_label",
         "parley perturb label runs/audit runs/audit/sheet.csv",
         "parley perturb label runs/audit alice.csv bob.csv      # two labellers: how far they agree",
         "parley perturb label runs/audit alice.csv --json",
@@ -85,7 +85,7 @@ OTHERS = (
     Verb.of(
         "list",
         "agents, corpora, presets, environments and metrics",
-        "engine.cli.listing:run_list",
+        "parley.engine.cli.listing:run_list",
         "parley list",
         "parley list --json",
         "parley list --json | python -m json.tool",
@@ -93,7 +93,7 @@ OTHERS = (
     Verb.of(
         "check",
         "whether an agent, a corpus, a model or a strategy of your own keeps what its protocol promises",
-        "engine.cli.check:run_check",
+        "parley.engine.cli.check:run_check",
         "parley check agent.py:MyAgent",
         "parley check strategy.py:Shout --json",
         "parley check corpus.py:CORPUS              # its files lie below PARLEY_DATA",
@@ -102,7 +102,7 @@ OTHERS = (
     Verb.of(
         "data list",
         "the corpora, their licences, and whether their files are there",
-        "engine.cli.data:run_list",
+        "parley.engine.cli.data:run_list",
         "parley data list",
         "parley data list --data-root DIR",
         "parley data list --json",
@@ -110,7 +110,7 @@ OTHERS = (
     Verb.of(
         "data get",
         "download a corpus and compile it; nltk stands for what perturbations read",
-        "engine.cli.data:run_get",
+        "parley.engine.cli.data:run_get",
         "parley data get dealornodeal",
         "parley data get dealornodeal --data-root DIR",
         "parley data get nltk",
@@ -119,7 +119,7 @@ OTHERS = (
     Verb.of(
         "data info",
         "a corpus in numbers",
-        "engine.cli.data:run_info",
+        "parley.engine.cli.data:run_info",
         "parley data info helpdesk",
         "parley data info dealornodeal --json",
         "parley data info corpus.py:CORPUS",
@@ -128,7 +128,7 @@ OTHERS = (
     Verb.of(
         "data check",
         "read every line of a corpus; every problem with where it stands",
-        "engine.cli.data:run_check",
+        "parley.engine.cli.data:run_check",
         "parley data check embedded",
         "parley data check dealornodeal --json",
         "parley data check corpus.py:CORPUS",
@@ -137,7 +137,7 @@ OTHERS = (
     Verb.of(
         "data export",
         "write a corpus of chats in the format of MutualFriends",
-        "engine.cli.data:run_export",
+        "parley.engine.cli.data:run_export",
         "parley data export friends exported",
         "parley data export mutualfriends_scripted exported --json",
         "parley data export corpus.py:CORPUS exported",
@@ -146,7 +146,7 @@ OTHERS = (
     Verb.of(
         "settings",
         "every setting of a verb, what it is and what it would be; runs nothing",
-        "engine.cli.settings:run_settings",
+        "parley.engine.cli.settings:run_settings",
         "parley settings selfplay",
         "parley settings train negotiator lewis2017 --set fit.clip=1",
         "parley settings minmax population --json",
@@ -155,7 +155,7 @@ OTHERS = (
     Verb.of(
         "play",
         "negotiate with an agent yourself",
-        "engine.cli.play:run_play",
+        "parley.engine.cli.play:run_play",
         "parley play scripted",
         "parley play runs/demo/adversary --seed 7",
         "parley play scripted-tough --scenario 1,2,3/0,2,2/4,0,2   # counts / your points / its points",
@@ -164,7 +164,7 @@ OTHERS = (
     Verb.of(
         "play friends",
         "look with a bot for the friend both of you have",
-        "engine.cli.play_friends:run_play_friends",
+        "parley.engine.cli.play_friends:run_play_friends",
         "parley play friends",
         "parley play friends --partner runs/dynonet --seed 7",
         "parley play friends --partner mine.py:Bot",
@@ -172,7 +172,7 @@ OTHERS = (
     Verb.of(
         "play ranking",
         "edit candidate replies yourself, and see scores, ranks and the importance of words move",
-        "engine.cli.play_ranking:run_play_ranking",
+        "parley.engine.cli.play_ranking:run_play_ranking",
         "parley play ranking                           # TF-IDF on the built-in help desk",
         "parley play ranking --model runs/matcher,bm25 --corpus ubuntu_dialogues --key test-0000012",
         "parley play ranking --json < moves.txt        # such as: attack 3",
@@ -180,7 +180,7 @@ OTHERS = (
     Verb.of(
         "play reply",
         "talk with a response model yourself",
-        "engine.cli.play_reply:run_play_reply",
+        "parley.engine.cli.play_reply:run_play_reply",
         "parley play reply runs/seq2seq",
         "parley play reply runs/seq2seq --decoder sample:0.7,repeat=2",
         "parley play reply runs/seq2seq --decoder mmi:beam=20,backward=runs/backward",
@@ -189,7 +189,7 @@ OTHERS = (
     Verb.of(
         "report",
         "show a run, or a folder of runs, as one page",
-        "engine.cli.runs:run_report",
+        "parley.engine.cli.runs:run_report",
         "parley report runs/demo",
         "parley report runs/selfplay",
         "parley report runs   # all runs side by side",
@@ -198,7 +198,7 @@ OTHERS = (
     Verb.of(
         "rows",
         "write the rows of a run as one flat file, for pandas, R or a spreadsheet",
-        "engine.cli.rows:run_rows",
+        "parley.engine.cli.rows:run_rows",
         "parley rows runs/ranking ranking.parquet      # a line for each candidate, ranker and rule",
         "parley rows runs/selfplay dialogues.csv",
         "parley rows runs/adversarial-evaluation pairs.jsonl --json",
@@ -207,7 +207,7 @@ OTHERS = (
     Verb.of(
         "status",
         "how a run stands: running or not, how far, how fast, what failed",
-        "engine.cli.status:run_status",
+        "parley.engine.cli.status:run_status",
         "parley status                # all of runs/",
         "parley status runs/search",
         "parley status runs/search --json",
@@ -216,7 +216,7 @@ OTHERS = (
     Verb.of(
         "resume",
         "go on with a run that was interrupted",
-        "engine.cli.runs:run_resume",
+        "parley.engine.cli.runs:run_resume",
         "parley resume runs/negotiator",
         "parley resume runs/demo",
         "parley resume runs/selfplay --json",

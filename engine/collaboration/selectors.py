@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from envs.friends.events import ChatEvent
-from envs.friends.game import Act, FriendsView
+from parley.envs.friends.events import ChatEvent
+from parley.envs.friends.game import Act, FriendsView
 
 
 class RandomSelector:

@@ -24,17 +24,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.perturb.entities import other_entities, random_words
-from engine.perturb.flat import Edits, FlatContexts
-from engine.perturb.phrases import Matches
-from engine.perturb.strategy import Strategy
-from envs.core.errors import ConfigError
-from envs.friends.events import ChatEvent, Mention, Token, plain_words
-from envs.friends.game import FriendsGame
-from envs.friends.linker import EntityLinker
-from envs.friends.scenario import FriendsScenario
-from envs.friends.schema import Entity, FriendsSchema, chat_words
-from envs.pairs.turns import Utterance
+from parley.engine.perturb.entities import other_entities, random_words
+from parley.engine.perturb.flat import Edits, FlatContexts
+from parley.engine.perturb.phrases import Matches
+from parley.engine.perturb.strategy import Strategy
+from parley.envs.core.errors import ConfigError
+from parley.envs.friends.events import ChatEvent, Mention, Token, plain_words
+from parley.envs.friends.game import FriendsGame
+from parley.envs.friends.linker import EntityLinker
+from parley.envs.friends.scenario import FriendsScenario
+from parley.envs.friends.schema import Entity, FriendsSchema, chat_words
+from parley.envs.pairs.turns import Utterance
 
 RANDOM, KEPT, CONFUSING = "random-inputs", "random-inputs-kept-entities", "confusing-entity"
 STRANGE, UNHEARD = "random-inputs-strange-entities", "unheard"
@@ -120,7 +120,7 @@ class Hearing(ABC):
         self.knowledge = knowledge
 
     def __call__(self, game: FriendsGame, rows: list[int], events: list[ChatEvent]) -> list[ChatEvent]:
-        """What is heard (`envs.friends.play.Channel`); where nothing changes, the event itself."""
+        """What is heard (`parley.envs.friends.play.Channel`); where nothing changes, the event itself."""
         scenarios = [game.scenario(row) for row in rows]
         said = [self.knowledge.linked(scenario, event) for scenario, event in zip(scenarios, events, strict=True)]
         edits = self.edits(_laid(said, scenarios, events), [game.event_seed(row) for row in rows])

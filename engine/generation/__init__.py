@@ -1,13 +1,13 @@
 """Adversarial generation of replies: rewards from a discriminator, word by word, and the losses that they weigh.
 
-    from engine.generation import RewardSettings, reply_actions, rollout_rewards
+    from parley.engine.generation import RewardSettings, reply_actions, rollout_rewards
 
 Source: Li et al. 2017 (arXiv 1701.06547), sections 3.1 to 3.3. Read `rewards.py` first (what a word earns), `rollouts.py` (how
 the Monte Carlo search is made fast), then `baselines.py` and `losses.py`. All are functions of tensors in one process; which
 examples are sampled, and when, is decided elsewhere.
 """
 
-from envs.core.lazy import public
+from parley.envs.core.lazy import public
 
 __all__, __getattr__ = public(
     __name__,

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.generation.replies import ReplyActions
-from engine.generation.settings import Baseline, RewardSettings
+from parley.engine.generation.replies import ReplyActions
+from parley.engine.generation.settings import Baseline, RewardSettings
 
 _KEPT = 0.99
 """Share of the running mean that stays with each batch."""

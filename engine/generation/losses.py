@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from engine.generation.replies import ReplyActions
-from engine.generation.settings import RewardSettings
-from envs.pairs.vocabulary import BOS_ID, PAD_ID
-from policies.discriminator.batches import Ids
-from policies.seq2seq.batches import Exchanges, Sentences, framed_source
-from policies.seq2seq.model import Seq2Seq
+from parley.engine.generation.replies import ReplyActions
+from parley.engine.generation.settings import RewardSettings
+from parley.envs.pairs.vocabulary import BOS_ID, PAD_ID
+from parley.policies.discriminator.batches import Ids
+from parley.policies.seq2seq.batches import Exchanges, Sentences, framed_source
+from parley.policies.seq2seq.model import Seq2Seq
 
 
 def action_batch(generator: Seq2Seq, sources: Sequence[Ids], replies: ReplyActions) -> Exchanges:

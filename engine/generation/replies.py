@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from envs.pairs.vocabulary import EOS_ID, PAD_ID
-from policies.discriminator.batches import Ids
-from policies.fitting.predictor import real_positions
+from parley.envs.pairs.vocabulary import EOS_ID, PAD_ID
+from parley.policies.discriminator.batches import Ids
+from parley.policies.fitting.predictor import real_positions
 
 
 class ReplyActions(NamedTuple):

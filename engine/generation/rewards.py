@@ -21,14 +21,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.generation.replies import ReplyActions
-from engine.generation.rollouts import rollout_rewards
-from engine.generation.settings import RewardSettings
-from envs.core.errors import ConfigError
-from policies.decoding import Decoder
-from policies.discriminator.model import Discriminator
-from policies.discriminator.reader import ContextMemory
-from policies.seq2seq.model import Seq2Seq
+from parley.engine.generation.replies import ReplyActions
+from parley.engine.generation.rollouts import rollout_rewards
+from parley.engine.generation.settings import RewardSettings
+from parley.envs.core.errors import ConfigError
+from parley.policies.decoding import Decoder
+from parley.policies.discriminator.model import Discriminator
+from parley.policies.discriminator.reader import ContextMemory
+from parley.policies.seq2seq.model import Seq2Seq
 
 
 def rewards(

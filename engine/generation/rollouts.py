@@ -20,13 +20,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.generation.replies import ReplyActions
-from envs.core.seeds import stream
-from envs.pairs.vocabulary import BOS_ID, EOS_ID, PAD_ID
-from policies.decoding import Decoder
-from policies.discriminator.model import Discriminator
-from policies.discriminator.reader import ContextMemory, WordState
-from policies.drawing import drawn
+from parley.engine.generation.replies import ReplyActions
+from parley.envs.core.seeds import stream
+from parley.envs.pairs.vocabulary import BOS_ID, EOS_ID, PAD_ID
+from parley.policies.decoding import Decoder
+from parley.policies.discriminator.model import Discriminator
+from parley.policies.discriminator.reader import ContextMemory, WordState
+from parley.policies.drawing import drawn
 
 _ROWS = 256
 """Nodes that the generator reads at once; bounds the memory for logits."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from envs.core.errors import ConfigError
-from envs.core.ranges import Configuration, NonNegativeInt, PositiveInt
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.ranges import Configuration, NonNegativeInt, PositiveInt
 
 Method = Literal["reinforce", "regs-mc", "regs-partial"]
 METHODS: dict[Method, str] = {

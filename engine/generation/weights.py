@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from policies.discriminator.batches import Ids
+from parley.policies.discriminator.batches import Ids
 
 _CAP = 3.0
 

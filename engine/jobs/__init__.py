@@ -6,7 +6,7 @@ Read `job.py` for what a job is and `catalogue.py` for the list of them.
 import importlib
 from typing import Any
 
-# Not by `envs.core.lazy` as elsewhere: the list of jobs is read for `parley --help`, which must not wait for Gymnasium.
+# Not by `parley.envs.core.lazy` as elsewhere: the list of jobs is read for `parley --help`, which must not wait for Gymnasium.
 _NAMES = {"check_part": "conformance", "run_verb": "calls"}
 __all__ = [*_NAMES]
 

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from engine.runtime.sharding import ItemT, Shard
-from engine.store.schemas import error_row
-from envs.core.play import agent_errors, play_apart
+from parley.engine.runtime.sharding import ItemT, Shard
+from parley.engine.store.schemas import error_row
+from parley.envs.core.play import agent_errors, play_apart
 
 logger = logging.getLogger(__name__)
 

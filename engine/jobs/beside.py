@@ -9,16 +9,16 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Thread
 
-from engine.jobs.composite import LOOK_S, Stage, Together
-from engine.jobs.job import Reporter
-from engine.jobs.whole import StageNews, WholeStages, driver_of_several, num_at_once, settings_of, share_of
-from engine.runtime.board import Board
-from engine.runtime.pool import run_sharded
-from engine.runtime.session import connect
-from engine.runtime.sharding import make_shards
-from engine.runtime.shares import NOTHING, Reserved, Share, reserve
-from engine.store.layout import SUMMARY
-from envs.core.errors import RefusedModelError
+from parley.engine.jobs.composite import LOOK_S, Stage, Together
+from parley.engine.jobs.job import Reporter
+from parley.engine.jobs.whole import StageNews, WholeStages, driver_of_several, num_at_once, settings_of, share_of
+from parley.engine.runtime.board import Board
+from parley.engine.runtime.pool import run_sharded
+from parley.engine.runtime.session import connect
+from parley.engine.runtime.sharding import make_shards
+from parley.engine.runtime.shares import NOTHING, Reserved, Share, reserve
+from parley.engine.store.layout import SUMMARY
+from parley.envs.core.errors import RefusedModelError
 
 logger = logging.getLogger(__name__)
 

@@ -6,12 +6,12 @@ from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.jobs.catalogue import ENTRIES
-from engine.jobs.job import Reporter, Result, Silent
-from envs.core.config import to_dict, with_values
-from envs.core.errors import ConfigError
-from envs.core.registry import nearest
-from envs.storage.copies import local_copy
+from parley.engine.jobs.catalogue import ENTRIES
+from parley.engine.jobs.job import Reporter, Result, Silent
+from parley.envs.core.config import to_dict, with_values
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.registry import nearest
+from parley.envs.storage.copies import local_copy
 
 
 def run_verb(verb: str, preset: str = "", *, run: str | Path = "", reporter: Reporter | None = None, **settings: Any) -> Result:

@@ -6,14 +6,14 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
-from engine.jobs.weights import checkpoint_folder
-from engine.store.head import read_head
-from envs.core.errors import CheckpointError, ConfigError, RunError
-from envs.storage.copies import CHECKPOINT, fetched_model
-from envs.storage.places import display_path
-from policies.chat.addresses import absolute_address, is_chat_address
-from policies.decoders import MAKERS, DecoderSettings
-from policies.stored import WEIGHTS, reads_pieces
+from parley.engine.jobs.weights import checkpoint_folder
+from parley.engine.store.head import read_head
+from parley.envs.core.errors import CheckpointError, ConfigError, RunError
+from parley.envs.storage.copies import CHECKPOINT, fetched_model
+from parley.envs.storage.places import display_path
+from parley.policies.chat.addresses import absolute_address, is_chat_address
+from parley.policies.decoders import MAKERS, DecoderSettings
+from parley.policies.stored import WEIGHTS, reads_pieces
 
 
 def require_checkpoint(spec: str, option: str, maker: str = "parley train negotiator") -> Path:
@@ -84,7 +84,7 @@ def located(decoder: DecoderSettings) -> DecoderSettings:
 
 def _instead(spec: str) -> tuple[str, str] | None:
     """What is where a checkpoint was looked for, and what to do about it; None when nothing is there."""
-    from engine.jobs.catalogue import find
+    from parley.engine.jobs.catalogue import find
 
     if not spec:
         return "an empty name", "name a run or checkpoint folder"

@@ -6,19 +6,19 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from engine.jobs.job import ConfigT, Job, PreparedT, Reporter, Steps, Summary
-from engine.jobs.scalars import Scalars
-from engine.jobs.updates import built, make_updates
-from engine.store.layout import SUMMARY
-from engine.store.run_folder import RunFolder
-from envs.storage.copies import CHECKPOINT
+from parley.engine.jobs.job import ConfigT, Job, PreparedT, Reporter, Steps, Summary
+from parley.engine.jobs.scalars import Scalars
+from parley.engine.jobs.updates import built, make_updates
+from parley.engine.store.layout import SUMMARY
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.storage.copies import CHECKPOINT
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from torch import nn
 
-    from engine.rllib.choosing import ChoiceRunner, ChooserModule
+    from parley.engine.rllib.choosing import ChoiceRunner, ChooserModule
 
 UPDATE = "update"
 """Kind of the event of an update."""
@@ -66,8 +66,8 @@ class ChoiceJob(Job[ConfigT, PreparedT, Summary]):
         Raises:
             DivergenceError: a gradient is not finite.
         """
-        from engine.rllib import state
-        from engine.rllib.choosing import ChoiceReinforceConfig
+        from parley.engine.rllib import state
+        from parley.engine.rllib.choosing import ChoiceReinforceConfig
 
         start = run.path / START
         if not start.is_dir():

@@ -14,8 +14,8 @@ from typing import Any
 
 import yaml
 
-from envs.core.config import to_dict
-from envs.storage.places import display_path
+from parley.envs.core.config import to_dict
+from parley.envs.storage.places import display_path
 
 
 def command_line(

@@ -17,7 +17,7 @@ from threading import Event, Lock, RLock, Thread
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from engine.jobs.job import (
+from parley.engine.jobs.job import (
     USAGE,
     WARNINGS,
     ConfigT,
@@ -30,20 +30,20 @@ from engine.jobs.job import (
     failure_of,
     losses_of,
 )
-from engine.jobs.sharded import ShardedConfig, session
-from engine.jobs.whole import DONE, HowFar, StageNews, WholeStages, driver_of_several, num_at_once, settings_of, share_of
-from engine.runtime.board import Board
-from engine.runtime.pool import run_sharded, working_in
-from engine.runtime.session import connect
-from engine.runtime.sharding import make_shards
-from engine.runtime.shared_pool import SharedPool
-from engine.runtime.shares import Reserved, reserve
-from engine.store.layout import CONFIG, SUMMARY
-from engine.store.run_folder import RunFolder
-from envs.core.errors import ClusterError
+from parley.engine.jobs.sharded import ShardedConfig, session
+from parley.engine.jobs.whole import DONE, HowFar, StageNews, WholeStages, driver_of_several, num_at_once, settings_of, share_of
+from parley.engine.runtime.board import Board
+from parley.engine.runtime.pool import run_sharded, working_in
+from parley.engine.runtime.session import connect
+from parley.engine.runtime.sharding import make_shards
+from parley.engine.runtime.shared_pool import SharedPool
+from parley.engine.runtime.shares import Reserved, reserve
+from parley.engine.store.layout import CONFIG, SUMMARY
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import ClusterError
 
 if TYPE_CHECKING:
-    from engine.jobs.beside import Beside
+    from parley.engine.jobs.beside import Beside
 
 logger = logging.getLogger(__name__)
 _CLOSING_S = 10.0

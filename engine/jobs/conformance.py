@@ -6,29 +6,29 @@ import importlib
 from dataclasses import dataclass
 from typing import Any
 
-from envs.core.conformance import Kind, Promise, promises
-from envs.core.errors import ConfigError
-from envs.core.registry import Registry
+from parley.envs.core.conformance import Kind, Promise, promises
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.registry import Registry
 
 KINDS = (
-    "envs.negotiation.conformance:AGENT",
-    "envs.negotiation.conformance:CORPUS",
-    "envs.pairs.conformance:PAIR_CORPUS",
-    "envs.candidates.conformance:CANDIDATE_CORPUS",
-    "envs.candidates.conformance:PROPOSER",
-    "envs.replies.conformance:REPLY_JUDGE",
-    "envs.friends.conformance:CHAT_CORPUS",
-    "envs.friends.conformance:FRIEND",
-    "policies.conformance:RESPONDER",
-    "policies.conformance:RANKER",
-    "policies.conformance:JUDGE",
-    "policies.chat.conformance:CHAT_MODEL",
-    "policies.chat.conformance:REPLYING",
-    "engine.perturb.conformance:STRATEGY",
-    "engine.perturb.replies.conformance:REPLY_RULE",
-    "engine.retrieval.conformance:RANK_ATTACK",
-    "engine.triggers.conformance:VICTIM",
-    "engine.triggers.conformance:METHOD",
+    "parley.envs.negotiation.conformance:AGENT",
+    "parley.envs.negotiation.conformance:CORPUS",
+    "parley.envs.pairs.conformance:PAIR_CORPUS",
+    "parley.envs.candidates.conformance:CANDIDATE_CORPUS",
+    "parley.envs.candidates.conformance:PROPOSER",
+    "parley.envs.replies.conformance:REPLY_JUDGE",
+    "parley.envs.friends.conformance:CHAT_CORPUS",
+    "parley.envs.friends.conformance:FRIEND",
+    "parley.policies.conformance:RESPONDER",
+    "parley.policies.conformance:RANKER",
+    "parley.policies.conformance:JUDGE",
+    "parley.policies.chat.conformance:CHAT_MODEL",
+    "parley.policies.chat.conformance:REPLYING",
+    "parley.engine.perturb.conformance:STRATEGY",
+    "parley.engine.perturb.replies.conformance:REPLY_RULE",
+    "parley.engine.retrieval.conformance:RANK_ATTACK",
+    "parley.engine.triggers.conformance:VICTIM",
+    "parley.engine.triggers.conformance:METHOD",
 )
 """Where each kind stands, as "module:NAME"."""
 

@@ -7,10 +7,10 @@ from datetime import date
 from pathlib import Path
 from typing import Any, TypeVar
 
-from engine.store.event_log import read_events
-from engine.store.head import read_json
-from engine.store.layout import CONFIG, ENVIRONMENT, EVENTS
-from policies.chat.settings import DateSettings
+from parley.engine.store.event_log import read_events
+from parley.engine.store.head import read_json
+from parley.engine.store.layout import CONFIG, ENVIRONMENT, EVENTS
+from parley.policies.chat.settings import DateSettings
 
 ConfigT = TypeVar("ConfigT")
 DATE = "date"

@@ -26,10 +26,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from engine.jobs.beside import Beside
-from engine.jobs.collaboration import evaluate
-from engine.jobs.composite import Composite, Stage, run_stages
-from engine.jobs.demo_figures import (
+from parley.engine.jobs.beside import Beside
+from parley.engine.jobs.collaboration import evaluate
+from parley.engine.jobs.composite import Composite, Stage, run_stages
+from parley.engine.jobs.demo_figures import (
     ANTONYM,
     FOUND,
     GAIN,
@@ -47,32 +47,32 @@ from engine.jobs.demo_figures import (
     differences,
     failure,
 )
-from engine.jobs.generation import minmax as generation
-from engine.jobs.generation import minmax_config
-from engine.jobs.job import Comparison, Reporter, Result, Summary
-from engine.jobs.negotiation import minmax, negotiator, reinforce
-from engine.jobs.negotiation.attack import ATTACK_RL, AttackConfig
-from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
-from engine.jobs.negotiation.whitebox import ATTACK_REACTIVE, FixedTurnConfig
-from engine.jobs.perturb import adversarial, robustness
-from engine.jobs.responders import seq2seq
-from engine.jobs.retrieval import attack, matcher, matcher_config, ranking
-from engine.jobs.retrieval.config import RankingAttackConfig, RankingConfig
-from engine.jobs.triggers import search
-from engine.jobs.triggers.config import MAL
-from engine.metrics.collaboration.chats import COMPLETION, MODEL, of
-from engine.metrics.retrieval.searched import BASELINE
-from engine.metrics.tables import TextTable
-from engine.negotiation.settings import ReinforceConfig
-from engine.rllib.reply_settings import ReplyLearning
-from engine.store.event_log import seconds_of
-from engine.store.run_folder import RunFolder
-from envs.core.ranges import Configuration, NonNegativeInt, NumItems, NumItemsOrAll
-from envs.storage.places import display_path
-from policies.fitting import settings as fitting
-from policies.matching.settings import MatcherFitConfig
-from policies.negotiator.settings import NegotiatorFitConfig
-from policies.seq2seq import settings
+from parley.engine.jobs.generation import minmax as generation
+from parley.engine.jobs.generation import minmax_config
+from parley.engine.jobs.job import Comparison, Reporter, Result, Summary
+from parley.engine.jobs.negotiation import minmax, negotiator, reinforce
+from parley.engine.jobs.negotiation.attack import ATTACK_RL, AttackConfig
+from parley.engine.jobs.negotiation.match import SELFPLAY, MatchConfig
+from parley.engine.jobs.negotiation.whitebox import ATTACK_REACTIVE, FixedTurnConfig
+from parley.engine.jobs.perturb import adversarial, robustness
+from parley.engine.jobs.responders import seq2seq
+from parley.engine.jobs.retrieval import attack, matcher, matcher_config, ranking
+from parley.engine.jobs.retrieval.config import RankingAttackConfig, RankingConfig
+from parley.engine.jobs.triggers import search
+from parley.engine.jobs.triggers.config import MAL
+from parley.engine.metrics.collaboration.chats import COMPLETION, MODEL, of
+from parley.engine.metrics.retrieval.searched import BASELINE
+from parley.engine.metrics.tables import TextTable
+from parley.engine.negotiation.settings import ReinforceConfig
+from parley.engine.rllib.reply_settings import ReplyLearning
+from parley.engine.store.event_log import seconds_of
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.ranges import Configuration, NonNegativeInt, NumItems, NumItemsOrAll
+from parley.envs.storage.places import display_path
+from parley.policies.fitting import settings as fitting
+from parley.policies.matching.settings import MatcherFitConfig
+from parley.policies.negotiator.settings import NegotiatorFitConfig
+from parley.policies.seq2seq import settings
 
 logger = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""What the stages of the demonstration come to, side by side: `engine.jobs.demo` makes them."""
+"""What the stages of the demonstration come to, side by side: `parley.engine.jobs.demo` makes them."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from engine.collaboration.strategies import CONFUSING
-from engine.jobs.negotiation import minmax
-from engine.jobs.negotiation.exploitability import NUM_IDLE, NUM_KNOWN
-from engine.jobs.perturb.models import label_of
-from engine.metrics.collaboration.chats import NORMAL
-from engine.metrics.exploitability import EXPLOITABILITY, MEAN_FRESH
-from engine.metrics.generation.scenarios import ADVERSUC, RANDOM
-from engine.metrics.negotiation.attack import ATTACK_METRICS
-from engine.metrics.negotiation.campaign import PLAIN_AGREEMENT
-from engine.metrics.negotiation.dialogues import METRICS
-from engine.metrics.perturb.robustness import BASE, TOUCHED_CHANGE_RATE
-from engine.metrics.retrieval.ranking import CLEAN
-from engine.metrics.retrieval.searched import BASELINE, SUCCESS
-from engine.metrics.statistics import FOR_ADVERSARY, FOR_BOTH, Estimate, Metric, paired_difference
-from engine.metrics.training import BEFORE
-from engine.store.run_folder import RunFolder
-from engine.store.schemas import OK
+from parley.engine.collaboration.strategies import CONFUSING
+from parley.engine.jobs.negotiation import minmax
+from parley.engine.jobs.negotiation.exploitability import NUM_IDLE, NUM_KNOWN
+from parley.engine.jobs.perturb.models import label_of
+from parley.engine.metrics.collaboration.chats import NORMAL
+from parley.engine.metrics.exploitability import EXPLOITABILITY, MEAN_FRESH
+from parley.engine.metrics.generation.scenarios import ADVERSUC, RANDOM
+from parley.engine.metrics.negotiation.attack import ATTACK_METRICS
+from parley.engine.metrics.negotiation.campaign import PLAIN_AGREEMENT
+from parley.engine.metrics.negotiation.dialogues import METRICS
+from parley.engine.metrics.perturb.robustness import BASE, TOUCHED_CHANGE_RATE
+from parley.engine.metrics.retrieval.ranking import CLEAN
+from parley.engine.metrics.retrieval.searched import BASELINE, SUCCESS
+from parley.engine.metrics.statistics import FOR_ADVERSARY, FOR_BOTH, Estimate, Metric, paired_difference
+from parley.engine.metrics.training import BEFORE
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.store.schemas import OK
 
 GAIN = "advantage_gain"
 LEAST_AGREEMENT = 0.5

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from envs.core.errors import ConfigError
+from parley.envs.core.errors import ConfigError
 
 
 def require_device(device: str, option: str) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from engine.jobs.job import Job
+    from parley.engine.jobs.job import Job
 
 
 @dataclass(frozen=True)

@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from engine.jobs.catalogue import find
-from engine.store.event_log import is_summarised
-from engine.store.layout import SUMMARY
-from engine.store.mirror import fetched_run
-from engine.store.run_folder import RunFolder
-from engine.store.schemas import BASE, OK
-from engine.store.table_files import require_new, write_tables
-from envs.core.errors import RunError
-from envs.storage.places import display_path, local_copy
+from parley.engine.jobs.catalogue import find
+from parley.engine.store.event_log import is_summarised
+from parley.engine.store.layout import SUMMARY
+from parley.engine.store.mirror import fetched_run
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.store.schemas import BASE, OK
+from parley.engine.store.table_files import require_new, write_tables
+from parley.envs.core.errors import RunError
+from parley.envs.storage.places import display_path, local_copy
 
 if TYPE_CHECKING:
-    from engine.jobs.job import Job, Reporter
+    from parley.engine.jobs.job import Job, Reporter
 
 Row = Mapping[str, Any]
 Line = dict[str, Any]
@@ -61,7 +61,7 @@ class FlatFile:
         num_rows: rows of the run.
         num_lines: lines of the file.
         num_failed: rows that say why their item failed.
-        num_guarded: see `engine.store.table_files.WrittenTable`.
+        num_guarded: see `parley.engine.store.table_files.WrittenTable`.
         finished: whether the run has nothing left to do.
     """
 

@@ -16,21 +16,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
-from engine.jobs.checkpoints import require_checkpoint
-from engine.jobs.composite import Stage, run_stages
-from engine.jobs.job import Job, Reporter, Result, Summary
-from engine.jobs.rounds import ROUNDS_MADE, StopRule, make_rounds, rounds_of
-from engine.jobs.sharded import session
-from engine.jobs.tables import TABLE_FILE, noted
-from engine.metrics.known import KNOWN, KNOWN_TABLE, KnownAdversaries, known_of
-from engine.metrics.rounds import HardeningMetrics, Loss, Round, best_round
-from engine.metrics.statistics import Estimate
-from engine.metrics.tables import TextTable
-from engine.store.layout import SUMMARY
-from engine.store.run_folder import RunFolder
-from envs.core.ranges import Configuration
-from envs.storage.copies import CHECKPOINT
-from envs.storage.places import display_path
+from parley.engine.jobs.checkpoints import require_checkpoint
+from parley.engine.jobs.composite import Stage, run_stages
+from parley.engine.jobs.job import Job, Reporter, Result, Summary
+from parley.engine.jobs.rounds import ROUNDS_MADE, StopRule, make_rounds, rounds_of
+from parley.engine.jobs.sharded import session
+from parley.engine.jobs.tables import TABLE_FILE, noted
+from parley.engine.metrics.known import KNOWN, KNOWN_TABLE, KnownAdversaries, known_of
+from parley.engine.metrics.rounds import HardeningMetrics, Loss, Round, best_round
+from parley.engine.metrics.statistics import Estimate
+from parley.engine.metrics.tables import TextTable
+from parley.engine.store.layout import SUMMARY
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.ranges import Configuration
+from parley.envs.storage.copies import CHECKPOINT
+from parley.envs.storage.places import display_path
 
 START, CONTROL, RESULT = "start", "control", "result"
 """The model before any hardening; trained as long on what is not attacked; the model of the best round."""

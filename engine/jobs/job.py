@@ -17,28 +17,28 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
-from engine.jobs.command import command_line
-from engine.jobs.dates import date_of, dated
-from engine.jobs.flat import FlatRows
-from engine.jobs.tables import TABLE_FILE, write_tables
-from engine.jobs.weights import weights_digests
-from engine.metrics.statistics import Estimate, Metric
-from engine.metrics.tables import TextTable
-from engine.store.event_log import is_summarised
-from engine.store.head import changed_weights, require_same
-from engine.store.layout import CONFIG, SUMMARY
-from engine.store.links import refuse_links_out
-from engine.store.mirror import refresh
-from engine.store.parts import Outcomes
-from engine.store.run_folder import RunFolder
-from engine.store.schemas import BASE, OK
-from engine.store.summary import reading_summary
-from envs.core.config import difference, to_dict
-from envs.core.errors import RunError
-from envs.storage.places import display_path
-from policies.chat.answers import usage_of
-from policies.chat.model import AnswerKind
-from policies.chat.settings import DEFAULT
+from parley.engine.jobs.command import command_line
+from parley.engine.jobs.dates import date_of, dated
+from parley.engine.jobs.flat import FlatRows
+from parley.engine.jobs.tables import TABLE_FILE, write_tables
+from parley.engine.jobs.weights import weights_digests
+from parley.engine.metrics.statistics import Estimate, Metric
+from parley.engine.metrics.tables import TextTable
+from parley.engine.store.event_log import is_summarised
+from parley.engine.store.head import changed_weights, require_same
+from parley.engine.store.layout import CONFIG, SUMMARY
+from parley.engine.store.links import refuse_links_out
+from parley.engine.store.mirror import refresh
+from parley.engine.store.parts import Outcomes
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.store.schemas import BASE, OK
+from parley.engine.store.summary import reading_summary
+from parley.envs.core.config import difference, to_dict
+from parley.envs.core.errors import RunError
+from parley.envs.storage.places import display_path
+from parley.policies.chat.answers import usage_of
+from parley.policies.chat.model import AnswerKind
+from parley.policies.chat.settings import DEFAULT
 
 USAGE = "chat_usage"
 """Entry of the summary: what the answers of chat models took, `ChatUsage` and its cost."""

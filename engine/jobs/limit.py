@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from envs.core.seeds import stream
+from parley.envs.core.seeds import stream
 
 ItemT = TypeVar("ItemT")
 

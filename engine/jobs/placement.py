@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from engine.jobs.job import Reporter
-from engine.runtime.session import RaySession, can_grow
-from envs.core.errors import ClusterError
+from parley.engine.jobs.job import Reporter
+from parley.engine.runtime.session import RaySession, can_grow
+from parley.envs.core.errors import ClusterError
 
 
 def fitting_runners(

@@ -14,16 +14,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from engine.jobs.beside import Beside
-from engine.jobs.composite import Stage
-from engine.jobs.job import FoundT, Job, PreparedT, Reporter, Result, Silent, Summary
-from engine.metrics.repeats import TRAININGS, over_runs, spread_of, spread_table
-from engine.metrics.statistics import Estimate, Metric, count
-from engine.store.run_folder import RunFolder
-from envs.core.config import to_dict, with_values
-from envs.core.errors import ParleyError, RefusedModelError
-from envs.core.ranges import Configuration, NonNegativeInt, NumSeeds
-from envs.core.seeds import derive_seed
+from parley.engine.jobs.beside import Beside
+from parley.engine.jobs.composite import Stage
+from parley.engine.jobs.job import FoundT, Job, PreparedT, Reporter, Result, Silent, Summary
+from parley.engine.metrics.repeats import TRAININGS, over_runs, spread_of, spread_table
+from parley.engine.metrics.statistics import Estimate, Metric, count
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.config import to_dict, with_values
+from parley.envs.core.errors import ParleyError, RefusedModelError
+from parley.envs.core.ranges import Configuration, NonNegativeInt, NumSeeds
+from parley.envs.core.seeds import derive_seed
 
 TRAINING = "training"
 """What the folder of a training is called, before its number."""

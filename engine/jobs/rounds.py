@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from engine.jobs.job import Reporter, Steps
-from engine.jobs.scalars import Scalars
-from engine.metrics.rounds import Loss, Round, has_stalled
-from engine.metrics.statistics import Estimate
-from engine.store.head import whole
-from engine.store.layout import EVENTS
-from engine.store.run_folder import RunFolder
+from parley.engine.jobs.job import Reporter, Steps
+from parley.engine.jobs.scalars import Scalars
+from parley.engine.metrics.rounds import Loss, Round, has_stalled
+from parley.engine.metrics.statistics import Estimate
+from parley.engine.store.head import whole
+from parley.engine.store.layout import EVENTS
+from parley.engine.store.run_folder import RunFolder
 
 ROUND, STOPPED = "round", "stopped"
 """Kinds of events: a round is measured; the campaign ends before its last round."""

@@ -17,17 +17,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from engine.jobs.device import require_device, threads
-from engine.jobs.job import Reporter
-from engine.runtime.carried import CarriedModels
-from engine.runtime.pool import Progress
-from engine.runtime.record import WORK, Counts, Work, record_shards
-from engine.runtime.session import RaySession, connect
-from engine.runtime.sharding import ItemT, make_shards
-from engine.store.run_folder import RunFolder
-from engine.store.schemas import OK
-from envs.core.errors import ConfigError
-from envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt, PositiveInt
+from parley.engine.jobs.device import require_device, threads
+from parley.engine.jobs.job import Reporter
+from parley.engine.runtime.carried import CarriedModels
+from parley.engine.runtime.pool import Progress
+from parley.engine.runtime.record import WORK, Counts, Work, record_shards
+from parley.engine.runtime.session import RaySession, connect
+from parley.engine.runtime.sharding import ItemT, make_shards
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.store.schemas import OK
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 RESUME_SAFE = ("workers", "gpus_per_worker", "address", "data_root", "shard_size")
 """Settings that change how work is done and not its rows; a resumed run may differ in them.

@@ -13,16 +13,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from engine.jobs.catalogue import find
-from engine.jobs.job import Steps
-from engine.runtime.record import WORK
-from engine.store.event_log import is_summarised, last_session
-from engine.store.layout import CONFIG
-from engine.store.run_folder import RunFolder
-from envs.core.errors import RunError
-from envs.storage.places import display_path
-from policies.chat.answers import ANSWERS, ANSWERS_FOLDER, ChatAnswers
-from policies.chat.usage import RunUsage
+from parley.engine.jobs.catalogue import find
+from parley.engine.jobs.job import Steps
+from parley.engine.runtime.record import WORK
+from parley.engine.store.event_log import is_summarised, last_session
+from parley.engine.store.layout import CONFIG
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import RunError
+from parley.envs.storage.places import display_path
+from parley.policies.chat.answers import ANSWERS, ANSWERS_FOLDER, ChatAnswers
+from parley.policies.chat.usage import RunUsage
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class RunStatus:
         workers: actors that the last session asked for, 0 for none; None where items are not shared out.
         errors: failed items by reason.
         damaged: parts that cannot be read.
-        answers: answers of chat models by kind (`policies.chat.model.AnswerKind`); empty where nobody asked any.
+        answers: answers of chat models by kind (`parley.policies.chat.model.AnswerKind`); empty where nobody asked any.
         last_event: kind of the newest event; empty without one.
         last_event_s: how many seconds ago that was.
     """

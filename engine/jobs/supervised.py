@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from engine.jobs.device import require_device, threads
-from engine.jobs.job import ConfigT, Job, Reporter, Steps, Summary
-from engine.metrics.statistics import NOTHING, Estimate, clustered_rate, ratio_of_sums
-from engine.store.layout import SUMMARY
-from engine.store.run_folder import RunFolder
-from envs.core.ranges import Configuration, NonNegativeInt, PositiveInt
-from envs.pairs.compiled import PairCorpus, load_pairs, nothing_to_measure
-from envs.storage.copies import CHECKPOINT
+from parley.engine.jobs.device import require_device, threads
+from parley.engine.jobs.job import ConfigT, Job, Reporter, Steps, Summary
+from parley.engine.metrics.statistics import NOTHING, Estimate, clustered_rate, ratio_of_sums
+from parley.engine.store.layout import SUMMARY
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.ranges import Configuration, NonNegativeInt, PositiveInt
+from parley.envs.pairs.compiled import PairCorpus, load_pairs, nothing_to_measure
+from parley.envs.storage.copies import CHECKPOINT
 
 if TYPE_CHECKING:
-    from envs.pairs.vocabulary import PairVocabulary
-    from policies.fitting.evaluation import Fitness, TextSizes
-    from policies.fitting.fit import Epoch, Fit
-    from policies.fitting.loop import EpochRow, FittingLoop
+    from parley.envs.pairs.vocabulary import PairVocabulary
+    from parley.policies.fitting.evaluation import Fitness, TextSizes
+    from parley.policies.fitting.fit import Epoch, Fit
+    from parley.policies.fitting.loop import EpochRow, FittingLoop
 
 STATE = "training.safetensors"
 """The file of a run that a training goes on from."""
@@ -131,7 +131,7 @@ class FitJob(Job[ConfigT, Fitting, Summary]):
 
     def work(self, run: RunFolder, prepared: Fitting, reporter: Reporter) -> Summary:
         """Fits the model, resuming exactly where it was, measures and stores it."""
-        from policies.fitting.evaluation import evaluate, text_sizes
+        from parley.policies.fitting.evaluation import evaluate, text_sizes
 
         config, model = prepared.config, prepared.model
         with threads(config.threads):

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from engine.metrics.tables import TextTable
-from engine.store.documents import write_whole
-from envs.core.errors import RunError
-from envs.core.visible import visible
+from parley.engine.metrics.tables import TextTable
+from parley.engine.store.documents import write_whole
+from parley.envs.core.errors import RunError
+from parley.envs.core.visible import visible
 
 TABLE_FILE = "table.md"
 

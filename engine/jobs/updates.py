@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from engine.jobs.job import Reporter
-from engine.jobs.scalars import Scalars
-from engine.jobs.supervised import STATE
-from engine.store.run_folder import RunFolder
+from parley.engine.jobs.job import Reporter
+from parley.engine.jobs.scalars import Scalars
+from parley.engine.jobs.supervised import STATE
+from parley.engine.store.run_folder import RunFolder
 
 
 @contextmanager
@@ -38,7 +38,7 @@ def make_updates(
         reporter: who looks on.
         note: writes down the newest update, by its number, before it is saved; returns its figures in words.
     """
-    from engine.rllib import state
+    from parley.engine.rllib import state
 
     saved = run.path / STATE
     if saved.exists():

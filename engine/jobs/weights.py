@@ -10,13 +10,13 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from engine.store.head import name_now
-from engine.store.layout import CONFIG
-from envs.core.disk import file_digest
-from envs.storage.copies import CHECKPOINT, fetched_model
-from policies.adapter_folders import base_of, is_adapter_alone
-from policies.chat.addresses import is_chat_address, weights_of
-from policies.stored import WEIGHTS, model_inside
+from parley.engine.store.head import name_now
+from parley.engine.store.layout import CONFIG
+from parley.envs.core.disk import file_digest
+from parley.envs.storage.copies import CHECKPOINT, fetched_model
+from parley.policies.adapter_folders import base_of, is_adapter_alone
+from parley.policies.chat.addresses import is_chat_address, weights_of
+from parley.policies.stored import WEIGHTS, model_inside
 
 
 def weights_digests(models: Mapping[str, str]) -> dict[str, str]:

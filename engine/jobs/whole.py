@@ -17,13 +17,13 @@ from operator import or_
 from pathlib import Path
 from typing import Any
 
-from engine.jobs.job import Job
-from engine.runtime.board import Board
-from engine.runtime.machines import machines_up
-from engine.runtime.session import RaySession, can_grow
-from engine.runtime.sharding import Shard
-from engine.runtime.shares import NOTHING, Share, num_fitting
-from envs.core.errors import ParleyError
+from parley.engine.jobs.job import Job
+from parley.engine.runtime.board import Board
+from parley.engine.runtime.machines import machines_up
+from parley.engine.runtime.session import RaySession, can_grow
+from parley.engine.runtime.sharding import Shard
+from parley.engine.runtime.shares import NOTHING, Share, num_fitting
+from parley.envs.core.errors import ParleyError
 
 _TELL_S = 1.0
 """Seconds between two texts of how far a stage is."""

@@ -1,7 +1,7 @@
 """Answers of chat models that are no replies: their share, and how many there are of each kind.
 
-An answer that is no reply (`policies.chat.model.AnswerKind`) is no success and no utterance. It stays in the denominator of
-every rate, because the model was asked and did not do what was wanted, and its share stands beside the rate.
+An answer that is no reply (`parley.policies.chat.model.AnswerKind`) is no success and no utterance. It stays in the denominator
+of every rate, because the model was asked and did not do what was wanted, and its share stands beside the rate.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from engine.metrics.rows import Row
-from engine.metrics.statistics import NEITHER, Estimate, Metric, clustered_rate, count
-from policies.chat.model import NO_REPLIES, AnswerKind
+from parley.engine.metrics.rows import Row
+from parley.engine.metrics.statistics import NEITHER, Estimate, Metric, clustered_rate, count
+from parley.policies.chat.model import NO_REPLIES, AnswerKind
 
 NO_REPLY = "no_reply"
 NO_REPLY_KINDS = tuple(kind.value for kind in NO_REPLIES)

@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.metrics.exploitability import has_learned
-from engine.metrics.statistics import Estimate
-from engine.metrics.tables import TextTable, with_interval
+from parley.engine.metrics.exploitability import has_learned
+from parley.engine.metrics.statistics import Estimate
+from parley.engine.metrics.tables import TextTable, with_interval
 
 KNOWN, KNOWN_TABLE = "known", "Known adversaries"
 """Entry of a summary: all known adversaries; heading of their table."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from engine.metrics.statistics import Estimate, count, ratio_of_sums
+from parley.engine.metrics.statistics import Estimate, count, ratio_of_sums
 
 logger = logging.getLogger(__name__)
 

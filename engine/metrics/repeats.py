@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from engine.metrics.statistics import INTERVAL_Z, NOTHING, Estimate, Metric, count, mean, paired_difference
-from engine.metrics.tables import TextTable, figure, with_interval
+from parley.engine.metrics.statistics import INTERVAL_Z, NOTHING, Estimate, Metric, count, mean, paired_difference
+from parley.engine.metrics.tables import TextTable, figure, with_interval
 
 TRAININGS = "trainings"
 """Entry of a summary that holds what each training came to, by metric."""

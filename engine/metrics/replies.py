@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from engine.metrics.statistics import Estimate, Metric, count, mean_count, rate
-from envs.pairs.vocabulary import EOT, EOU, UNK
+from parley.engine.metrics.statistics import Estimate, Metric, count, mean_count, rate
+from parley.envs.pairs.vocabulary import EOT, EOU, UNK
 
 NEAR = "nearer to the recorded"
 REPLIES = {

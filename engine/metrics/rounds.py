@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from engine.metrics.known import AdversaryWords
-from engine.metrics.statistics import NOTHING, Estimate, Metric
-from engine.metrics.tables import TextTable, with_interval
+from parley.engine.metrics.known import AdversaryWords
+from parley.engine.metrics.statistics import NOTHING, Estimate, Metric
+from parley.engine.metrics.tables import TextTable, with_interval
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from envs.core.seeds import stream
+from parley.envs.core.seeds import stream
 
 FOR_ADVERSARY = "higher: adversary"
 FOR_TARGET = "higher: target"

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from engine.metrics.statistics import FEW, Estimate
+from parley.engine.metrics.statistics import FEW, Estimate
 
 _MARKDOWN = re.compile(r"[\\`*_{}\[\]()<>#+!~$&]")
 MINUS, ABSENT, BETWEEN, FEW_MARK = "\N{MINUS SIGN}", "\N{EN DASH}", " : ", " few"

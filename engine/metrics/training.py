@@ -1,12 +1,12 @@
 """What trainings report: names, directions and definitions of their figures.
 
 Trainings define figures of one name differently, so what a figure means is asked of the job that measured it
-(`engine.jobs.job.Job.legend`).
+(`parley.engine.jobs.job.Job.legend`).
 """
 
 from __future__ import annotations
 
-from engine.metrics.statistics import Metric
+from parley.engine.metrics.statistics import Metric
 
 LOWER, HIGHER = "lower: better", "higher: better"
 NEGOTIATOR = {

@@ -4,7 +4,7 @@
 learner meets; `transfer.py` plugs learned sentences in; `adversary.py` and below search for words.
 """
 
-from envs.core.lazy import public
+from parley.envs.core.lazy import public
 
 __all__, __getattr__ = public(
     __name__,

@@ -20,14 +20,14 @@ from typing import Literal
 
 import numpy as np
 
-from engine.negotiation.defences import HeardView, PerplexityFilter
-from engine.negotiation.replacement import ExchangeBatch, Found, preemptive, reactive
-from engine.negotiation.settings import FIXED_TURN_KINDS, AttackKind, SearchConfig
-from engine.negotiation.transfer import PAPER_TURN
-from envs.core.play import Session, Utterances
-from envs.negotiation.game import SideView
-from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID, Vocabulary
-from policies.negotiator.speaker import NegotiatorAgent
+from parley.engine.negotiation.defences import HeardView, PerplexityFilter
+from parley.engine.negotiation.replacement import ExchangeBatch, Found, preemptive, reactive
+from parley.engine.negotiation.settings import FIXED_TURN_KINDS, AttackKind, SearchConfig
+from parley.engine.negotiation.transfer import PAPER_TURN
+from parley.envs.core.play import Session, Utterances
+from parley.envs.negotiation.game import SideView
+from parley.envs.negotiation.vocabulary import EOS_ID, SELECTION_ID, Vocabulary
+from parley.policies.negotiator.speaker import NegotiatorAgent
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.negotiation.candidates import RESOLUTION, first_of_groups
-from engine.negotiation.objective import Values, bounds, losses
-from engine.negotiation.settings import SearchConfig
-from policies.negotiator.prefix import Endings, Prefixes
-from policies.negotiator.screening import MARGIN, Screening
-from policies.negotiator.speaker import selection_scores
+from parley.engine.negotiation.candidates import RESOLUTION, first_of_groups
+from parley.engine.negotiation.objective import Values, bounds, losses
+from parley.engine.negotiation.settings import SearchConfig
+from parley.policies.negotiator.prefix import Endings, Prefixes
+from parley.policies.negotiator.screening import MARGIN, Screening
+from parley.policies.negotiator.speaker import selection_scores
 
 BLOCK = 8192
 """Dialogues evaluated in one go; bounds memory."""

@@ -21,22 +21,22 @@ from typing import ClassVar, cast
 
 import numpy as np
 
-from engine.negotiation.candidates import Candidates, ExchangeBatch
-from engine.negotiation.settings import DefenceConfig
-from envs.core.errors import ConfigError
-from envs.core.play import Session, Utterances, agent_errors
-from envs.negotiation.agents import is_chat_model
-from envs.negotiation.demands import Demand, last_demand
-from envs.negotiation.domain import DEAL_OR_NO_DEAL
-from envs.negotiation.game import Agent, SideView
-from envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION, SELECTION_ID, UNK, UNK_ID, Vocabulary
-from envs.storage.copies import fetched_model
-from policies.chat import bargaining
-from policies.chat.model import Message, ScoringChatModel
-from policies.chat.seat import ChatSeat, chat_model
-from policies.negotiator.checkpoints import load_model
-from policies.negotiator.model import Negotiator
-from policies.negotiator.scoring import token_nll
+from parley.engine.negotiation.candidates import Candidates, ExchangeBatch
+from parley.engine.negotiation.settings import DefenceConfig
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.play import Session, Utterances, agent_errors
+from parley.envs.negotiation.agents import is_chat_model
+from parley.envs.negotiation.demands import Demand, last_demand
+from parley.envs.negotiation.domain import DEAL_OR_NO_DEAL
+from parley.envs.negotiation.game import Agent, SideView
+from parley.envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION, SELECTION_ID, UNK, UNK_ID, Vocabulary
+from parley.envs.storage.copies import fetched_model
+from parley.policies.chat import bargaining
+from parley.policies.chat.model import Message, ScoringChatModel
+from parley.policies.chat.seat import ChatSeat, chat_model
+from parley.policies.negotiator.checkpoints import load_model
+from parley.policies.negotiator.model import Negotiator
+from parley.policies.negotiator.scoring import token_nll
 
 DEFAULT = ChatSeat()
 CANDIDATES_PER_PASS = 8192

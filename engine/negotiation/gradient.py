@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from policies.negotiator.model import Negotiator
+from parley.policies.negotiator.model import Negotiator
 
 
 def word_changes(

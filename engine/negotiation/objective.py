@@ -21,8 +21,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envs.negotiation.domain import Domain
-from envs.negotiation.vocabulary import SELECTION_ID
+from parley.envs.negotiation.domain import Domain
+from parley.envs.negotiation.vocabulary import SELECTION_ID
 
 Loss = Literal["hinge", "released", "outcome"]
 RELEASED_WEIGHT = 5.0

@@ -16,13 +16,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from engine.negotiation.populations import hard_weights
-from engine.negotiation.settings import DefenceConfig
-from envs.core.config import check
-from envs.core.errors import ConfigError
-from envs.core.ranges import Configuration, PositiveInt, Share
-from envs.core.seeds import stream
-from policies.chat.seat import ChatSeat
+from parley.engine.negotiation.populations import hard_weights
+from parley.engine.negotiation.settings import DefenceConfig
+from parley.envs.core.config import check
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.ranges import Configuration, PositiveInt, Share
+from parley.envs.core.seeds import stream
+from parley.policies.chat.seat import ChatSeat
 
 Reward = Literal["points", "advantage"]
 """The learner's own points, or those less the other side's."""

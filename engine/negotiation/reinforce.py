@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envs.core.errors import ParleyError
+from parley.envs.core.errors import ParleyError
 
 
 class DivergenceError(ParleyError):

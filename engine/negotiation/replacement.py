@@ -28,15 +28,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.negotiation.candidates import Candidates, ExchangeBatch, Found, ReplacementStep, Scores, offered_words
-from engine.negotiation.choices import BLOCK, Choices, Chooser, Queries, codes_of
-from engine.negotiation.defences import PerplexityFilter, admissible
-from engine.negotiation.gradient import word_changes
-from engine.negotiation.objective import Values, end_gaps, losses
-from engine.negotiation.settings import SearchConfig
-from envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION_ID
-from policies.negotiator.prefix import Endings, Prefixes
-from policies.negotiator.speaker import NegotiatorAgent, selection_scores
+from parley.engine.negotiation.candidates import Candidates, ExchangeBatch, Found, ReplacementStep, Scores, offered_words
+from parley.engine.negotiation.choices import BLOCK, Choices, Chooser, Queries, codes_of
+from parley.engine.negotiation.defences import PerplexityFilter, admissible
+from parley.engine.negotiation.gradient import word_changes
+from parley.engine.negotiation.objective import Values, end_gaps, losses
+from parley.engine.negotiation.settings import SearchConfig
+from parley.envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION_ID
+from parley.policies.negotiator.prefix import Endings, Prefixes
+from parley.policies.negotiator.speaker import NegotiatorAgent, selection_scores
 
 REPLY_WORDS = 40
 """Words of a sampled reply, its end included; longer ones are cut off."""

@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from engine.negotiation.settings import TacticSettings
-from envs.negotiation.domain import domain_recorded
-from envs.negotiation.vocabulary import SELECTION
-from policies.chat.model import Answer, Chat, Message
-from policies.chat.written import read_line
+from parley.engine.negotiation.settings import TacticSettings
+from parley.envs.negotiation.domain import domain_recorded
+from parley.envs.negotiation.vocabulary import SELECTION
+from parley.policies.chat.model import Answer, Chat, Message
+from parley.policies.chat.written import read_line
 
 NONE, REFINED, GAINS, BLIND = "none", "refined", "gains", "blind"
 ATTACKERS: dict[str, str] = {
@@ -111,7 +111,7 @@ def transcript(row: Mapping[str, Any]) -> str:
     """A dialogue as an attacker reads it: the items and the player's own points for them, the words, and what both earned.
 
     Args:
-        row: a finished dialogue (`engine.jobs.negotiation.rows.DIALOGUES`), the player on side 0.
+        row: a finished dialogue (`parley.engine.jobs.negotiation.rows.DIALOGUES`), the player on side 0.
     """
     domain = domain_recorded(row["counts"], (row["values_adversary"], row["values_target"]))
     items = ", ".join(

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from envs.core.errors import ConfigError
-from envs.core.play import Session, Utterances
-from envs.negotiation.game import Agent, SideView
-from envs.negotiation.vocabulary import EOS_ID, SELECTION, SELECTION_ID, Vocabulary
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.play import Session, Utterances
+from parley.envs.negotiation.game import Agent, SideView
+from parley.envs.negotiation.vocabulary import EOS_ID, SELECTION, SELECTION_ID, Vocabulary
 
 PAPER_TURN = 3
 PAPER_SENTENCE = "take book you get rest"

@@ -25,16 +25,16 @@ from typing import cast
 
 import numpy as np
 
-from engine.negotiation.adversary import AttackLog, Attempt
-from engine.negotiation.candidates import Found, ReplacementStep
-from engine.negotiation.objective import Values
-from envs.core.play import Session, Utterances
-from envs.negotiation.game import Agent, SideView
-from envs.negotiation.vocabulary import SELECTION, SELECTION_ID, Vocabulary, split_text
-from policies.chat import bargaining
-from policies.chat.choosing import nats_by_chat
-from policies.chat.model import Chat, ScoringChatModel
-from policies.chat.negotiator import ChatNegotiator
+from parley.engine.negotiation.adversary import AttackLog, Attempt
+from parley.engine.negotiation.candidates import Found, ReplacementStep
+from parley.engine.negotiation.objective import Values
+from parley.envs.core.play import Session, Utterances
+from parley.envs.negotiation.game import Agent, SideView
+from parley.envs.negotiation.vocabulary import SELECTION, SELECTION_ID, Vocabulary, split_text
+from parley.policies.chat import bargaining
+from parley.policies.chat.choosing import nats_by_chat
+from parley.policies.chat.model import Chat, ScoringChatModel
+from parley.policies.chat.negotiator import ChatNegotiator
 
 KIND = "reactive"
 """Kind of the attempts: the target is wanted to end the talk right after them."""

@@ -3,10 +3,10 @@
 Start with `strategy.py` for what a strategy is, `catalogue.py` for which there are; `replies/` has rules on replies. Everything
 is a pure function of tokenised turns and a seed; nothing here knows of Ray or of run folders.
 
-    from engine.perturb import perturb_text, perturb_texts
+    from parley.engine.perturb import perturb_text, perturb_texts
 """
 
-from envs.core.lazy import public
+from parley.envs.core.lazy import public
 
 __all__, __getattr__ = public(
     __name__,

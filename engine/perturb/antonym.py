@@ -28,16 +28,16 @@ from functools import lru_cache
 
 import numpy as np
 
-from engine.perturb.commands import COMMANDS
-from engine.perturb.draws import uniforms
-from engine.perturb.flat import Edits, FlatContexts
-from engine.perturb.lexicon import Lexicon
-from engine.perturb.ngrams import NGrams, window
-from engine.perturb.opposites import ATTRIBUTIVE, NOT_BEFORE, NOT_BEHIND, OF_OBJECTS, OF_PERSONS, OPPOSITES, PREDICATIVE
-from engine.perturb.resources import Resources
-from engine.perturb.settings import PerturbSettings, Rule
-from engine.perturb.strategy import ByEdits, Expectation
-from envs.pairs.turns import Utterance
+from parley.engine.perturb.commands import COMMANDS
+from parley.engine.perturb.draws import uniforms
+from parley.engine.perturb.flat import Edits, FlatContexts
+from parley.engine.perturb.lexicon import Lexicon
+from parley.engine.perturb.ngrams import NGrams, window
+from parley.engine.perturb.opposites import ATTRIBUTIVE, NOT_BEFORE, NOT_BEHIND, OF_OBJECTS, OF_PERSONS, OPPOSITES, PREDICATIVE
+from parley.engine.perturb.resources import Resources
+from parley.engine.perturb.settings import PerturbSettings, Rule
+from parley.engine.perturb.strategy import ByEdits, Expectation
+from parley.envs.pairs.turns import Utterance
 
 BE = frozenset({"be", "am", "is", "are", "was", "were", "been"})
 _PAPER = {"VB": "v", "JJ": "a", "RB": "r"}

@@ -1,6 +1,6 @@
 """Perturbations as a library call, for whoever wants more of a data set's sentences.
 
-    >>> from engine.perturb import perturb_text
+    >>> from parley.engine.perturb import perturb_text
     >>> perturb_text("I installed Ubuntu 10.04 from http://ubuntu.com, but it doesn't BOOT!", "random-swap", seed=2)
     "I installed 10.04 Ubuntu from http://ubuntu.com, it but doesn't BOOT!"
 
@@ -14,15 +14,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from engine.perturb.catalogue import build, names
-from engine.perturb.draws import seeds_of
-from engine.perturb.flat import Edits
-from engine.perturb.resources import Resources
-from engine.perturb.settings import PerturbSettings
-from engine.perturb.strategy import ByEdits, Strategy
-from engine.perturb.texts import Texts
-from envs.core.errors import ConfigError
-from envs.pairs.turns import Turns
+from parley.engine.perturb.catalogue import build, names
+from parley.engine.perturb.draws import seeds_of
+from parley.engine.perturb.flat import Edits
+from parley.engine.perturb.resources import Resources
+from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.strategy import ByEdits, Strategy
+from parley.engine.perturb.texts import Texts
+from parley.envs.core.errors import ConfigError
+from parley.envs.pairs.turns import Turns
 
 DEFAULT = PerturbSettings()
 

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from itertools import chain
 
-from engine.perturb import built_in_words as words_of
-from engine.perturb.newswire import SHORT_FORMS, expanded
-from engine.perturb.opposites import OPPOSITES
-from engine.perturb.phrasings import phrasings, synonyms
-from engine.perturb.ppdb import Phrase, two_way
-from envs.pairs.stop_words import STOP_WORDS
+from parley.engine.perturb import built_in_words as words_of
+from parley.engine.perturb.newswire import SHORT_FORMS, expanded
+from parley.engine.perturb.opposites import OPPOSITES
+from parley.engine.perturb.phrasings import phrasings, synonyms
+from parley.engine.perturb.ppdb import Phrase, two_way
+from parley.envs.pairs.stop_words import STOP_WORDS
 
 ANNOUNCEMENT = "words come from the small built-in lexicon; for WordNet and a trained tagger: parley data get nltk"
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.perturb.resources import Resources
-from engine.perturb.settings import PerturbSettings
-from engine.perturb.strategy import Strategy
-from envs.core.errors import ConfigError
-from envs.core.own_code import made_part
-from envs.core.registry import Registry, nearest
+from parley.engine.perturb.resources import Resources
+from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.strategy import Strategy
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.own_code import made_part
+from parley.envs.core.registry import Registry, nearest
 
 strategies = Registry("perturbation strategy", "parley.strategies")
 for _name, _summary, _target in (
@@ -30,7 +30,7 @@ for _name, _summary, _target in (
     ("random-inputs-kept-entities", "every word but entities by a random one", "entities:build_kept"),
     ("confusing-entity", "entities by others of their category", "entities:build_confusing"),
 ):
-    strategies.register(_name, _summary, f"engine.perturb.{_target}")
+    strategies.register(_name, _summary, f"parley.engine.perturb.{_target}")
 
 PARAPHRASED = "generative-paraphrase"
 """The one that needs a network."""

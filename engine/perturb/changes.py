@@ -13,8 +13,8 @@ from difflib import SequenceMatcher
 from enum import StrEnum
 from itertools import groupby
 
-from envs.pairs.turns import EOT, Turns, Utterance
-from envs.pairs.vocabulary import EOU
+from parley.envs.pairs.turns import EOT, Turns, Utterance
+from parley.envs.pairs.vocabulary import EOU
 
 
 class ChangeKind(StrEnum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from engine.perturb import clause_words as of
+from parley.engine.perturb import clause_words as of
 
 
 class Place(NamedTuple):

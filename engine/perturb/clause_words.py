@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.perturb.lexicon import word_set
+from parley.engine.perturb.lexicon import word_set
 
 BREAKS = word_set(
     r"""

@@ -19,8 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from engine.perturb import clause_words as of
-from engine.perturb.clause import Clause, Place
+from parley.engine.perturb import clause_words as of
+from parley.engine.perturb.clause import Clause, Place
 
 _TAG = 5
 """Words of a question like "is n't it ?", with the comma before it."""

@@ -12,7 +12,7 @@ from itertools import repeat
 
 import numpy as np
 
-from engine.perturb.flat import FlatContexts
+from parley.engine.perturb.flat import FlatContexts
 
 SIGNS = frozenset("-_/\\|=<>+*&@#~$%^`")
 """Marks that are a part of what is typed, and none of a sentence."""

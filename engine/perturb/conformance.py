@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.perturb.resources import Resources
-from engine.perturb.settings import PerturbSettings
-from engine.perturb.strategy import Expectation, Strategy
-from envs.core.conformance import Kind, expect, same_alone
-from envs.pairs.turns import Turns, parse_turns
+from parley.engine.perturb.resources import Resources
+from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.strategy import Expectation, Strategy
+from parley.envs.core.conformance import Kind, expect, same_alone
+from parley.envs.pairs.turns import Turns, parse_turns
 
 _CONTEXTS: list[Turns] = [
     parse_turns(line)
@@ -78,7 +78,7 @@ def _does_something(strategy: Strategy) -> None:
 
 STRATEGY = Kind(
     "perturbation strategy",
-    "engine.perturb.strategy.Strategy",
+    "parley.engine.perturb.strategy.Strategy",
     ("perturb", "expectation"),
     make,
     (_says_what_it_is, _keeps_boundaries, _leaves_nothing_as_nothing, _repeats_itself, _is_the_same_alone, _does_something),

@@ -19,14 +19,14 @@ from difflib import SequenceMatcher
 from pathlib import Path
 from typing import NamedTuple
 
-from engine.perturb.commands import NAMES
-from engine.perturb.resources import Resources
-from engine.perturb.settings import PerturbSettings
-from engine.perturb.slips import MISSPELLINGS
-from envs.core.errors import DataError
-from envs.data.lines import broken_rule, located, read_lines, require_utf8
-from envs.data.root import data_root
-from envs.pairs.tokens import tokenise
+from parley.engine.perturb.commands import NAMES
+from parley.engine.perturb.resources import Resources
+from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.slips import MISSPELLINGS
+from parley.envs.core.errors import DataError
+from parley.envs.data.lines import broken_rule, located, read_lines, require_utf8
+from parley.envs.data.root import data_root
+from parley.envs.pairs.tokens import tokenise
 
 FOLDER = "grammar"
 """Of the data root, with JFLEG's files and codespell's dictionary."""

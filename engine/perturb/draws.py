@@ -1,9 +1,9 @@
 """Random numbers for many contexts at once, each from its context's own seed.
 
-`envs.core.seeds.stream` makes a generator object per item, which costs more than a swap or a replaced word does. Here the k-th
-number of an item is a hash of its seed, the strategy's name and k (SplitMix64: Steele, Lea & Flood 2014, "Fast splittable
-pseudorandom number generators"), so that the numbers of all items come out of one pass of numpy and still depend on nothing but
-their own item.
+`parley.envs.core.seeds.stream` makes a generator object per item, which costs more than a swap or a replaced word does. Here
+the k-th number of an item is a hash of its seed, the strategy's name and k (SplitMix64: Steele, Lea & Flood 2014, "Fast
+splittable pseudorandom number generators"), so that the numbers of all items come out of one pass of numpy and still depend on
+nothing but their own item.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from zlib import crc32
 
 import numpy as np
 
-from envs.core.seeds import stable_hash
-from envs.pairs.tokens import normalised
+from parley.envs.core.seeds import stable_hash
+from parley.envs.pairs.tokens import normalised
 
 _MASK = (1 << 64) - 1
 _STEP_ONE = 0x9E3779B97F4A7C15

@@ -29,18 +29,18 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.perturb.draws import uniforms
-from engine.perturb.flat import Edits, FlatContexts
-from engine.perturb.phrases import Matches, Phrases
-from engine.perturb.resources import Resources
-from engine.perturb.settings import PerturbSettings
-from engine.perturb.strategy import ByEdits, Expectation
-from envs.core.errors import ConfigError, DataError
-from envs.data.lines import broken_rule, located, read_lines, require_utf8, utf8_start
-from envs.data.root import read_file
-from envs.pairs.tokens import tokenise
-from envs.pairs.turns import EOT, Utterance
-from envs.pairs.vocabulary import SPECIALS
+from parley.engine.perturb.draws import uniforms
+from parley.engine.perturb.flat import Edits, FlatContexts
+from parley.engine.perturb.phrases import Matches, Phrases
+from parley.engine.perturb.resources import Resources
+from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.strategy import ByEdits, Expectation
+from parley.envs.core.errors import ConfigError, DataError
+from parley.envs.data.lines import broken_rule, located, read_lines, require_utf8, utf8_start
+from parley.envs.data.root import read_file
+from parley.envs.pairs.tokens import tokenise
+from parley.envs.pairs.turns import EOT, Utterance
+from parley.envs.pairs.vocabulary import SPECIALS
 
 
 class Entities:

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from envs.pairs.turns import Turn, Turns, Utterance
+from parley.envs.pairs.turns import Turn, Turns, Utterance
 
 _SHORT = 64
 """Words."""

@@ -20,18 +20,18 @@ from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING
 
-from engine.perturb.ngrams import BEGIN, END
-from engine.perturb.phrasings import phrasings, synonyms
-from engine.perturb.resources import Resources
-from engine.perturb.settings import PerturbSettings
-from engine.perturb.strategy import Expectation
-from engine.perturb.synonyms import Synonyms
-from envs.core.errors import ConfigError
-from envs.pairs.turns import Turns, Utterance
-from envs.storage.copies import fetched_model
+from parley.engine.perturb.ngrams import BEGIN, END
+from parley.engine.perturb.phrasings import phrasings, synonyms
+from parley.engine.perturb.resources import Resources
+from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.strategy import Expectation
+from parley.engine.perturb.synonyms import Synonyms
+from parley.envs.core.errors import ConfigError
+from parley.envs.pairs.turns import Turns, Utterance
+from parley.envs.storage.copies import fetched_model
 
 if TYPE_CHECKING:
-    from policies.pointer_generator.model import PointerGenerator
+    from parley.policies.pointer_generator.model import PointerGenerator
 
 _OPENERS = frozenset(["well", "ok", "okay", "so", "oh", "hmm", "hi", "hey", ","])
 """What an utterance says no less without where it begins with them."""
@@ -64,8 +64,8 @@ class GenerativeParaphrase:
         return [tuple(tuple(self._known[words] for words in turn) for turn in turns) for turns in contexts]
 
     def _paraphrase(self, utterances: Iterable[Utterance]) -> None:
-        from policies.pointer_generator.decoding import paraphrases
-        from policies.pointer_generator.settings import BeamConfig
+        from parley.policies.pointer_generator.decoding import paraphrases
+        from parley.policies.pointer_generator.settings import BeamConfig
 
         new = [words for words in dict.fromkeys(utterances) if words not in self._known]
         for words, said in zip(new, paraphrases(self._model, new, BeamConfig()), strict=True):
@@ -123,7 +123,7 @@ def build(settings: PerturbSettings, resources: Resources) -> GenerativeParaphra
             got=None,
             fix="parley train paraphraser, then --set perturb.paraphraser=runs/paraphraser",
         )
-    from policies.pointer_generator.checkpoints import load_pointer_generator
+    from parley.policies.pointer_generator.checkpoints import load_pointer_generator
 
     model = load_pointer_generator(fetched_model(settings.paraphraser)).to(resources.device)
     return GenerativeParaphrase(model, resources, settings)

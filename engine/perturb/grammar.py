@@ -31,15 +31,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.perturb import slips
-from engine.perturb.corrections import Corrections, misspellings_of, open_corrections
-from engine.perturb.draws import uniforms
-from engine.perturb.flat import Edits, FlatContexts
-from engine.perturb.lexicon import word_set
-from engine.perturb.resources import Resources
-from engine.perturb.settings import PerturbSettings
-from engine.perturb.strategy import ByEdits, Expectation
-from envs.pairs.turns import Utterance
+from parley.engine.perturb import slips
+from parley.engine.perturb.corrections import Corrections, misspellings_of, open_corrections
+from parley.engine.perturb.draws import uniforms
+from parley.engine.perturb.flat import Edits, FlatContexts
+from parley.engine.perturb.lexicon import word_set
+from parley.engine.perturb.resources import Resources
+from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.strategy import ByEdits, Expectation
+from parley.envs.pairs.turns import Utterance
 
 
 class ErrorKind(StrEnum):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from engine.perturb.built_in import BuiltInLexicon
-from engine.perturb.lexicon import Lexicon
-from engine.perturb.nltk_lexicon import NltkLexicon
+from parley.engine.perturb.built_in import BuiltInLexicon
+from parley.engine.perturb.lexicon import Lexicon
+from parley.engine.perturb.nltk_lexicon import NltkLexicon
 
 
 def open_lexicon(name: str) -> Lexicon:

@@ -31,13 +31,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from engine.perturb.clauses import negated
-from engine.perturb.flat import Edits, FlatContexts
-from engine.perturb.lexicon import Lexicon
-from engine.perturb.resources import Resources
-from engine.perturb.settings import PerturbSettings, Rule
-from engine.perturb.strategy import ByEdits, Expectation
-from envs.pairs.turns import Utterance
+from parley.engine.perturb.clauses import negated
+from parley.engine.perturb.flat import Edits, FlatContexts
+from parley.engine.perturb.lexicon import Lexicon
+from parley.engine.perturb.resources import Resources
+from parley.engine.perturb.settings import PerturbSettings, Rule
+from parley.engine.perturb.strategy import ByEdits, Expectation
+from parley.envs.pairs.turns import Utterance
 
 _NOT_BEFORE = frozenset({"VB", "VBG", "VBN"})
 _FINITE = {"VBD": "did", "VBP": "do", "VBZ": "does"}

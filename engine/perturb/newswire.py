@@ -20,8 +20,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from engine.perturb.commands import EXTENSIONS
-from engine.perturb.lexicon import word_set
+from parley.engine.perturb.commands import EXTENSIONS
+from parley.engine.perturb.lexicon import word_set
 
 _AUXILIARIES = word_set(
     """

@@ -16,7 +16,7 @@ from itertools import chain, pairwise
 
 import numpy as np
 
-from envs.pairs.turns import Utterance
+from parley.envs.pairs.turns import Utterance
 
 ORDER = 3
 _UNKNOWN, _BEGIN, _END = 0, 1, 2

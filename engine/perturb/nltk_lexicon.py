@@ -21,11 +21,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
-from engine.perturb.newswire import CALENDAR_AND_PEOPLES, Newswire
-from engine.perturb.ppdb import Phrase, two_way
-from envs.core.errors import DataError
-from envs.data.lines import split_lines
-from envs.pairs.tokens import tokenise
+from parley.engine.perturb.newswire import CALENDAR_AND_PEOPLES, Newswire
+from parley.engine.perturb.ppdb import Phrase, two_way
+from parley.envs.core.errors import DataError
+from parley.envs.data.lines import split_lines
+from parley.envs.pairs.tokens import tokenise
 
 TAGGER = "taggers/averaged_perceptron_tagger_eng"
 WORDNET = "corpora/wordnet"
@@ -162,7 +162,7 @@ class NltkLexicon:
     def _tagger(self) -> Any:
         from nltk.tag import PerceptronTagger
 
-        from engine.perturb.tagger import Tagger
+        from parley.engine.perturb.tagger import Tagger
 
         return Tagger(_guarded(TAGGER, PerceptronTagger))
 

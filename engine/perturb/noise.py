@@ -30,13 +30,13 @@ from string import ascii_lowercase
 
 import numpy as np
 
-from engine.perturb.commands import NAMES, in_commands
-from engine.perturb.corrections import Corrections, misspellings_of, open_corrections
-from engine.perturb.draws import uniforms
-from engine.perturb.flat import Edits, FlatContexts
-from engine.perturb.resources import USUAL, Resources
-from engine.perturb.settings import PerturbSettings
-from engine.perturb.strategy import ByEdits, Expectation
+from parley.engine.perturb.commands import NAMES, in_commands
+from parley.engine.perturb.corrections import Corrections, misspellings_of, open_corrections
+from parley.engine.perturb.draws import uniforms
+from parley.engine.perturb.flat import Edits, FlatContexts
+from parley.engine.perturb.resources import USUAL, Resources
+from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.strategy import ByEdits, Expectation
 
 SHORTEST = 4
 """Letters of the shortest word that slips."""

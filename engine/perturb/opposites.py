@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from engine.perturb.lexicon import word_set
+from parley.engine.perturb.lexicon import word_set
 
 _PAIRS = {
     "v": """

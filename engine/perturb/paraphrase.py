@@ -32,17 +32,17 @@ from itertools import chain
 
 import numpy as np
 
-from engine.perturb.draws import uniforms_at
-from engine.perturb.flat import Edits, FlatContexts, running
-from engine.perturb.ngrams import window
-from engine.perturb.phrases import Matches, Phrases
-from engine.perturb.phrasings import phrasings, synonyms
-from engine.perturb.ppdb import Phrase, read_paraphrases
-from engine.perturb.resources import Resources
-from engine.perturb.settings import PerturbSettings
-from engine.perturb.strategy import ByEdits, Expectation
-from engine.perturb.synonyms import Synonyms, fits_article
-from envs.pairs.turns import Utterance
+from parley.engine.perturb.draws import uniforms_at
+from parley.engine.perturb.flat import Edits, FlatContexts, running
+from parley.engine.perturb.ngrams import window
+from parley.engine.perturb.phrases import Matches, Phrases
+from parley.engine.perturb.phrasings import phrasings, synonyms
+from parley.engine.perturb.ppdb import Phrase, read_paraphrases
+from parley.engine.perturb.resources import Resources
+from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.strategy import ByEdits, Expectation
+from parley.engine.perturb.synonyms import Synonyms, fits_article
+from parley.envs.pairs.turns import Utterance
 
 NAME = "data-paraphrase"
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.perturb.flat import FlatContexts
-from envs.pairs.turns import Utterance
+from parley.engine.perturb.flat import FlatContexts
+from parley.envs.pairs.turns import Utterance
 
 
 class Matches(NamedTuple):

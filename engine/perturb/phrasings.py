@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from engine.perturb.commands import NAMES
-from engine.perturb.ppdb import Phrase
-from envs.pairs.tokens import tokenise
+from parley.engine.perturb.commands import NAMES
+from parley.engine.perturb.ppdb import Phrase
+from parley.envs.pairs.tokens import tokenise
 
 _EVERYWHERE = """
 i 'm > i am

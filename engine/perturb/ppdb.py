@@ -20,9 +20,9 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from envs.core.errors import DataError
-from envs.data.lines import FileLine, broken_rule, read_lines, require_utf8
-from envs.pairs.tokens import tokenise
+from parley.envs.core.errors import DataError
+from parley.envs.data.lines import FileLine, broken_rule, read_lines, require_utf8
+from parley.envs.pairs.tokens import tokenise
 
 Phrase = tuple[str, ...]
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from envs.pairs.turns import Utterance
-from envs.pairs.written import CLITICS, CLOSING, OPENING, QUOTES, first_half, reads, written
+from parley.envs.pairs.turns import Utterance
+from parley.envs.pairs.written import CLITICS, CLOSING, OPENING, QUOTES, first_half, reads, written
 
 _ENDS = frozenset({".", "?", "!", "..."})
 """Marks behind which a sentence begins."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from envs.core.ranges import Configuration, PositiveFloat, PositiveInt, PositiveShare
+from parley.envs.core.ranges import Configuration, PositiveFloat, PositiveInt, PositiveShare
 
 Rule = Literal["paper", "released"]
 

@@ -21,14 +21,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from engine.perturb.commands import held_in_one, in_commands
-from engine.perturb.draws import uniforms
-from engine.perturb.flat import Edits, FlatContexts, running
-from engine.perturb.lexicon import word_set
-from engine.perturb.resources import Resources
-from engine.perturb.settings import PerturbSettings
-from engine.perturb.strategy import ByEdits, Expectation
-from envs.pairs.written import CLITICS
+from parley.engine.perturb.commands import held_in_one, in_commands
+from parley.engine.perturb.draws import uniforms
+from parley.engine.perturb.flat import Edits, FlatContexts, running
+from parley.engine.perturb.lexicon import word_set
+from parley.engine.perturb.resources import Resources
+from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.strategy import ByEdits, Expectation
+from parley.envs.pairs.written import CLITICS
 
 _KEPT = """
     i me my myself we our ours ourselves you your yours yourself yourselves he him his himself she her hers herself it

@@ -18,9 +18,9 @@ from typing import Protocol
 
 import numpy as np
 
-from engine.perturb.flat import Edits, FlatContexts
-from envs.core.seeds import stream
-from envs.pairs.turns import Turns, Utterance
+from parley.engine.perturb.flat import Edits, FlatContexts
+from parley.envs.core.seeds import stream
+from parley.envs.pairs.turns import Turns, Utterance
 
 
 class Expectation(StrEnum):

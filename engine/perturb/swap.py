@@ -23,12 +23,12 @@ from string import punctuation
 
 import numpy as np
 
-from engine.perturb.commands import held_in_one, in_commands
-from engine.perturb.draws import uniforms, uniforms_of_one
-from engine.perturb.flat import Edits, FlatContexts, running
-from engine.perturb.resources import Resources
-from engine.perturb.settings import PerturbSettings, Rule
-from engine.perturb.strategy import ByEdits, Expectation
+from parley.engine.perturb.commands import held_in_one, in_commands
+from parley.engine.perturb.draws import uniforms, uniforms_of_one
+from parley.engine.perturb.flat import Edits, FlatContexts, running
+from parley.engine.perturb.resources import Resources
+from parley.engine.perturb.settings import PerturbSettings, Rule
+from parley.engine.perturb.strategy import ByEdits, Expectation
 
 SMILEYS = frozenset(eyes + nose + mouth for eyes in ":;" for nose in ("", "-") for mouth in "()dp")
 """Those that the tokeniser keeps whole."""

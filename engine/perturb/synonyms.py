@@ -20,9 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from engine.perturb.lexicon import Lexicon
-from engine.perturb.phrasings import UNTOUCHED
-from engine.perturb.ppdb import Phrase
+from parley.engine.perturb.lexicon import Lexicon
+from parley.engine.perturb.phrasings import UNTOUCHED
+from parley.engine.perturb.ppdb import Phrase
 
 BASE_TAGS = {"V": "VB", "N": "NN", "J": "JJ", "R": "RB"}
 """The tag of a word's base form, by the first letter of its own."""

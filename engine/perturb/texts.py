@@ -13,13 +13,13 @@ from operator import itemgetter
 
 import numpy as np
 
-from engine.perturb.changes import ChangeKind, aligned
-from engine.perturb.flat import Edits, FlatContexts
-from engine.perturb.rewriting import Edit, WrittenText
-from envs.core.errors import ConfigError
-from envs.pairs.tokens import tokenise_where
-from envs.pairs.turns import Turns, Utterance, parse_turns, tokens_where
-from envs.pairs.written import detokenise, reads
+from parley.engine.perturb.changes import ChangeKind, aligned
+from parley.engine.perturb.flat import Edits, FlatContexts
+from parley.engine.perturb.rewriting import Edit, WrittenText
+from parley.envs.core.errors import ConfigError
+from parley.envs.pairs.tokens import tokenise_where
+from parley.envs.pairs.turns import Turns, Utterance, parse_turns, tokens_where
+from parley.envs.pairs.written import detokenise, reads
 
 _NUM_PIECES = 1 << 17
 _GONE = " "

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.report.collaboration.chapter import Collaborations
-from engine.report.collaboration.hardened import HardenedFriends
-from engine.report.content import Chapter
-from engine.report.generation.adversarial import JudgedSystems
-from engine.report.generation.training import TrainedGenerators
-from engine.report.measurements.chapter import Measurements
-from engine.report.negotiation.chapter import Negotiations
-from engine.report.perturb.chapter import Perturbations
-from engine.report.retrieval.chapter import Rankings
-from engine.report.retrieval.hardened import HardenedRankers
-from engine.report.retrieval.searches import RankerAttacks
-from engine.report.sweeps.chapter import Sweeps
-from engine.report.training.chapter import Trainings
-from engine.report.triggers.chapter import TriggerSearches
-from engine.report.triggers.hardened import HardenedModels
+from parley.engine.report.collaboration.chapter import Collaborations
+from parley.engine.report.collaboration.hardened import HardenedFriends
+from parley.engine.report.content import Chapter
+from parley.engine.report.generation.adversarial import JudgedSystems
+from parley.engine.report.generation.training import TrainedGenerators
+from parley.engine.report.measurements.chapter import Measurements
+from parley.engine.report.negotiation.chapter import Negotiations
+from parley.engine.report.perturb.chapter import Perturbations
+from parley.engine.report.retrieval.chapter import Rankings
+from parley.engine.report.retrieval.hardened import HardenedRankers
+from parley.engine.report.retrieval.searches import RankerAttacks
+from parley.engine.report.sweeps.chapter import Sweeps
+from parley.engine.report.training.chapter import Trainings
+from parley.engine.report.triggers.chapter import TriggerSearches
+from parley.engine.report.triggers.hardened import HardenedModels
 
 CHAPTERS: tuple[Chapter[Any], ...] = (
     Negotiations(),

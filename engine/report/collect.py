@@ -14,20 +14,20 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from engine.jobs.job import USAGE, WARNINGS
-from engine.jobs.status import FINISHED, run_status
-from engine.report.chapters import CHAPTERS
-from engine.report.content import Chapter, Report, RunLine, Stages
-from engine.report.page import verdicts, write_report
-from engine.report.runs import Run, find_runs, short_paths
-from engine.store.event_log import is_summarised
-from engine.store.head import read_json, whole
-from engine.store.layout import ENVIRONMENT
-from engine.store.mirror import replicate
-from engine.store.run_folder import RunFolder
-from envs.core.errors import RunError
-from envs.core.visible import visible
-from envs.storage.places import display_path
+from parley.engine.jobs.job import USAGE, WARNINGS
+from parley.engine.jobs.status import FINISHED, run_status
+from parley.engine.report.chapters import CHAPTERS
+from parley.engine.report.content import Chapter, Report, RunLine, Stages
+from parley.engine.report.page import verdicts, write_report
+from parley.engine.report.runs import Run, find_runs, short_paths
+from parley.engine.store.event_log import is_summarised
+from parley.engine.store.head import read_json, whole
+from parley.engine.store.layout import ENVIRONMENT
+from parley.engine.store.mirror import replicate
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import RunError
+from parley.envs.core.visible import visible
+from parley.envs.storage.places import display_path
 
 REPORT = "report.html"
 

@@ -14,14 +14,14 @@ from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from markupsafe import Markup
 
-from engine.jobs.job import ATTACK
-from engine.metrics.rows import Row, finished
-from engine.metrics.statistics import Estimate, Metric
-from engine.metrics.tables import TextTable
-from engine.report.figure import Figure
-from engine.report.runs import Run
-from engine.store.schemas import OK
-from envs.core.visible import visible
+from parley.engine.jobs.job import ATTACK
+from parley.engine.metrics.rows import Row, finished
+from parley.engine.metrics.statistics import Estimate, Metric
+from parley.engine.metrics.tables import TextTable
+from parley.engine.report.figure import Figure
+from parley.engine.report.runs import Run
+from parley.engine.store.schemas import OK
+from parley.envs.core.visible import visible
 
 _MAX_REASONS = 5
 

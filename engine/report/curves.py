@@ -9,8 +9,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from engine.report.figure import Curve, Figure
-from engine.report.runs import Run
+from parley.engine.report.figure import Curve, Figure
+from parley.engine.report.runs import Run
 
 STEP = "number"
 """The field of an event that says which epoch or iteration it was."""
@@ -63,7 +63,7 @@ def read_curves(sources: Sequence[CurveSource], runs: Sequence[Run]) -> list[Cur
 def curve_figure(curve: Curve) -> Figure:
     """A curve as the page shows it."""
     # matplotlib costs a second, which readers of curves need not pay.
-    from engine.report import plots
+    from parley.engine.report import plots
 
     smoothed = ", moving average in front of the single values" if curve.smoothed else ""
     return Figure(curve.title, f"{curve.y_label} per {curve.x_label}{smoothed}", Markup(plots.curve_svg(curve)))

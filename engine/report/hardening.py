@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from engine.jobs.job import Job
-from engine.jobs.tables import noted
-from engine.metrics.known import AdversaryWords, KnownAdversaries, known_of
-from engine.metrics.statistics import Estimate
-from engine.metrics.tables import TextTable
-from engine.report.content import Chapter, Section, Verdict
-from engine.report.curves import CurveSource, curve_figure, read_curves
-from engine.report.figure import Curve
-from engine.report.runs import Run
-from engine.report.verdicts import certain_sign
+from parley.engine.jobs.job import Job
+from parley.engine.jobs.tables import noted
+from parley.engine.metrics.known import AdversaryWords, KnownAdversaries, known_of
+from parley.engine.metrics.statistics import Estimate
+from parley.engine.metrics.tables import TextTable
+from parley.engine.report.content import Chapter, Section, Verdict
+from parley.engine.report.curves import CurveSource, curve_figure, read_curves
+from parley.engine.report.figure import Curve
+from parley.engine.report.runs import Run
+from parley.engine.report.verdicts import certain_sign
 
 
 @dataclass(frozen=True, kw_only=True)

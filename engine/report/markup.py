@@ -27,7 +27,7 @@ def line(pattern: str, *values: Any, **named: Any) -> Markup:
 @cache
 def _environment() -> jinja2.Environment:
     return jinja2.Environment(
-        loader=jinja2.PackageLoader("engine.report", ""),
+        loader=jinja2.PackageLoader("parley.engine.report", ""),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

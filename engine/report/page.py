@@ -20,15 +20,15 @@ from typing import Any, Literal
 
 from markupsafe import Markup
 
-from engine.metrics.statistics import NEITHER, Estimate, Metric
-from engine.metrics.tables import ABSENT, TextTable
-from engine.report.content import Chapter, Failures, Item, Report, Section, ShownRun, Verdict
-from engine.report.figure import Figure
-from engine.report.markup import fill
-from engine.report.verdicts import interval, number
-from engine.store.documents import write_whole
-from envs.core.errors import RunError
-from envs.core.visible import visible
+from parley.engine.metrics.statistics import NEITHER, Estimate, Metric
+from parley.engine.metrics.tables import ABSENT, TextTable
+from parley.engine.report.content import Chapter, Failures, Item, Report, Section, ShownRun, Verdict
+from parley.engine.report.figure import Figure
+from parley.engine.report.markup import fill
+from parley.engine.report.verdicts import interval, number
+from parley.engine.store.documents import write_whole
+from parley.envs.core.errors import RunError
+from parley.envs.core.visible import visible
 
 MOST_NUMBERS = 12
 """Numbers of a chapter that are not folded away."""
@@ -159,7 +159,7 @@ def render(report: Report, chapters: Sequence[Chapter[Any]]) -> str:
     parts = [(chapter, chapter.render(report.found[chapter.name])) for chapter in chapters if chapter.name in report.found]
     items = _addressed([item for _, section in parts for item in section.items])
     shown = [_shown(chapter, section, items, report.title) for chapter, section in parts]
-    script = files("engine.report").joinpath("templates/viewer.js").read_text(encoding="utf-8") if items else ""
+    script = files("parley.engine.report").joinpath("templates/viewer.js").read_text(encoding="utf-8") if items else ""
     page = str(
         fill(
             "templates/page.html",
@@ -171,7 +171,7 @@ def render(report: Report, chapters: Sequence[Chapter[Any]]) -> str:
                 f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
                 for kind in dict.fromkeys(each.item.kind for each in items)
             ],
-            style=Markup(files("engine.report").joinpath("templates/report.css").read_text(encoding="utf-8")),
+            style=Markup(files("parley.engine.report").joinpath("templates/report.css").read_text(encoding="utf-8")),
             script=Markup(script),
             script_hash=_hash(script),
         )

@@ -11,12 +11,12 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from engine.report.content import Chapter, Report, Verdict
-from engine.report.page import verdicts
-from engine.report.plots import INK, MUTED, PAPER, STYLE, draw_dots
-from envs.core.errors import ConfigError, RunError
-from envs.core.visible import visible
-from envs.storage.places import display_path
+from parley.engine.report.content import Chapter, Report, Verdict
+from parley.engine.report.page import verdicts
+from parley.engine.report.plots import INK, MUTED, PAPER, STYLE, draw_dots
+from parley.envs.core.errors import ConfigError, RunError
+from parley.envs.core.visible import visible
+from parley.envs.storage.places import display_path
 
 SUFFIXES = (".png", ".svg", ".pdf")
 _WIDTH, _HEIGHT_OF_LINE, _HEIGHT_OF_MARK = 8.4, 0.19, 0.24

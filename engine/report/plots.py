@@ -21,9 +21,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator, NullLocator
 
-from engine.metrics.statistics import Estimate, Points
-from engine.report.figure import Curve
-from envs.core.visible import visible
+from parley.engine.metrics.statistics import Estimate, Points
+from parley.engine.report.figure import Curve
+from parley.envs.core.visible import visible
 
 INK, MUTED, GRID, PAPER = "#1c2430", "#5c6878", "#d8dee6", "#fefefe"
 SERIES = ("#b8460e", "#1f5fbf", "#0f7b6c", "#8a3ffc")

@@ -13,15 +13,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from engine.jobs.catalogue import find
-from engine.metrics.repeats import spread_of, spread_table
-from engine.metrics.rows import Row, finished
-from engine.metrics.statistics import Estimate, Metric
-from engine.metrics.tables import TextTable
-from engine.store.layout import CONFIG, ENVIRONMENT
-from engine.store.run_folder import RunFolder
-from engine.store.schemas import OK
-from envs.core.errors import RunError
+from parley.engine.jobs.catalogue import find
+from parley.engine.metrics.repeats import spread_of, spread_table
+from parley.engine.metrics.rows import Row, finished
+from parley.engine.metrics.statistics import Estimate, Metric
+from parley.engine.metrics.tables import TextTable
+from parley.engine.store.layout import CONFIG, ENVIRONMENT
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.store.schemas import OK
+from parley.envs.core.errors import RunError
 
 _PATH = re.compile(r"[^\s,;()'\"]*/[^\s,;()'\"]+")
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sized
 from typing import Literal
 
-from engine.metrics.statistics import FEW, Estimate, Metric
+from parley.engine.metrics.statistics import FEW, Estimate, Metric
 
 MINUS = "\N{MINUS SIGN}"
 POINTS = Metric("points", "", "")

@@ -1,13 +1,13 @@
 """Attacks on rankers of candidate replies under a budget of queries. Pure algorithms, without Ray.
 
-    from engine.retrieval import AttackSettings, compose_attack
+    from parley.engine.retrieval import AttackSettings, compose_attack
 
 Start with `attack.py` for what an attack is composed of and how many examples share batches. Then `goals.py` for what is
 wanted, `drafts.py` and `moves.py` for how a reply is edited, `constraints.py` for what is checked before a query, `methods.py`
 and `gaslite.py` for the order in which edits are tried, and `outcomes.py` for what is read off.
 """
 
-from envs.core.lazy import public
+from parley.envs.core.lazy import public
 
 __all__, __getattr__ = public(
     __name__,

@@ -1,6 +1,6 @@
 """A composed attack on a ranker, and how many examples share its batches.
 
-    from engine.retrieval import AttackSettings, compose_attack
+    from parley.engine.retrieval import AttackSettings, compose_attack
 
     attack = compose_attack(ranker, language, AttackSettings(goal="promote", edits=3, budget=500))
     print(attack)
@@ -20,28 +20,28 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engine.metrics.retrieval.searched import REACHED_REASON
-from engine.perturb.flat import FlatContexts
-from engine.retrieval.case import Case
-from engine.retrieval.constraints import AtMostWords, Constraint, NoOtherCandidate
-from engine.retrieval.drafts import Draft
-from engine.retrieval.goals import RankGoal, tolerance
-from engine.retrieval.inside import Inside, Need
-from engine.retrieval.methods import AttackMethod, ImportanceGreedy
-from engine.retrieval.moves import BY_NAME, EditMove
-from engine.retrieval.outcomes import AttackOutcome
-from engine.retrieval.search import CaseSearch
-from engine.retrieval.settings import MOVES
-from envs.candidates.groups import CandidateGroup
-from envs.core.config import check
-from envs.core.errors import ConfigError, RankerError
-from envs.core.seeds import stream
-from envs.pairs.turns import Utterance
-from policies.ranker import Ranker, UnscoredError, compared_outcomes
+from parley.engine.metrics.retrieval.searched import REACHED_REASON
+from parley.engine.perturb.flat import FlatContexts
+from parley.engine.retrieval.case import Case
+from parley.engine.retrieval.constraints import AtMostWords, Constraint, NoOtherCandidate
+from parley.engine.retrieval.drafts import Draft
+from parley.engine.retrieval.goals import RankGoal, tolerance
+from parley.engine.retrieval.inside import Inside, Need
+from parley.engine.retrieval.methods import AttackMethod, ImportanceGreedy
+from parley.engine.retrieval.moves import BY_NAME, EditMove
+from parley.engine.retrieval.outcomes import AttackOutcome
+from parley.engine.retrieval.search import CaseSearch
+from parley.engine.retrieval.settings import MOVES
+from parley.envs.candidates.groups import CandidateGroup
+from parley.envs.core.config import check
+from parley.envs.core.errors import ConfigError, RankerError
+from parley.envs.core.seeds import stream
+from parley.envs.pairs.turns import Utterance
+from parley.policies.ranker import Ranker, UnscoredError, compared_outcomes
 
 if TYPE_CHECKING:
-    from engine.perturb.replies.language import ReplyLanguage, Tagged
-from engine.perturb.replies.settings import CAREFUL
+    from parley.engine.perturb.replies.language import ReplyLanguage, Tagged
+from parley.engine.perturb.replies.settings import CAREFUL
 
 _REPLACEABLE = ("noun", "verb", "adjective", "adverb")
 """Classes of words that synonyms may replace; names are one of their own."""

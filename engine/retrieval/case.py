@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engine.retrieval.constraints import Constraint
-from engine.retrieval.drafts import Draft
-from engine.retrieval.inside import Inside
-from engine.retrieval.moves import EditMove
-from envs.candidates.groups import CandidateGroup
-from envs.pairs.turns import Utterance
+from parley.engine.retrieval.constraints import Constraint
+from parley.engine.retrieval.drafts import Draft
+from parley.engine.retrieval.inside import Inside
+from parley.engine.retrieval.moves import EditMove
+from parley.envs.candidates.groups import CandidateGroup
+from parley.envs.pairs.turns import Utterance
 
 if TYPE_CHECKING:
-    from engine.perturb.replies.language import ReplyLanguage, Tagged
+    from parley.engine.perturb.replies.language import ReplyLanguage, Tagged
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,46 +5,46 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import TYPE_CHECKING, Any
 
-from engine.metrics.retrieval.searched import BASELINE, GASLITE, RANDOM_STEPS, RANDOM_WORDS
-from engine.retrieval.settings import POLICY, AttackSettings
-from envs.core.errors import ConfigError
-from envs.core.registry import Registry, nearest
-from envs.storage.copies import fetched_model
+from parley.engine.metrics.retrieval.searched import BASELINE, GASLITE, RANDOM_STEPS, RANDOM_WORDS
+from parley.engine.retrieval.settings import POLICY, AttackSettings
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.registry import Registry, nearest
+from parley.envs.storage.copies import fetched_model
 
 if TYPE_CHECKING:
-    from engine.perturb.ngrams import NGrams
-    from engine.perturb.replies.language import ReplyLanguage
-    from engine.perturb.replies.resources import RuleResources
-    from engine.retrieval.attack import RankAttack
-    from engine.retrieval.constraints import Constraint, Vectors
-    from engine.retrieval.editing import AttackRule, EditorSteps
-    from engine.retrieval.inside import Need
-    from policies.ranker import Ranker
+    from parley.engine.perturb.ngrams import NGrams
+    from parley.engine.perturb.replies.language import ReplyLanguage
+    from parley.engine.perturb.replies.resources import RuleResources
+    from parley.engine.retrieval.attack import RankAttack
+    from parley.engine.retrieval.constraints import Constraint, Vectors
+    from parley.engine.retrieval.editing import AttackRule, EditorSteps
+    from parley.engine.retrieval.inside import Need
+    from parley.policies.ranker import Ranker
 
 UNLIMITED = 1_000_000
 """A budget of queries that edits end before."""
 rank_attacks = Registry("method of attacks on rankers", "parley.rank_attacks")
 """Classes that are called without arguments, the beam with its width, gaslite and random-steps with their sizes."""
 rank_attacks.register(
-    "greedy", "words by what erasing them does, each by its best edit", "engine.retrieval.methods:ImportanceGreedy"
+    "greedy", "words by what erasing them does, each by its best edit", "parley.engine.retrieval.methods:ImportanceGreedy"
 )
-rank_attacks.register("beam", "all edits of the best few drafts", "engine.retrieval.methods:EditBeam")
-rank_attacks.register(BASELINE, "random edits, the baseline", "engine.retrieval.methods:RandomEdits")
-rank_attacks.register("gradient", "what a ranker's own slopes point to", "engine.retrieval.methods:SlopeGreedy")
+rank_attacks.register("beam", "all edits of the best few drafts", "parley.engine.retrieval.methods:EditBeam")
+rank_attacks.register(BASELINE, "random edits, the baseline", "parley.engine.retrieval.methods:RandomEdits")
+rank_attacks.register("gradient", "what a ranker's own slopes point to", "parley.engine.retrieval.methods:SlopeGreedy")
 rank_attacks.register(
     GASLITE,
     "words of a bi-encoder's vocabulary behind the reply, by averaged slopes (Ben-Tov & Sharif 2024)",
-    "engine.retrieval.gaslite:Gaslite",
+    "parley.engine.retrieval.gaslite:Gaslite",
 )
 rank_attacks.register(
     RANDOM_STEPS,
     "the steps of gaslite with random words in the place of those that slopes point to, its control",
-    "engine.retrieval.gaslite:RandomSteps",
+    "parley.engine.retrieval.gaslite:RandomSteps",
 )
 rank_attacks.register(
     RANDOM_WORDS,
     "random words of a bi-encoder's vocabulary behind the reply, the control of random-steps",
-    "engine.retrieval.gaslite:RandomWords",
+    "parley.engine.retrieval.gaslite:RandomWords",
 )
 
 
@@ -92,12 +92,12 @@ def compose_attack(
         ConfigError: no method is called so, it does not suit the ranker or the goal, or a limit is set and there is nothing to
             judge it by.
     """
-    from engine.retrieval.attack import RankAttack
-    from engine.retrieval.constraints import CloseInMeaning, Fluent, KeptTags, KnownWords
-    from engine.retrieval.gaslite import Gaslite, RandomSteps
-    from engine.retrieval.goals import RankGoal
-    from engine.retrieval.methods import EditBeam
-    from engine.retrieval.moves import BY_NAME
+    from parley.engine.retrieval.attack import RankAttack
+    from parley.engine.retrieval.constraints import CloseInMeaning, Fluent, KeptTags, KnownWords
+    from parley.engine.retrieval.gaslite import Gaslite, RandomSteps
+    from parley.engine.retrieval.goals import RankGoal
+    from parley.engine.retrieval.methods import EditBeam
+    from parley.engine.retrieval.moves import BY_NAME
 
     settings = AttackSettings() if settings is None else settings
     constraints: list[Constraint] = []
@@ -162,10 +162,10 @@ def policy_of(name: str) -> EditorSteps:
     Raises:
         CheckpointError: nothing is there, it is damaged, or no editing policy.
     """
-    from engine.retrieval.editing import EditorSteps
-    from envs.candidates.edit_game import EditRules
-    from envs.core.config import from_dict
-    from policies.editor import FORMAT
+    from parley.engine.retrieval.editing import EditorSteps
+    from parley.envs.candidates.edit_game import EditRules
+    from parley.envs.core.config import from_dict
+    from parley.policies.editor import FORMAT
 
     folder = fetched_model(name.removeprefix(POLICY))
     return EditorSteps(FORMAT.load(folder), from_dict(EditRules, FORMAT.provenance(folder)["game"]))
@@ -181,10 +181,10 @@ def policy_rule(name: str, resources: RuleResources) -> AttackRule:
     Raises:
         CheckpointError: as `policy_of`; or the ranker is not there any more.
     """
-    from engine.retrieval.attack import RankAttack
-    from engine.retrieval.editing import AttackRule
-    from policies.editor import FORMAT
-    from policies.rankers import load_ranker
+    from parley.engine.retrieval.attack import RankAttack
+    from parley.engine.retrieval.editing import AttackRule
+    from parley.policies.editor import FORMAT
+    from parley.policies.rankers import load_ranker
 
     method = policy_of(name)
     model = FORMAT.provenance(fetched_model(name.removeprefix(POLICY)))["model"]

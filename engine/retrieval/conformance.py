@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from engine.perturb.lexicons import open_lexicon
-from engine.perturb.replies.language import English, ReplyLanguage
-from engine.retrieval.attack import RankAttack
-from engine.retrieval.methods import AttackMethod
-from engine.retrieval.outcomes import AttackOutcome
-from envs.candidates.groups import CandidateGroup, CandidateKind, Context
-from envs.core.conformance import Kind, expect, same_alone
-from envs.pairs.turns import Utterance
+from parley.engine.perturb.lexicons import open_lexicon
+from parley.engine.perturb.replies.language import English, ReplyLanguage
+from parley.engine.retrieval.attack import RankAttack
+from parley.engine.retrieval.methods import AttackMethod
+from parley.engine.retrieval.outcomes import AttackOutcome
+from parley.envs.candidates.groups import CandidateGroup, CandidateKind, Context
+from parley.envs.core.conformance import Kind, expect, same_alone
+from parley.envs.pairs.turns import Utterance
 
 _EDITS = 2
 _CONTEXT: Context = (("my", "screen", "is", "black"), ("did", "you", "turn", "the", "machine", "on", "?"))
@@ -97,7 +97,7 @@ def _is_the_same_alone(method: AttackMethod) -> None:
 
 RANK_ATTACK = Kind(
     "method of attacks on rankers",
-    "engine.retrieval.methods.AttackMethod",
+    "parley.engine.retrieval.methods.AttackMethod",
     ("steps",),
     _make,
     (_ends_with_an_allowed_reply, _asks_the_same_whatever_its_budget, _is_the_same_alone),

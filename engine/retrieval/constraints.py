@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from engine.retrieval.drafts import Draft
-from envs.pairs.turns import Utterance
+from parley.engine.retrieval.drafts import Draft
+from parley.envs.pairs.turns import Utterance
 
 if TYPE_CHECKING:
-    from engine.perturb.ngrams import NGrams
-    from engine.perturb.replies.language import ReplyLanguage
-    from engine.retrieval.case import Case
+    from parley.engine.perturb.ngrams import NGrams
+    from parley.engine.perturb.replies.language import ReplyLanguage
+    from parley.engine.retrieval.case import Case
 
 Vectors = Callable[[Sequence[Utterance]], np.ndarray]
 """Vectors of texts (texts, E)."""

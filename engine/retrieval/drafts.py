@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
-from envs.pairs.turns import Utterance
+from parley.envs.pairs.turns import Utterance
 
 NEW = -1
 """The source of a word that stands for none of the original."""

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from engine.perturb.replies.rule import Attacked, Attacks
-from engine.retrieval.attack import RankAttack
-from engine.retrieval.case import Case
-from engine.retrieval.drafts import Draft
-from engine.retrieval.methods import Asked, Steps
-from envs.candidates.edit_game import EditedReply, EditRules
-from envs.candidates.groups import CandidateGroup, Context
-from envs.core.errors import RankerError
-from envs.pairs.turns import Utterance
-from policies.editor import Editor, EditorSight
+from parley.engine.perturb.replies.rule import Attacked, Attacks
+from parley.engine.retrieval.attack import RankAttack
+from parley.engine.retrieval.case import Case
+from parley.engine.retrieval.drafts import Draft
+from parley.engine.retrieval.methods import Asked, Steps
+from parley.envs.candidates.edit_game import EditedReply, EditRules
+from parley.envs.candidates.groups import CandidateGroup, Context
+from parley.envs.core.errors import RankerError
+from parley.envs.pairs.turns import Utterance
+from parley.policies.editor import Editor, EditorSight
 
 if TYPE_CHECKING:
-    from engine.perturb.replies.language import ReplyLanguage
+    from parley.engine.perturb.replies.language import ReplyLanguage
 
 _HELD = 1 << 15
 """Replies whose proposals are kept."""
@@ -40,7 +40,7 @@ class ContextProposer:
         self._proposed = lru_cache(_HELD)(self._found)
 
     def propose(self, group: CandidateGroup, place: int) -> list[tuple[str, ...]]:
-        """See `envs.candidates.edit_game.Proposer`."""
+        """See `parley.envs.candidates.edit_game.Proposer`."""
         return self._proposed(group.context, group.candidates[place])
 
     def _found(self, context: Context, reply: Utterance) -> list[tuple[str, ...]]:
@@ -91,7 +91,7 @@ class EditorSteps:
         return self.editor.sight()
 
     def steps(self, case: Case) -> Steps:
-        """See `engine.retrieval.methods.AttackMethod`."""
+        """See `parley.engine.retrieval.methods.AttackMethod`."""
         rules, draft = replace(self.rules, edits=case.edits), case.original
         proposals = rules.cut(proposed(case.language, draft.words, draft.tags, case.words_by_tag))
         distance = max(-case.margin, case.tolerance) or 1.0
@@ -150,7 +150,7 @@ class AttackRule:
         self.name, self._attack = name, attack
 
     def apply(self, groups: Sequence[CandidateGroup], seeds: Sequence[int]) -> list[Attacked]:
-        """See `engine.perturb.replies.rule.Rule`; one reply of a group is edited at most.
+        """See `parley.engine.perturb.replies.rule.Rule`; one reply of a group is edited at most.
 
         Raises:
             RankerError: the ranker gave no scores.

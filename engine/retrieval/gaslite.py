@@ -40,12 +40,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from engine.retrieval.case import Case
-from engine.retrieval.drafts import NEW, Change, Draft
-from engine.retrieval.goals import falling
-from engine.retrieval.inside import VOCABULARY, Need
-from engine.retrieval.methods import DRAWS, PATIENCE, Asked, Steps
-from envs.pairs.turns import Utterance
+from parley.engine.retrieval.case import Case
+from parley.engine.retrieval.drafts import NEW, Change, Draft
+from parley.engine.retrieval.goals import falling
+from parley.engine.retrieval.inside import VOCABULARY, Need
+from parley.engine.retrieval.methods import DRAWS, PATIENCE, Asked, Steps
+from parley.envs.pairs.turns import Utterance
 
 _LOOKED = 8
 """Lists' worth of words that are looked at to fill one."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from envs.candidates.goals import TOLERANCE, RankGoal, tolerance
+from parley.envs.candidates.goals import TOLERANCE, RankGoal, tolerance
 
 __all__ = ["TOLERANCE", "RankGoal", "falling", "tolerance"]
 

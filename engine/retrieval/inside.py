@@ -7,11 +7,11 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from engine.retrieval.goals import RankGoal
-from envs.candidates.groups import Context
-from envs.core.errors import RankerError
-from envs.pairs.turns import Utterance
-from policies.ranker import Ranker, SlopedRanker, VocabularyRanker
+from parley.engine.retrieval.goals import RankGoal
+from parley.envs.candidates.groups import Context
+from parley.envs.core.errors import RankerError
+from parley.envs.pairs.turns import Utterance
+from parley.policies.ranker import Ranker, SlopedRanker, VocabularyRanker
 
 
 class Need(NamedTuple):

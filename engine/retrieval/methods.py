@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from engine.retrieval.case import Case
-from engine.retrieval.drafts import NEW, Draft
-from engine.retrieval.goals import falling
-from engine.retrieval.inside import SLOPES, Need
+from parley.engine.retrieval.case import Case
+from parley.engine.retrieval.drafts import NEW, Draft
+from parley.engine.retrieval.goals import falling
+from parley.engine.retrieval.inside import SLOPES, Need
 
 if TYPE_CHECKING:
-    from engine.perturb.replies.rule import Rule
-    from envs.pairs.turns import Utterance
+    from parley.engine.perturb.replies.rule import Rule
+    from parley.envs.pairs.turns import Utterance
 
 DRAWS = 16
 """Random drafts that are asked about at a time."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
-from engine.retrieval.drafts import NEW, Change, Draft
+from parley.engine.retrieval.drafts import NEW, Change, Draft
 
 if TYPE_CHECKING:
-    from engine.retrieval.case import Case
+    from parley.engine.retrieval.case import Case
 
 
 class EditMove(Protocol):

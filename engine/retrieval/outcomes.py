@@ -8,13 +8,13 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from engine.metrics.retrieval.searched import QUERIES
-from engine.metrics.statistics import Estimate, rate
-from engine.retrieval.goals import RankGoal, tolerance
-from envs.candidates.groups import CandidateGroup
-from envs.core.errors import RankerError
-from envs.pairs.turns import Utterance
-from policies.ranker import Ranker, compared_outcomes
+from parley.engine.metrics.retrieval.searched import QUERIES
+from parley.engine.metrics.statistics import Estimate, rate
+from parley.engine.retrieval.goals import RankGoal, tolerance
+from parley.envs.candidates.groups import CandidateGroup
+from parley.envs.core.errors import RankerError
+from parley.envs.pairs.turns import Utterance
+from parley.policies.ranker import Ranker, compared_outcomes
 
 Status = Literal["success", "failure", "skipped", "error"]
 

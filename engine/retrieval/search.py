@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from engine.retrieval.case import Case
-from engine.retrieval.drafts import Draft
-from engine.retrieval.goals import RankGoal
-from engine.retrieval.methods import Asked, AttackMethod
-from engine.retrieval.outcomes import AttackOutcome, Status, TracePoint
-from envs.core.errors import RankerError
-from envs.pairs.turns import Utterance
-from policies.ranker import UnscoredError
+from parley.engine.retrieval.case import Case
+from parley.engine.retrieval.drafts import Draft
+from parley.engine.retrieval.goals import RankGoal
+from parley.engine.retrieval.methods import Asked, AttackMethod
+from parley.engine.retrieval.outcomes import AttackOutcome, Status, TracePoint
+from parley.envs.core.errors import RankerError
+from parley.envs.pairs.turns import Utterance
+from parley.policies.ranker import UnscoredError
 
 _AHEAD = 64
 """Drafts that are scored at once; of those behind a success none counts as a query."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from envs.candidates.goals import GoalKind, Target
-from envs.core.config import check
-from envs.core.ranges import Configuration, NumItems, PositiveFloat, Share
+from parley.envs.candidates.goals import GoalKind, Target
+from parley.envs.core.config import check
+from parley.envs.core.ranges import Configuration, NumItems, PositiveFloat, Share
 
 POLICY = "editor:"
 """Begins the name of a method, or of a rule of a training, that is a trained editing policy: editor:RUN."""

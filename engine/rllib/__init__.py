@@ -1,6 +1,6 @@
 """The only RLlib code: negotiation (read `env.py` first), replies (`replies.py`), edits and lies (`choosing.py`)."""
 
-from envs.core.lazy import public
+from parley.envs.core.lazy import public
 
 __all__, __getattr__ = public(
     __name__,

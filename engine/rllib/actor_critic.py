@@ -19,10 +19,10 @@ from ray.rllib.core.rl_module.apis.value_function_api import ValueFunctionAPI
 from ray.rllib.models.torch.torch_distributions import TorchDistribution
 from torch import Tensor, nn
 
-from engine.negotiation.reinforce import policy_log_probs
-from engine.rllib.module import NegotiatorModule
-from envs.negotiation.game import SPEAK
-from envs.negotiation.vocabulary import PAD_ID
+from parley.engine.negotiation.reinforce import policy_log_probs
+from parley.engine.rllib.module import NegotiatorModule
+from parley.envs.negotiation.game import SPEAK
+from parley.envs.negotiation.vocabulary import PAD_ID
 
 
 class ScoredActions(TorchDistribution):

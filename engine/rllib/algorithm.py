@@ -34,27 +34,27 @@ from ray.rllib.utils.metrics import (
 )
 from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 
-from engine.negotiation.opponents import OpponentDraw, TrainingRoster, require_enough
-from engine.negotiation.reinforce import RunningBaseline, discounted_returns
-from engine.negotiation.settings import ReinforceConfig
-from engine.rllib.env import AGENTS, NegotiationMultiAgentEnv
-from engine.rllib.episodes import CallbackMetrics
-from engine.rllib.exact import ExactConfig
-from engine.rllib.learner import DialogueLearner
-from engine.rllib.learner_group import DialogueLearnerGroup, learner_errors
-from engine.rllib.module import NegotiatorModule
-from engine.rllib.rows import COLUMNS, merged, training_rows
-from engine.rllib.runner import DialogueEnvRunner
-from engine.rllib.shared_out import Begun, SharedOutAlgorithm
-from engine.rllib.stock import episode_results, require_acting, world_of
-from engine.runtime.identity import own_identity
-from envs.core.errors import ConfigError
-from envs.core.seeds import stream
-from envs.negotiation.corpora.compiled import load_corpus
-from envs.negotiation.game import Rules
-from envs.negotiation.scenario import Scenario
-from envs.negotiation.vocabulary import Vocabulary
-from policies.negotiator.batches import NegotiationBatch, make_batch
+from parley.engine.negotiation.opponents import OpponentDraw, TrainingRoster, require_enough
+from parley.engine.negotiation.reinforce import RunningBaseline, discounted_returns
+from parley.engine.negotiation.settings import ReinforceConfig
+from parley.engine.rllib.env import AGENTS, NegotiationMultiAgentEnv
+from parley.engine.rllib.episodes import CallbackMetrics
+from parley.engine.rllib.exact import ExactConfig
+from parley.engine.rllib.learner import DialogueLearner
+from parley.engine.rllib.learner_group import DialogueLearnerGroup, learner_errors
+from parley.engine.rllib.module import NegotiatorModule
+from parley.engine.rllib.rows import COLUMNS, merged, training_rows
+from parley.engine.rllib.runner import DialogueEnvRunner
+from parley.engine.rllib.shared_out import Begun, SharedOutAlgorithm
+from parley.engine.rllib.stock import episode_results, require_acting, world_of
+from parley.engine.runtime.identity import own_identity
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.seeds import stream
+from parley.envs.negotiation.corpora.compiled import load_corpus
+from parley.envs.negotiation.game import Rules
+from parley.envs.negotiation.scenario import Scenario
+from parley.envs.negotiation.vocabulary import Vocabulary
+from parley.policies.negotiator.batches import NegotiationBatch, make_batch
 
 CALLBACKS = "callbacks"
 """What RLlib's checkpoints call the loggers of callbacks."""

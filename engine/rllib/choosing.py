@@ -27,10 +27,10 @@ from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, LEARNER_RESULTS
 from torch import Tensor
 
-from engine.negotiation.reinforce import RunningBaseline
-from engine.rllib.exact import ExactAlgorithm, ExactConfig, ExactRunner, FiniteLearner
-from policies.choosing import ActionScorer, drawn_actions
-from policies.choosing_settings import ChoiceLearning
+from parley.engine.negotiation.reinforce import RunningBaseline
+from parley.engine.rllib.exact import ExactAlgorithm, ExactConfig, ExactRunner, FiniteLearner
+from parley.policies.choosing import ActionScorer, drawn_actions
+from parley.policies.choosing_settings import ChoiceLearning
 
 CHOOSER = "chooser"
 """The module that learns."""

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.rllib.choosing import STEP, ChoiceRunner, ChooserModule
-from envs.candidates.edit_game import EditGame
-from envs.candidates.ranking_env import ResponseRankingEnv
-from envs.core.seeds import derive_seed, stream
-from policies.editor import Editor, load_editor
+from parley.engine.rllib.choosing import STEP, ChoiceRunner, ChooserModule
+from parley.envs.candidates.edit_game import EditGame
+from parley.envs.candidates.ranking_env import ResponseRankingEnv
+from parley.envs.core.seeds import derive_seed, stream
+from parley.policies.editor import Editor, load_editor
 
 
 class EditorModule(ChooserModule):

@@ -19,10 +19,10 @@ from typing import Any, ClassVar
 from ray.rllib.env.env_context import EnvContext
 from ray.rllib.env.multi_agent_env import MultiAgentEnv
 
-from envs.core.errors import ConfigError, ScenarioError
-from envs.core.registry import nearest
-from envs.core.seeds import Key, derive_seed, stream
-from envs.negotiation.env import (
+from parley.envs.core.errors import ConfigError, ScenarioError
+from parley.envs.core.registry import nearest
+from parley.envs.core.seeds import Key, derive_seed, stream
+from parley.envs.negotiation.env import (
     act,
     action_space,
     check_arguments,
@@ -32,8 +32,8 @@ from envs.negotiation.env import (
     outcome,
     side_reward,
 )
-from envs.negotiation.game import NegotiationGame, Rules
-from envs.negotiation.vocabulary import Vocabulary
+from parley.envs.negotiation.game import NegotiationGame, Rules
+from parley.envs.negotiation.vocabulary import Vocabulary
 
 ADVERSARY, TARGET = "adversary", "target"
 AGENTS = (ADVERSARY, TARGET)
@@ -123,7 +123,7 @@ class NegotiationMultiAgentEnv(MultiAgentEnv):
         Returns:
             Observations of the next agent to act, or of both at the end; rewards of both agents; terminated and
             truncated of both and "__all__" (never truncated, the game's own limits end it); information of the agents
-            observed, empty until the end (`envs.negotiation.env.outcome`).
+            observed, empty until the end (`parley.envs.negotiation.env.outcome`).
 
         Raises:
             ScenarioError: the dialogue is over, another agent than the one to act is given, or its action lies outside

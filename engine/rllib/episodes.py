@@ -21,10 +21,10 @@ from ray.rllib.env.multi_agent_episode import MultiAgentEpisode
 from ray.rllib.utils import force_list
 from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 
-from engine.rllib.env import AGENTS, NegotiationMultiAgentEnv
-from envs.negotiation.env import choose_action, speak_action
-from envs.negotiation.game import SELECT, SPEAK, NegotiationGame
-from envs.negotiation.vocabulary import EOS
+from parley.engine.rllib.env import AGENTS, NegotiationMultiAgentEnv
+from parley.envs.negotiation.env import choose_action, speak_action
+from parley.envs.negotiation.game import SELECT, SPEAK, NegotiationGame
+from parley.envs.negotiation.vocabulary import EOS
 
 _OF_DIALOGUES = ("on_episode_created", "on_episode_start", "on_episode_step", "on_episode_end", "on_sample_end")
 _BEFORE, _DIALOGUE, _AFTER = range(3)

@@ -25,9 +25,9 @@ from ray.rllib.utils.framework import get_device
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME, WEIGHTS_SEQ_NO
 from torch import Tensor
 
-from engine.negotiation.reinforce import DivergenceError
-from engine.runtime.identity import require
-from envs.core.seeds import derive_seed
+from parley.engine.negotiation.reinforce import DivergenceError
+from parley.engine.runtime.identity import require
+from parley.envs.core.seeds import derive_seed
 
 RECORDS = "records"
 """What RLlib's checkpoints call an algorithm's records."""

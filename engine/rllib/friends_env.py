@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 
 from ray.rllib.env.multi_agent_env import MultiAgentEnv
 
-from engine.rllib.env import own_stream, require_known
-from envs.core.errors import ScenarioError
-from envs.core.seeds import Key, derive_seed, stream
-from envs.friends.game import FriendsGame
-from envs.friends.task import ROW, ChatTask, chat_outcome
+from parley.engine.rllib.env import own_stream, require_known
+from parley.envs.core.errors import ScenarioError
+from parley.envs.core.seeds import Key, derive_seed, stream
+from parley.envs.friends.game import FriendsGame
+from parley.envs.friends.task import ROW, ChatTask, chat_outcome
 
 SIDES = ("side_0", "side_1")
 """The agents' names; an agent's index is its side of the game."""
@@ -85,7 +85,7 @@ class MutualFriendsMultiAgentEnv(MultiAgentEnv):
         Returns:
             Observations of the next agent to act, or of both at the end; rewards of both; terminated and truncated of both and
             "__all__" (never truncated); information of the agents observed, empty until the end
-            (`envs.friends.task.chat_outcome`).
+            (`parley.envs.friends.task.chat_outcome`).
 
         Raises:
             ScenarioError: the chat is over, another agent than the one to act is given, or its action lies outside its space.

@@ -11,14 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.negotiation.reinforce import DivergenceError, entropy, kl_to_reference, policy_gradient_loss
-from engine.negotiation.settings import ReinforceConfig
-from engine.rllib.exact import SeededLearner, summed
-from engine.rllib.module import SELECTION_WEIGHT
-from envs.storage.copies import fetched_model
-from policies.memory import keep_freed
-from policies.negotiator.checkpoints import load_model
-from policies.negotiator.model import num_weighing
+from parley.engine.negotiation.reinforce import DivergenceError, entropy, kl_to_reference, policy_gradient_loss
+from parley.engine.negotiation.settings import ReinforceConfig
+from parley.engine.rllib.exact import SeededLearner, summed
+from parley.engine.rllib.module import SELECTION_WEIGHT
+from parley.envs.storage.copies import fetched_model
+from parley.policies.memory import keep_freed
+from parley.policies.negotiator.checkpoints import load_model
+from parley.policies.negotiator.model import num_weighing
 
 RELEASED_MOMENTUM = 0.1
 TRIED_TOKENS = 8

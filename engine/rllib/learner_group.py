@@ -18,8 +18,8 @@ from ray.exceptions import RayError, RayTaskError
 from ray.rllib.core.learner.learner_group import LearnerGroup
 from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
 
-from engine.runtime.ray_internals import actor_state
-from envs.core.errors import ClusterError, ParleyError
+from parley.engine.runtime.ray_internals import actor_state
+from parley.envs.core.errors import ClusterError, ParleyError
 
 DEATH_S = 20.0
 """Seconds within which Ray's head hears of a process that has died."""

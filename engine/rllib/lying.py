@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 from gymnasium import spaces
 
-from engine.rllib.choosing import ChoiceRunner, ChooserModule
-from envs.core.seeds import derive_seed, stream
-from envs.friends.events import FriendsChat
-from envs.friends.lies import FEATURES, Choice, Decisions, LyingGame, num_lies
-from envs.friends.scenario import FriendsScenario, ScenarioOptions, random_friends
-from policies.chat.model import NoReplyError
-from policies.liar import Liar, load_liar
+from parley.engine.rllib.choosing import ChoiceRunner, ChooserModule
+from parley.envs.core.seeds import derive_seed, stream
+from parley.envs.friends.events import FriendsChat
+from parley.envs.friends.lies import FEATURES, Choice, Decisions, LyingGame, num_lies
+from parley.envs.friends.scenario import FriendsScenario, ScenarioOptions, random_friends
+from parley.policies.chat.model import NoReplyError
+from parley.policies.liar import Liar, load_liar
 
 
 @dataclass(frozen=True)

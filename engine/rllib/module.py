@@ -17,15 +17,15 @@ import torch.nn.functional as F
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.torch import TorchRLModule
 
-from engine.negotiation.reinforce import policy_log_probs
-from envs.core.errors import ConfigError
-from envs.negotiation.game import SELECT, SPEAK, Rules
-from envs.negotiation.vocabulary import PAD_ID
-from envs.storage.copies import fetched_model
-from policies.negotiator.checkpoints import load_model
-from policies.negotiator.model import Negotiator, supervised_loss, word_nll
-from policies.negotiator.speaker import NegotiatorAgent
-from policies.places import TokenPlaces
+from parley.engine.negotiation.reinforce import policy_log_probs
+from parley.envs.core.errors import ConfigError
+from parley.envs.negotiation.game import SELECT, SPEAK, Rules
+from parley.envs.negotiation.vocabulary import PAD_ID
+from parley.envs.storage.copies import fetched_model
+from parley.policies.negotiator.checkpoints import load_model
+from parley.policies.negotiator.model import Negotiator, supervised_loss, word_nll
+from parley.policies.negotiator.speaker import NegotiatorAgent
+from parley.policies.places import TokenPlaces
 
 SELECTION_WEIGHT = 0.5
 """Weight of the selection loss in supervised rows, as in the supervised training."""
@@ -80,7 +80,7 @@ class NegotiatorModule(TorchRLModule):
             raise ConfigError(
                 "NegotiatorModule learns from whole dialogues",
                 where="an algorithm other than DialogueReinforce",
-                fix="give that algorithm engine.rllib's ActorCriticNegotiator, with the same model config",
+                fix="give that algorithm parley.engine.rllib's ActorCriticNegotiator, with the same model config",
             )
         supervised = batch["supervised"].bool()
         out: dict[str, Any] = {"log_probs": self.word_log_probs(self.net, batch)}

@@ -23,14 +23,14 @@ from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
 from ray.rllib.utils.metrics import LEARNER_RESULTS
 from torch import Tensor
 
-from engine.generation.baselines import RunningMean, baseline_values
-from engine.generation.losses import action_batch, forcing_rewards
-from engine.generation.replies import ReplyActions, reply_actions
-from engine.generation.settings import RewardSettings
-from engine.metrics.generation.variety import ADVANTAGE, variety
-from engine.rllib.exact import ExactConfig
-from engine.rllib.replies_env import DISCRIMINATOR, GENERATOR, ReplyMultiAgentEnv
-from engine.rllib.reply_modules import (
+from parley.engine.generation.baselines import RunningMean, baseline_values
+from parley.engine.generation.losses import action_batch, forcing_rewards
+from parley.engine.generation.replies import ReplyActions, reply_actions
+from parley.engine.generation.settings import RewardSettings
+from parley.engine.metrics.generation.variety import ADVANTAGE, variety
+from parley.engine.rllib.exact import ExactConfig
+from parley.engine.rllib.replies_env import DISCRIMINATOR, GENERATOR, ReplyMultiAgentEnv
+from parley.engine.rllib.reply_modules import (
     ACCURACY,
     CRITIC,
     NATS,
@@ -40,14 +40,14 @@ from engine.rllib.reply_modules import (
     LinearCriticModule,
     ReplyLearner,
 )
-from engine.rllib.reply_runner import SHARD, ReplyEnvRunner
-from engine.rllib.reply_settings import Phase, ReplyLearning, Reward
-from engine.rllib.reply_world import ReplyWorld
-from engine.rllib.shared_out import SharedOutAlgorithm
-from engine.runtime.identity import own_identity
-from envs.core.seeds import derive_seed, stream
-from policies.discriminator.batches import JudgedReplies, ReplyExamples, context_batch
-from policies.seq2seq.checkpoints import load_seq2seq
+from parley.engine.rllib.reply_runner import SHARD, ReplyEnvRunner
+from parley.engine.rllib.reply_settings import Phase, ReplyLearning, Reward
+from parley.engine.rllib.reply_world import ReplyWorld
+from parley.engine.rllib.shared_out import SharedOutAlgorithm
+from parley.engine.runtime.identity import own_identity
+from parley.envs.core.seeds import derive_seed, stream
+from parley.policies.discriminator.batches import JudgedReplies, ReplyExamples, context_batch
+from parley.policies.seq2seq.checkpoints import load_seq2seq
 
 CRITICS = ("critic", "prefix", "literal")
 """Baselines that a critic gives."""

@@ -12,12 +12,12 @@ import numpy as np
 from gymnasium import spaces
 from ray.rllib.env.multi_agent_env import MultiAgentEnv
 
-from engine.rllib.env import own_stream, require_known
-from envs.core.errors import ConfigError, ScenarioError
-from envs.core.seeds import Key, derive_seed, stream
-from envs.pairs.vocabulary import PairVocabulary
-from envs.replies.game import PERSON, ReplyGame, ReplyRules
-from envs.replies.reply_env import reply_space, require_examples, speaker_sees, speaker_space
+from parley.engine.rllib.env import own_stream, require_known
+from parley.envs.core.errors import ConfigError, ScenarioError
+from parley.envs.core.seeds import Key, derive_seed, stream
+from parley.envs.pairs.vocabulary import PairVocabulary
+from parley.envs.replies.game import PERSON, ReplyGame, ReplyRules
+from parley.envs.replies.reply_env import reply_space, require_examples, speaker_sees, speaker_space
 
 GENERATOR, DISCRIMINATOR = "generator", "discriminator"
 _KEYS = ("vocabulary", "examples", "rules", "seed", "stream")

@@ -17,19 +17,19 @@ import torch.nn.functional as F
 from ray.rllib.core.rl_module.torch import TorchRLModule
 from torch import Tensor
 
-from engine.generation.baselines import RunningMean, baseline_values, critic_loss
-from engine.generation.losses import action_nll, forcing_loss, policy_loss
-from engine.generation.replies import ReplyActions
-from engine.rllib.exact import SeededLearner
-from engine.rllib.replies_env import DISCRIMINATOR, GENERATOR
-from envs.storage.copies import fetched_model
-from policies.discriminator.batches import ContextBatch, JudgedBatch
-from policies.discriminator.checkpoints import load_discriminator
-from policies.discriminator.critic import Critic, LinearCritic
-from policies.discriminator.model import Discriminator
-from policies.seq2seq.batches import Exchanges, Sentences
-from policies.seq2seq.checkpoints import load_seq2seq
-from policies.seq2seq.model import Seq2Seq
+from parley.engine.generation.baselines import RunningMean, baseline_values, critic_loss
+from parley.engine.generation.losses import action_nll, forcing_loss, policy_loss
+from parley.engine.generation.replies import ReplyActions
+from parley.engine.rllib.exact import SeededLearner
+from parley.engine.rllib.replies_env import DISCRIMINATOR, GENERATOR
+from parley.envs.storage.copies import fetched_model
+from parley.policies.discriminator.batches import ContextBatch, JudgedBatch
+from parley.policies.discriminator.checkpoints import load_discriminator
+from parley.policies.discriminator.critic import Critic, LinearCritic
+from parley.policies.discriminator.model import Discriminator
+from parley.policies.seq2seq.batches import Exchanges, Sentences
+from parley.policies.seq2seq.checkpoints import load_seq2seq
+from parley.policies.seq2seq.model import Seq2Seq
 
 CRITIC = "critic"
 """The module that says what reward to expect."""

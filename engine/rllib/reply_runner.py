@@ -14,19 +14,19 @@ import numpy as np
 import torch
 from gymnasium import Space, spaces
 
-from engine.generation.replies import ReplyActions, reply_actions
-from engine.generation.rewards import reply_rewards, rewards
-from engine.rllib.exact import ExactRunner
-from engine.rllib.replies_env import DISCRIMINATOR, GENERATOR, listener_space
-from engine.rllib.reply_modules import CRITIC
-from engine.rllib.reply_settings import UNJUDGED, Phase
-from engine.rllib.reply_world import ReplyWorld
-from engine.runtime.identity import require
-from envs.core.seeds import derive_seed
-from envs.replies.game import PERSON, ReplyRules
-from envs.replies.reply_env import reply_space, speaker_space
-from policies.discriminator.batches import context_batch
-from policies.seq2seq.decoding import read, sample
+from parley.engine.generation.replies import ReplyActions, reply_actions
+from parley.engine.generation.rewards import reply_rewards, rewards
+from parley.engine.rllib.exact import ExactRunner
+from parley.engine.rllib.replies_env import DISCRIMINATOR, GENERATOR, listener_space
+from parley.engine.rllib.reply_modules import CRITIC
+from parley.engine.rllib.reply_settings import UNJUDGED, Phase
+from parley.engine.rllib.reply_world import ReplyWorld
+from parley.engine.runtime.identity import require
+from parley.envs.core.seeds import derive_seed
+from parley.envs.replies.game import PERSON, ReplyRules
+from parley.envs.replies.reply_env import reply_space, speaker_space
+from parley.policies.discriminator.batches import context_batch
+from parley.policies.seq2seq.decoding import read, sample
 
 SHARD = 16
 """Examples that are worked on side by side."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from envs.core.errors import ConfigError
-from envs.core.ranges import Configuration, NonNegativeInt, NumItems, PositiveFloat
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.ranges import Configuration, NonNegativeInt, NumItems, PositiveFloat
 
 Phase = Literal["discriminator", "generator", "teacher"]
 Reward = Literal["discriminator", "constant", "shuffled", "length"]

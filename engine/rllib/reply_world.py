@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from engine.generation.weights import ResponseWeights
-from envs.core.seeds import stream
-from envs.pairs.compiled import PairSplit
-from envs.pairs.vocabulary import PairVocabulary
+from parley.engine.generation.weights import ResponseWeights
+from parley.envs.core.seeds import stream
+from parley.envs.pairs.compiled import PairSplit
+from parley.envs.pairs.vocabulary import PairVocabulary
 
 
 @dataclass

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from envs.negotiation.game import NegotiationGame
-from envs.negotiation.vocabulary import PAD_ID
-from policies.negotiator.batches import NegotiationBatch
+from parley.envs.negotiation.game import NegotiationGame
+from parley.envs.negotiation.vocabulary import PAD_ID
+from parley.policies.negotiator.batches import NegotiationBatch
 
 COLUMNS = ("index", "contexts", "tokens", "lengths", "own", "points", "agreed", "turns", "forced")
 _OVER_TOKENS = ("tokens", "own")

@@ -20,19 +20,19 @@ from typing import Any
 import numpy as np
 from gymnasium import Space
 
-from engine.negotiation.defences import defended
-from engine.negotiation.opponents import Opponent
-from engine.rllib.env import ADVERSARY, AGENTS, NegotiationMultiAgentEnv
-from engine.rllib.episodes import EpisodeTeller
-from engine.rllib.exact import ExactRunner
-from engine.rllib.rows import merged, played_rows
-from engine.runtime.identity import require
-from envs.core.play import Session, Utterances, play_apart
-from envs.core.seeds import derive_seed
-from envs.negotiation.agents import make_agent
-from envs.negotiation.game import Agent, NegotiationGame, Rules, SideView, play
-from envs.negotiation.scenario import Scenario
-from envs.negotiation.vocabulary import Vocabulary
+from parley.engine.negotiation.defences import defended
+from parley.engine.negotiation.opponents import Opponent
+from parley.engine.rllib.env import ADVERSARY, AGENTS, NegotiationMultiAgentEnv
+from parley.engine.rllib.episodes import EpisodeTeller
+from parley.engine.rllib.exact import ExactRunner
+from parley.engine.rllib.rows import merged, played_rows
+from parley.engine.runtime.identity import require
+from parley.envs.core.play import Session, Utterances, play_apart
+from parley.envs.core.seeds import derive_seed
+from parley.envs.negotiation.agents import make_agent
+from parley.envs.negotiation.game import Agent, NegotiationGame, Rules, SideView, play
+from parley.envs.negotiation.scenario import Scenario
+from parley.envs.negotiation.vocabulary import Vocabulary
 
 
 class DialogueEnvRunner(ExactRunner):

@@ -19,11 +19,11 @@ import ray
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_RL_MODULE
 
-from engine.rllib.exact import ExactAlgorithm, ExactRunner
-from engine.runtime import ray_internals, session
-from engine.runtime.carried import CarriedModels
-from engine.runtime.machines import capacity
-from envs.core.errors import ClusterError, ConfigError
+from parley.engine.rllib.exact import ExactAlgorithm, ExactRunner
+from parley.engine.runtime import ray_internals, session
+from parley.engine.runtime.carried import CarriedModels
+from parley.engine.runtime.machines import capacity
+from parley.envs.core.errors import ClusterError, ConfigError
 
 logger = logging.getLogger(__name__)
 

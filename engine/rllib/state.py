@@ -16,9 +16,9 @@ import torch
 from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_OPTIMIZER, COMPONENT_RL_MODULE
 from torch import Tensor
 
-from engine.rllib.exact import ExactAlgorithm
-from engine.runtime.ray_internals import set_iteration
-from policies.checkpoint import load_state, save_state
+from parley.engine.rllib.exact import ExactAlgorithm
+from parley.engine.runtime.ray_internals import set_iteration
+from parley.policies.checkpoint import load_state, save_state
 
 _AHEAD = "ahead."
 """What names of columns of examples begin with that were played ahead."""

@@ -15,7 +15,7 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.utils import metrics as rllib
 
-from envs.core.errors import ConfigError
+from parley.envs.core.errors import ConfigError
 
 ACTING = frozenset(
     {

@@ -21,13 +21,13 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic
 
-from engine.runtime import identity, logs, ray_internals, session, workplace
-from engine.runtime.machines import listed, machines_up, require_room
-from engine.runtime.sharding import ItemT, Shard
-from engine.runtime.shares import Reserved
-from engine.runtime.worker import ResultT, ShardAttempt, ShardFailure, ShardWorker, TurnResult, TurnWorker, UnderWay
-from envs.core.errors import ClusterError
-from envs.core.trust import worker_variables
+from parley.engine.runtime import identity, logs, ray_internals, session, workplace
+from parley.engine.runtime.machines import listed, machines_up, require_room
+from parley.engine.runtime.sharding import ItemT, Shard
+from parley.engine.runtime.shares import Reserved
+from parley.engine.runtime.worker import ResultT, ShardAttempt, ShardFailure, ShardWorker, TurnResult, TurnWorker, UnderWay
+from parley.envs.core.errors import ClusterError
+from parley.envs.core.trust import worker_variables
 
 logger = logging.getLogger(__name__)
 

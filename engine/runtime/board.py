@@ -8,7 +8,7 @@ from __future__ import annotations
 import uuid
 from contextlib import suppress
 
-from engine.runtime import ray_internals
+from parley.engine.runtime import ray_internals
 
 
 class Board:

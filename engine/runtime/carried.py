@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from engine.runtime.shared import SharedArrays
-from envs.core.errors import StorageError
-from envs.data.root import cache_root
-from envs.storage.copies import fetched_model, hand_over
-from envs.storage.places import is_uri
-from policies.stored import PARTS, model_inside
+from parley.engine.runtime.shared import SharedArrays
+from parley.envs.core.errors import StorageError
+from parley.envs.data.root import cache_root
+from parley.envs.storage.copies import fetched_model, hand_over
+from parley.envs.storage.places import is_uri
+from parley.policies.stored import PARTS, model_inside
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from envs.core.errors import ClusterError
+    from parley.envs.core.errors import ClusterError
 
 ROOMS = ("engine", "envs", "policies", "tune")
 PACKAGES = ("ray", "torch", "numpy")
@@ -33,21 +33,19 @@ def identity() -> dict[str, str]:
 
     Python counts without its patch level; a package without its build, so that CPU and CUDA machines may work together.
     """
-    roots = {}
-    for room in ROOMS:
-        spec = importlib.util.find_spec(room)
-        if spec is not None and spec.submodule_search_locations:
-            roots[room] = Path(next(iter(spec.submodule_search_locations)))
+    spec = importlib.util.find_spec("parley")
+    package = None if spec is None or not spec.submodule_search_locations else Path(next(iter(spec.submodule_search_locations)))
+    roots = {} if package is None else {room: package / room for room in ROOMS}
     found = {
-        FOLDER: str(roots["engine"].parent) if "engine" in roots else ABSENT,
+        FOLDER: ABSENT if package is None else str(package.parent),
         CODE: digest(roots) if roots else ABSENT,
         "Python": ".".join(platform.python_version_tuple()[:2]),
     }
-    for package in PACKAGES:
+    for name in PACKAGES:
         try:
-            found[package] = version(package).partition("+")[0]
+            found[name] = version(name).partition("+")[0]
         except PackageNotFoundError:
-            found[package] = ABSENT
+            found[name] = ABSENT
     return found
 
 
@@ -89,7 +87,7 @@ def require(wanted: Mapping[str, str]) -> None:
 
 def refusal(wanted: Mapping[str, str], found: Mapping[str, str], machine: str) -> ClusterError:
     """The error that a worker of another identity is turned away with."""
-    from envs.core.errors import ClusterError
+    from parley.envs.core.errors import ClusterError
 
     return ClusterError(
         "a worker's machine has other code than this process, so its rows could differ",

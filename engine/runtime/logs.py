@@ -22,8 +22,8 @@ from types import MappingProxyType
 from typing import Any
 
 DEBUG_VARIABLE = "PARLEY_DEBUG"
-ROOMS = ("engine", "envs", "policies", "tune")
-"""The loggers of the project, which are heard from INFO on; all others from WARNING on, as always."""
+LOGGER = "parley"
+"""The logger of the project, which is heard from INFO on; all others from WARNING on, as always."""
 _FOR_RAY = {
     # Ray puts "(WorkerActor pid=7) " before a worker's lines, and holds back lines that differ in their numbers alone.
     "RAY_DISABLE_WORKER_LOG_PREFIX": "1",
@@ -77,7 +77,8 @@ def json_lines() -> Iterator[None]:
     global _in_json
     before = dict(os.environ)
     os.environ.update(_FOR_RAY)
-    levels = {name: logging.getLogger(name).level for name in ROOMS}
+    project = logging.getLogger(LOGGER)
+    level = project.level
     handler = _listen({})
     logging.captureWarnings(True)
     _in_json = True
@@ -87,8 +88,7 @@ def json_lines() -> Iterator[None]:
         _in_json = False
         logging.captureWarnings(False)
         logging.getLogger().removeHandler(handler)
-        for name, level in levels.items():
-            logging.getLogger(name).setLevel(level)
+        project.setLevel(level)
         for name in _FOR_RAY:
             os.environ.pop(name)
             if name in before:
@@ -133,8 +133,7 @@ def _listen(always: Mapping[str, Any]) -> logging.Handler:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLine(always))
     logging.getLogger().addHandler(handler)
-    for name in ROOMS:
-        logging.getLogger(name).setLevel(logging.INFO)
+    logging.getLogger(LOGGER).setLevel(logging.INFO)
     return handler
 
 

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from engine.runtime import session
-from envs.core.errors import ClusterError
+from parley.engine.runtime import session
+from parley.envs.core.errors import ClusterError
 
 logger = logging.getLogger(__name__)
 

@@ -15,12 +15,12 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from engine.runtime import logs, session
-from engine.runtime.actors import ActorPool
-from engine.runtime.sharding import ItemT, Shard
-from engine.runtime.shared_pool import SharedPool
-from engine.runtime.shares import Reserved
-from engine.runtime.worker import (
+from parley.engine.runtime import logs, session
+from parley.engine.runtime.actors import ActorPool
+from parley.engine.runtime.sharding import ItemT, Shard
+from parley.engine.runtime.shared_pool import SharedPool
+from parley.engine.runtime.shares import Reserved
+from parley.engine.runtime.worker import (
     ResultT,
     ShardAttempt,
     ShardFailure,

@@ -13,7 +13,7 @@ import os
 import socket
 from typing import BinaryIO
 
-from envs.core.errors import ClusterError
+from parley.envs.core.errors import ClusterError
 
 _METHOD = "/ray.rpc.NodeInfoGcsService/CheckAlive"
 _DATA, _HEADERS, _SETTINGS = 0, 1, 4

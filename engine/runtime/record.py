@@ -23,18 +23,24 @@ from typing import Any, Generic, Protocol
 
 import pyarrow as pa
 
-from engine.runtime import logs
-from engine.runtime.carried import CarriedModels
-from engine.runtime.meters import COUNTERS, Meters
-from engine.runtime.pool import Progress, run_sharded
-from engine.runtime.sharding import ItemT, Shard
-from engine.runtime.worker import ShardFailure, ShardWorker, TurnResult, TurnWorker, UnderWay
-from engine.store.begun import BegunShards
-from engine.store.parts import Part, put_part, require_writable, to_table
-from engine.store.run_folder import RunFolder
-from engine.store.schemas import OK, error_row
-from engine.store.unfinished import delete_unfinished, put_unfinished, read_unfinished, remove_unfinished, write_unfinished
-from envs.core.errors import RunError
+from parley.engine.runtime import logs
+from parley.engine.runtime.carried import CarriedModels
+from parley.engine.runtime.meters import COUNTERS, Meters
+from parley.engine.runtime.pool import Progress, run_sharded
+from parley.engine.runtime.sharding import ItemT, Shard
+from parley.engine.runtime.worker import ShardFailure, ShardWorker, TurnResult, TurnWorker, UnderWay
+from parley.engine.store.begun import BegunShards
+from parley.engine.store.parts import Part, put_part, require_writable, to_table
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.store.schemas import OK, error_row
+from parley.engine.store.unfinished import (
+    delete_unfinished,
+    put_unfinished,
+    read_unfinished,
+    remove_unfinished,
+    write_unfinished,
+)
+from parley.envs.core.errors import RunError
 
 logger = logging.getLogger(__name__)
 

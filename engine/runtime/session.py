@@ -19,13 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.runtime import logs, ray_internals
-from engine.runtime.identity import own_identity
-from engine.runtime.probe import wants_token
-from envs.core.errors import ClusterError, ConfigError
-from envs.core.trust import worker_variables
+import parley
+from parley.engine.runtime import logs, ray_internals
+from parley.engine.runtime.identity import own_identity
+from parley.engine.runtime.probe import wants_token
+from parley.envs.core.errors import ClusterError, ConfigError
+from parley.envs.core.trust import worker_variables
 
-_ROOT = Path(__file__).resolve().parents[2]
+_ROOT = Path(parley.__file__).resolve().parents[1]
 _CHATTY = (
     *ray_internals.CHATTY,
     "ray.rllib",

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.runtime import ray_internals
+from parley.engine.runtime import ray_internals
 
 
 @dataclass(frozen=True)

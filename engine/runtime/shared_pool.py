@@ -14,11 +14,11 @@ from queue import SimpleQueue
 from threading import Lock
 from typing import Any
 
-from engine.runtime import logs
-from engine.runtime.actors import ActorPool
-from engine.runtime.sharding import Shard
-from engine.runtime.shares import Reserved
-from engine.runtime.worker import ShardAttempt, ShardFailure, describe, require_no_end
+from parley.engine.runtime import logs
+from parley.engine.runtime.actors import ActorPool
+from parley.engine.runtime.sharding import Shard
+from parley.engine.runtime.shares import Reserved
+from parley.engine.runtime.worker import ShardAttempt, ShardFailure, describe, require_no_end
 
 KEPT = 2
 """Pieces of work whose workers an actor keeps: their models are in memory."""

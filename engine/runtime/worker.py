@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar
 
-from engine.runtime import logs
-from engine.runtime.sharding import ItemT, Shard
-from envs.core.errors import RefusedModelError
+from parley.engine.runtime import logs
+from parley.engine.runtime.sharding import ItemT, Shard
+from parley.envs.core.errors import RefusedModelError
 
 ResultT = TypeVar("ResultT")
 ResultT_co = TypeVar("ResultT_co", covariant=True)

@@ -10,11 +10,11 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from engine.runtime.identity import differences, identity
+from parley.engine.runtime.identity import differences, identity
 
 if TYPE_CHECKING:
-    from engine.runtime.logs import LogSettings
-    from engine.runtime.worker import ShardAttempt, TurnResult
+    from parley.engine.runtime.logs import LogSettings
+    from parley.engine.runtime.worker import ShardAttempt, TurnResult
 
 WorkerSpec = tuple[Callable[..., Any], Sequence[Any], "LogSettings"]
 """A worker's class, its arguments, and how the driver logs."""
@@ -46,7 +46,7 @@ class WorkerActor:
         if differences(wanted, found):
             return found, ray.util.get_node_ip_address()
         if self._worker is None:
-            from engine.runtime import logs
+            from parley.engine.runtime import logs
 
             worker_class, worker_args, log_settings = ray.get(spec[0])
             logs.follow(log_settings)
@@ -59,7 +59,7 @@ class WorkerActor:
         """A turn of the worker, see `TurnWorker.turn`; None as of `run`."""
         if self._worker is None:
             return None
-        from engine.runtime.worker import Turns
+        from parley.engine.runtime.worker import Turns
 
         if self._turns is None:
             self._turns = Turns(self._worker)
@@ -73,7 +73,7 @@ class WorkerActor:
         """
         if self._worker is None:
             return None
-        from engine.runtime.worker import ShardFailure, attempt
+        from parley.engine.runtime.worker import ShardFailure, attempt
 
         if self._end is None:
             tried = attempt(self._worker, shard)

@@ -10,12 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.store.schemas import list_of
-from policies.chat.model import Answer
+from parley.engine.store.schemas import list_of
+from parley.policies.chat.model import Answer
 
 ANSWERED = [
-    # The kind of the answer (`policies.chat.model.AnswerKind`), what was thought before the reply, and text that is no reply:
-    # half of a filtered answer, or a refusal in a field of its own. Null where the model is no chat model.
+    # The kind of the answer (`parley.policies.chat.model.AnswerKind`), what was thought before the reply, and text that is no
+    # reply: half of a filtered answer, or a refusal in a field of its own. Null where the model is no chat model.
     pa.field("kind", pa.string()),
     pa.field("reasoning", pa.string()),
     pa.field("withheld", pa.string()),

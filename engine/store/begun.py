@@ -11,11 +11,11 @@ import logging
 from collections.abc import Iterable
 from pathlib import Path
 
-from engine.store.documents import write_whole
-from engine.store.layout import BEGUN
-from engine.store.mirror import replicate, withdraw
-from envs.core.errors import RunError
-from envs.storage.places import display_path
+from parley.engine.store.documents import write_whole
+from parley.engine.store.layout import BEGUN
+from parley.engine.store.mirror import replicate, withdraw
+from parley.envs.core.errors import RunError
+from parley.envs.storage.places import display_path
 
 logger = logging.getLogger(__name__)
 

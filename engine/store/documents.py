@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from envs.core.disk import sync
+from parley.envs.core.disk import sync
 
 ASIDE = ".writing"
 """The ending of a file that is being written; one that lies around was left by a process that died."""

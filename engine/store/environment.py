@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 PACKAGES = ("parley", "torch", "ray", "gymnasium", "nltk", "numpy", "pyarrow", "safetensors", "scipy")
+_DISTRIBUTIONS = {"parley": "parley-redteam"}
+"""Packages whose distribution has another name."""
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -63,6 +65,6 @@ def _output(command: list[str]) -> str | None:
 
 def _version(package: str) -> str | None:
     try:
-        return version(package)
+        return version(_DISTRIBUTIONS.get(package, package))
     except PackageNotFoundError:
         return None

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from engine.store.documents import no_link, plain
+from parley.engine.store.documents import no_link, plain
 
 logger = logging.getLogger(__name__)
 

@@ -10,15 +10,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.store.documents import ASIDE
-from engine.store.layout import CONFIG, ENVIRONMENT, EVENTS, LEASE, LOG, ROWS
-from engine.store.links import refuse_links_out
-from engine.store.moved import relocated
-from envs.core.config import difference
-from envs.core.errors import ParleyError, RunError
-from envs.core.trust import RUN_FORMAT
-from envs.storage.copies import LOCK
-from envs.storage.places import display_path
+from parley.engine.store.documents import ASIDE
+from parley.engine.store.layout import CONFIG, ENVIRONMENT, EVENTS, LEASE, LOG, ROWS
+from parley.engine.store.links import refuse_links_out
+from parley.engine.store.moved import relocated
+from parley.envs.core.config import difference
+from parley.envs.core.errors import ParleyError, RunError
+from parley.envs.core.trust import RUN_FORMAT
+from parley.envs.storage.copies import LOCK
+from parley.envs.storage.places import display_path
 
 FORMAT = f"{RUN_FORMAT} 1"
 OTHER_NAME = "give this run another name"

@@ -17,13 +17,13 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from engine.store.head import whole
-from engine.store.layout import LEASE
-from engine.store.lock import holder_of, process_name
-from envs.core.errors import RunError, StorageError
-from envs.storage.copies import LOCK
-from envs.storage.files import delete, put, read
-from envs.storage.places import join_uri, uri_of
+from parley.engine.store.head import whole
+from parley.engine.store.layout import LEASE
+from parley.engine.store.lock import holder_of, process_name
+from parley.envs.core.errors import RunError, StorageError
+from parley.envs.storage.copies import LOCK
+from parley.envs.storage.files import delete, put, read
+from parley.envs.storage.places import join_uri, uri_of
 
 logger = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from envs.core.errors import RunError
-from envs.storage.places import display_path
+from parley.envs.core.errors import RunError
+from parley.envs.storage.places import display_path
 
 
 def refuse_links_out(run: Path) -> None:

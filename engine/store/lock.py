@@ -12,9 +12,9 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from envs.core.errors import RunError
-from envs.storage.copies import is_held
-from envs.storage.locks import AT_ONCE, EXCLUSIVE, lock
+from parley.envs.core.errors import RunError
+from parley.envs.storage.copies import is_held
+from parley.envs.storage.locks import AT_ONCE, EXCLUSIVE, lock
 
 WRITABLE = "give a folder that you may write: --run DIR"
 _NUM_TRIES, _PAUSE_S = 50, 0.01

@@ -15,12 +15,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from engine.store.documents import write_whole
-from engine.store.layout import CONFIG, ENVIRONMENT, EVENTS, LEASE, LOG, ROWS, UNFINISHED
-from engine.store.lease import Lease
-from envs.storage.copies import LOCK, fetch, is_held, is_same, make_same, publish
-from envs.storage.files import ASIDE, delete, entries, put, sweep
-from envs.storage.places import join_uri, local_copy, uri_of
+from parley.engine.store.documents import write_whole
+from parley.engine.store.layout import CONFIG, ENVIRONMENT, EVENTS, LEASE, LOG, ROWS, UNFINISHED
+from parley.engine.store.lease import Lease
+from parley.envs.storage.copies import LOCK, fetch, is_held, is_same, make_same, publish
+from parley.envs.storage.files import ASIDE, delete, entries, put, sweep
+from parley.envs.storage.places import join_uri, local_copy, uri_of
 
 _SEGMENT_BYTES = 64 << 10
 _PAUSE_S = 1.0

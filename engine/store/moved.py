@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from envs.core.errors import ConfigError
-from envs.storage.files import entries
-from envs.storage.places import CHAT_MODELS, display_path, is_uri, local_copy, split_uri, uri_of
+from parley.envs.core.errors import ConfigError
+from parley.envs.storage.files import entries
+from parley.envs.storage.places import CHAT_MODELS, display_path, is_uri, local_copy, split_uri, uri_of
 
 _PYTHON = ".py:"
 """Stands in the name of a part in a Python file, before the part's own."""

@@ -19,10 +19,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.store.documents import write_whole
-from engine.store.schemas import OK, require_whole
-from envs.storage.files import ASIDE, delete, put
-from envs.storage.places import join_uri
+from parley.engine.store.documents import write_whole
+from parley.engine.store.schemas import OK, require_whole
+from parley.envs.storage.files import ASIDE, delete, put
+from parley.envs.storage.places import join_uri
 
 CORRUPT = ".corrupt"
 """The ending of a damaged part that was moved aside."""

@@ -27,17 +27,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.metrics.statistics import Estimate
-from engine.store.documents import leftovers, write_document
-from engine.store.environment import describe_environment
-from engine.store.event_log import SUMMARISED, Needs, append_event, end_last_line, read_events
-from engine.store.head import OTHER_NAME, make_head, read_head, refuse_strangers, require_same
-from engine.store.layout import CONFIG, ENVIRONMENT, EVENTS, ROWS, SUMMARY, UNFINISHED
-from engine.store.lease import keeper_of
-from engine.store.links import refuse_links_out
-from engine.store.lock import WRITABLE, RunLock
-from engine.store.mirror import Mirror, names_in, refresh_rows, replicate, withdraw
-from engine.store.parts import (
+from parley.engine.metrics.statistics import Estimate
+from parley.engine.store.documents import leftovers, write_document
+from parley.engine.store.environment import describe_environment
+from parley.engine.store.event_log import SUMMARISED, Needs, append_event, end_last_line, read_events
+from parley.engine.store.head import OTHER_NAME, make_head, read_head, refuse_strangers, require_same
+from parley.engine.store.layout import CONFIG, ENVIRONMENT, EVENTS, ROWS, SUMMARY, UNFINISHED
+from parley.engine.store.lease import keeper_of
+from parley.engine.store.links import refuse_links_out
+from parley.engine.store.lock import WRITABLE, RunLock
+from parley.engine.store.mirror import Mirror, names_in, refresh_rows, replicate, withdraw
+from parley.engine.store.parts import (
     CORRUPT,
     Outcomes,
     Part,
@@ -51,13 +51,13 @@ from engine.store.parts import (
     to_table,
     write_part,
 )
-from engine.store.schemas import BASE
-from engine.store.summary import make_summary, read_summary
-from envs.core.config import fingerprint, to_dict
-from envs.core.errors import ParleyError, RunError
-from envs.core.trust import require_trust_in
-from envs.storage.copies import LOCK
-from envs.storage.places import display_path, join_uri, uri_of
+from parley.engine.store.schemas import BASE
+from parley.engine.store.summary import make_summary, read_summary
+from parley.envs.core.config import fingerprint, to_dict
+from parley.envs.core.errors import ParleyError, RunError
+from parley.envs.core.trust import require_trust_in
+from parley.envs.storage.copies import LOCK
+from parley.envs.storage.places import display_path, join_uri, uri_of
 
 logger = logging.getLogger(__name__)
 

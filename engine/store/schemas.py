@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from envs.core.errors import RunError
-from envs.core.visible import well_formed
+from parley.envs.core.errors import RunError
+from parley.envs.core.visible import well_formed
 
 SCHEMA_VERSION = 1
 OK, ERROR = "ok", "error"

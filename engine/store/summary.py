@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from engine.metrics.statistics import Estimate
-from engine.store.documents import plain
-from engine.store.head import read_json, whole
-from engine.store.layout import SUMMARY
-from envs.storage.places import display_path
+from parley.engine.metrics.statistics import Estimate
+from parley.engine.store.documents import plain
+from parley.engine.store.head import read_json, whole
+from parley.engine.store.layout import SUMMARY
+from parley.envs.storage.places import display_path
 
 
 def make_summary(path: Path, metrics: Mapping[str, Estimate], extra: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,13 +18,13 @@ import pyarrow.compute as pc
 import pyarrow.csv as pv
 import pyarrow.parquet as pq
 
-from engine.store.documents import plain, whole_file
-from engine.store.mirror import replicate
-from envs.core.errors import ConfigError, RunError
-from envs.core.registry import nearest
-from envs.core.visible import FORMULA
-from envs.storage.files import entries
-from envs.storage.places import display_path, uri_of
+from parley.engine.store.documents import plain, whole_file
+from parley.engine.store.mirror import replicate
+from parley.envs.core.errors import ConfigError, RunError
+from parley.envs.core.registry import nearest
+from parley.envs.core.visible import FORMULA
+from parley.envs.storage.files import entries
+from parley.envs.storage.places import display_path, uri_of
 
 
 class WrittenTable(NamedTuple):

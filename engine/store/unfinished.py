@@ -11,11 +11,11 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from engine.store.documents import write_whole
-from engine.store.layout import ROWS, UNFINISHED
-from envs.core.errors import RunError
-from envs.storage.files import delete, put
-from envs.storage.places import display_path, join_uri
+from parley.engine.store.documents import write_whole
+from parley.engine.store.layout import ROWS, UNFINISHED
+from parley.envs.core.errors import RunError
+from parley.envs.storage.files import delete, put
+from parley.envs.storage.places import display_path, join_uri
 
 logger = logging.getLogger(__name__)
 

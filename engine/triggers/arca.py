@@ -21,11 +21,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from engine.triggers.gcg import Gcg, GcgState
-from engine.triggers.method import WordMethod
-from engine.triggers.scorer import Swaps
-from engine.triggers.settings import CANDIDATES_ARCA
-from envs.core.seeds import stream
+from parley.engine.triggers.gcg import Gcg, GcgState
+from parley.engine.triggers.method import WordMethod
+from parley.engine.triggers.scorer import Swaps
+from parley.engine.triggers.settings import CANDIDATES_ARCA
+from parley.envs.core.seeds import stream
 
 
 class Arca(Gcg):

@@ -1,6 +1,6 @@
 """A composed trigger search, and the one call that runs it: a method, the model under test, an objective, what is a hit.
 
-    from engine.triggers import GibbsEnum, search
+    from parley.engine.triggers import GibbsEnum, search
 
     found = search(victim, ["you are a fool"], method=GibbsEnum(candidates=50, restarts=2), seed=1)
     print(found[0].text, found[0].hit, found[0].loss)
@@ -17,20 +17,20 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from engine.triggers.batch import Outcome, Task, tasks_of
-from engine.triggers.batch_finder import BatchFinder
-from engine.triggers.causal.scorer import CausalScorer, CausalVictim, is_causal
-from engine.triggers.gibbs_enum import GibbsEnum
-from engine.triggers.goal import Goal
-from engine.triggers.hits import HitType, Reading, Thresholds
-from engine.triggers.lstm.scorer import LstmScorer
-from engine.triggers.method import Method
-from engine.triggers.objective import TriggerObjective
-from engine.triggers.scorer import InputModel, PlainScorer, Victim
-from engine.triggers.typed import RuledScorer, RuledVictim, allowed_inputs
-from engine.triggers.universal import UniversalScorer, UniversalVictim
-from engine.triggers.victims import Seq2SeqVictim
-from envs.core.errors import ConfigError, DataError
+from parley.engine.triggers.batch import Outcome, Task, tasks_of
+from parley.engine.triggers.batch_finder import BatchFinder
+from parley.engine.triggers.causal.scorer import CausalScorer, CausalVictim, is_causal
+from parley.engine.triggers.gibbs_enum import GibbsEnum
+from parley.engine.triggers.goal import Goal
+from parley.engine.triggers.hits import HitType, Reading, Thresholds
+from parley.engine.triggers.lstm.scorer import LstmScorer
+from parley.engine.triggers.method import Method
+from parley.engine.triggers.objective import TriggerObjective
+from parley.engine.triggers.scorer import InputModel, PlainScorer, Victim
+from parley.engine.triggers.typed import RuledScorer, RuledVictim, allowed_inputs
+from parley.engine.triggers.universal import UniversalScorer, UniversalVictim
+from parley.engine.triggers.victims import Seq2SeqVictim
+from parley.envs.core.errors import ConfigError, DataError
 
 MEMBERS = ("embedding_VE", "searchable_V", "input_length", "reply_logits")
 """What a victim has."""

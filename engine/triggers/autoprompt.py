@@ -11,10 +11,10 @@ drawn inputs. A search ends where every position was visited since it last moved
 
 from __future__ import annotations
 
-from engine.triggers.batch import Task
-from engine.triggers.gibbs_enum import GibbsEnum
-from engine.triggers.settings import CANDIDATES_AUTOPROMPT
-from envs.core.seeds import stream
+from parley.engine.triggers.batch import Task
+from parley.engine.triggers.gibbs_enum import GibbsEnum
+from parley.engine.triggers.settings import CANDIDATES_AUTOPROMPT
+from parley.envs.core.seeds import stream
 
 
 class AutoPrompt(GibbsEnum):

@@ -12,10 +12,10 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from torch import Tensor
 
-from engine.triggers.hits import Reading
-from engine.triggers.scorer import Incumbent
-from engine.triggers.settings import SearchSettings
-from engine.triggers.targets import target_seed
+from parley.engine.triggers.hits import Reading
+from parley.engine.triggers.scorer import Incumbent
+from parley.engine.triggers.settings import SearchSettings
+from parley.engine.triggers.targets import target_seed
 
 Saved = dict[str, Any]
 """A search under way, as JSON types."""

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import torch
 
-from envs.core.errors import ConfigError
+from parley.envs.core.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.triggers.batch import SearchState, Task
-from engine.triggers.method import WordMethod
-from engine.triggers.scorer import LEAST_GAIN, Incumbent
-from engine.triggers.settings import BEAMS
+from parley.engine.triggers.batch import SearchState, Task
+from parley.engine.triggers.method import WordMethod
+from parley.engine.triggers.scorer import LEAST_GAIN, Incumbent
+from parley.engine.triggers.settings import BEAMS
 
 
 @dataclass(eq=False, kw_only=True)

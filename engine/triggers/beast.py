@@ -25,13 +25,13 @@ from typing import Self, cast
 import torch
 from torch import Tensor
 
-from engine.triggers.batch import SearchState, Task
-from engine.triggers.goal import Goal
-from engine.triggers.method import WordMethod
-from engine.triggers.scorer import ContinuingScorer, Incumbent
-from engine.triggers.settings import BEAMS_BEAST, CANDIDATES_BEAST
-from envs.core.seeds import stream
-from policies.chat.model import Access
+from parley.engine.triggers.batch import SearchState, Task
+from parley.engine.triggers.goal import Goal
+from parley.engine.triggers.method import WordMethod
+from parley.engine.triggers.scorer import ContinuingScorer, Incumbent
+from parley.engine.triggers.settings import BEAMS_BEAST, CANDIDATES_BEAST
+from parley.envs.core.seeds import stream
+from parley.policies.chat.model import Access
 
 
 @dataclass(eq=False, kw_only=True)

@@ -13,12 +13,12 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from engine.triggers.causal.reader import CausalReader, reads_in_parts, said
-from engine.triggers.causal.scorer import LOGITS
-from engine.triggers.hits import Reading
-from engine.triggers.objective import TriggerObjective
-from engine.triggers.scorer import Incumbent, InputModel, PlainScorer, Victim
-from envs.core.errors import ConfigError
+from parley.engine.triggers.causal.reader import CausalReader, reads_in_parts, said
+from parley.engine.triggers.causal.scorer import LOGITS
+from parley.engine.triggers.hits import Reading
+from parley.engine.triggers.objective import TriggerObjective
+from parley.engine.triggers.scorer import Incumbent, InputModel, PlainScorer, Victim
+from parley.envs.core.errors import ConfigError
 
 _TRIED = 7
 """Tokens of a text by which it is found out whether a model reads the same in parts."""

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.triggers.settings import SearchSettings
-from envs.core.errors import ConfigError
-from envs.core.registry import Registry
+from parley.engine.triggers.settings import SearchSettings
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.registry import Registry
 
 if TYPE_CHECKING:
-    from engine.triggers.method import Method
+    from parley.engine.triggers.method import Method
 
 EVOLUTION, ATTACKER = TEXT_METHODS = ("evolution", "attacker")
 """Methods that read replies alone, from words to words: `evolution.py`, `writing.py`."""
@@ -20,28 +20,36 @@ searches = Registry("search", "parley.searches")
 searches.register(
     "gibbs-enum",
     "position by position, the best of the steepest words (He & Glass 2018)",
-    "engine.triggers.gibbs_enum:GibbsEnum",
+    "parley.engine.triggers.gibbs_enum:GibbsEnum",
 )
-searches.register("random", "fresh random inputs, the best kept", "engine.triggers.random_search:RandomSearch")
+searches.register("random", "fresh random inputs, the best kept", "parley.engine.triggers.random_search:RandomSearch")
 searches.register(
-    "hotflip", "a beam over flips, chosen by first-order change (Ebrahimi et al. 2018)", "engine.triggers.hotflip:HotFlip"
-)
-searches.register("gcg", "random single swaps from the steepest of all positions (Zou et al. 2023)", "engine.triggers.gcg:Gcg")
-searches.register(
-    "autoprompt", "gibbs-enum with few words at drawn positions (Shin et al. 2020)", "engine.triggers.autoprompt:AutoPrompt"
+    "hotflip",
+    "a beam over flips, chosen by first-order change (Ebrahimi et al. 2018)",
+    "parley.engine.triggers.hotflip:HotFlip",
 )
 searches.register(
-    "arca", "coordinate by coordinate, slopes averaged over random words (Jones et al. 2023)", "engine.triggers.arca:Arca"
+    "gcg", "random single swaps from the steepest of all positions (Zou et al. 2023)", "parley.engine.triggers.gcg:Gcg"
 )
-searches.register("pez", "descent on embeddings, read at the nearest words (Wen et al. 2023)", "engine.triggers.pez:Pez")
 searches.register(
-    "beast", "a beam over inputs that the victim itself writes (Sadasivan et al. 2024)", "engine.triggers.beast:Beast"
+    "autoprompt",
+    "gibbs-enum with few words at drawn positions (Shin et al. 2020)",
+    "parley.engine.triggers.autoprompt:AutoPrompt",
 )
-searches.register("beam", "gibbs-enum with several inputs kept", "engine.triggers.beam:Beam")
+searches.register(
+    "arca",
+    "coordinate by coordinate, slopes averaged over random words (Jones et al. 2023)",
+    "parley.engine.triggers.arca:Arca",
+)
+searches.register("pez", "descent on embeddings, read at the nearest words (Wen et al. 2023)", "parley.engine.triggers.pez:Pez")
+searches.register(
+    "beast", "a beam over inputs that the victim itself writes (Sadasivan et al. 2024)", "parley.engine.triggers.beast:Beast"
+)
+searches.register("beam", "gibbs-enum with several inputs kept", "parley.engine.triggers.beam:Beam")
 searches.register(
     "relaxation",
     "gradient descent on words made continuous (He & Glass 2018, appendix A)",
-    "engine.triggers.relaxation:Relaxation",
+    "parley.engine.triggers.relaxation:Relaxation",
 )
 
 
@@ -55,7 +63,7 @@ def make_method(name: str, settings: SearchSettings | None = None) -> Method:
     Raises:
         ConfigError: no method is called so, or the class of that name derives from no `Method`.
     """
-    from engine.triggers.method import Method
+    from parley.engine.triggers.method import Method
 
     kind = searches.get(name)
     if not (isinstance(kind, type) and issubclass(kind, Method)):

@@ -14,11 +14,11 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from envs.core.errors import ConfigError
-from envs.storage.copies import fetched_model
-from policies.chat.addresses import OPENAI, is_local
-from policies.chat.model import Access
-from policies.stored import is_pretrained
+from parley.envs.core.errors import ConfigError
+from parley.envs.storage.copies import fetched_model
+from parley.policies.chat.addresses import OPENAI, is_local
+from parley.policies.chat.model import Access
+from parley.policies.stored import is_pretrained
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ worked off by itself.
     root       a, b, .., z           one letter: branches of their own when branches begin with two
     branch     ab, aba, .., abz, abaa, ..
 
-Exactness: the replies are those of `policies.seq2seq.decoding.greedy`, but for ties within rounding.
+Exactness: the replies are those of `parley.policies.seq2seq.decoding.greedy`, but for ties within rounding.
 
 Shapes: P parents, B inputs (L words each), N words with `<eou>`, T words of a reply, H hidden.
 """
@@ -22,9 +22,9 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from envs.core.config import check
-from envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID
-from policies.seq2seq.model import Memory, Seq2Seq, State
+from parley.envs.core.config import check
+from parley.envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID
+from parley.policies.seq2seq.model import Memory, Seq2Seq, State
 
 _ROWS = 1024
 """Inputs decoded side by side: their gates fit into the cache."""

@@ -27,8 +27,8 @@ from typing import NamedTuple
 
 from numpy.random import Generator
 
-from envs.core.ranges import Configuration, NumItems, Share
-from envs.core.seeds import stream
+from parley.envs.core.ranges import Configuration, NumItems, Share
+from parley.envs.core.seeds import stream
 
 Words = tuple[str, ...]
 """An input."""

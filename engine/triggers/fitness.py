@@ -19,14 +19,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import Literal
 
-from engine.triggers.evolution import closeness
-from envs.core.errors import ConfigError
-from envs.core.ranges import Configuration, NonNegativeFloat
-from envs.storage.copies import fetched_model
-from envs.storage.places import HUGGING_FACE
-from policies.chat.addresses import absolute_address, is_local
-from policies.chat.settings import ChatModelSettings
-from policies.chat.verdicts import ReplyRating
+from parley.engine.triggers.evolution import closeness
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.ranges import Configuration, NonNegativeFloat
+from parley.envs.storage.copies import fetched_model
+from parley.envs.storage.places import HUGGING_FACE
+from parley.policies.chat.addresses import absolute_address, is_local
+from parley.policies.chat.settings import ChatModelSettings
+from parley.policies.chat.verdicts import ReplyRating
 
 Fitness = Callable[[Sequence[str], str, str | None], list[ReplyRating]]
 """From replies, their target and its request to how fit each is."""
@@ -77,8 +77,8 @@ def load_fitness(settings: FitnessSettings, chat: ChatModelSettings, answers: Pa
         CheckpointError: no model is there.
     """
     if settings.by == "rating":
-        from policies.chat.loading import load_chat_model
-        from policies.chat.verdicts import ChatRatings
+        from parley.policies.chat.loading import load_chat_model
+        from parley.policies.chat.verdicts import ChatRatings
 
         return ChatRatings(load_chat_model(absolute_address(settings.judge), chat, answers=answers), chat.judge_tokens)
     if settings.by == "similarity":
@@ -99,8 +99,8 @@ def load_fluency(settings: FitnessSettings, chat: ChatModelSettings) -> Callable
     """
     if not settings.lm:
         return lambda text: 0.0
-    from policies.hugging_face import read_model
-    from policies.hugging_face_judges import HuggingFaceInputModel
+    from parley.policies.hugging_face import read_model
+    from parley.policies.hugging_face_judges import HuggingFaceInputModel
 
     tokenizer, model = read_model(settings.lm, chat, chat.device)
     judge = HuggingFaceInputModel(model, tokenizer)
@@ -108,8 +108,8 @@ def load_fluency(settings: FitnessSettings, chat: ChatModelSettings) -> Callable
 
 
 def _similarity(name: str) -> Fitness:
-    from policies.ranking.encoders import BiEncoder
-    from policies.ranking.hugging_face import load_hugging_face_ranker
+    from parley.policies.ranking.encoders import BiEncoder
+    from parley.policies.ranking.hugging_face import load_hugging_face_ranker
 
     encoder = load_hugging_face_ranker(fetched_model(name.removeprefix(HUGGING_FACE)))
     if not isinstance(encoder, BiEncoder):

@@ -25,11 +25,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.triggers.batch import SearchState, Task
-from engine.triggers.method import WordMethod
-from engine.triggers.scorer import Incumbent, Swaps
-from engine.triggers.settings import CANDIDATES_GCG
-from envs.core.seeds import stream
+from parley.engine.triggers.batch import SearchState, Task
+from parley.engine.triggers.method import WordMethod
+from parley.engine.triggers.scorer import Incumbent, Swaps
+from parley.engine.triggers.settings import CANDIDATES_GCG
+from parley.envs.core.seeds import stream
 
 LEAST_WEIGHT = 1e-3
 """Of a step that momentum remembers."""

@@ -27,10 +27,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from engine.triggers.batch import SearchState, Task
-from engine.triggers.method import WordMethod
-from engine.triggers.saved import NOT_SAVED
-from engine.triggers.scorer import Incumbent, Swaps, to_beat
+from parley.engine.triggers.batch import SearchState, Task
+from parley.engine.triggers.method import WordMethod
+from parley.engine.triggers.saved import NOT_SAVED
+from parley.engine.triggers.scorer import Incumbent, Swaps, to_beat
 
 
 @dataclass(eq=False)

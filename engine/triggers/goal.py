@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.triggers.hits import Reading
-from engine.triggers.scorer import Scorer, Victim
-from envs.core.seeds import stream
+from parley.engine.triggers.hits import Reading
+from parley.engine.triggers.scorer import Scorer, Victim
+from parley.envs.core.seeds import stream
 
 Initial = Callable[[Sequence[int]], Tensor]
 """From one seed each to inputs (B, N) int64; an input may depend on its own seed only."""

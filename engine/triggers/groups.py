@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-from engine.triggers.batch import Outcome, Task
-from engine.triggers.batch_finder import BatchFinder
-from engine.triggers.settings import SearchSettings
-from engine.triggers.side_by_side import NOT_BEGUN, Begun, SideBySide
+from parley.engine.triggers.batch import Outcome, Task
+from parley.engine.triggers.batch_finder import BatchFinder
+from parley.engine.triggers.settings import SearchSettings
+from parley.engine.triggers.side_by_side import NOT_BEGUN, Begun, SideBySide
 
 SearchAll = Callable[[Iterable[Task], BatchFinder], Iterator[Outcome]]
 """`Method.search_all`."""

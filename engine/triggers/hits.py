@@ -19,9 +19,9 @@ from typing import Literal
 
 import numpy as np
 
-from engine.triggers.objective import TriggerObjective
-from envs.core.errors import ConfigError
-from envs.core.registry import nearest
+from parley.engine.triggers.objective import TriggerObjective
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.registry import nearest
 
 _NAME = re.compile(r"(?P<io>io|o)-sample-(?P<statistic>avg|min)-k(?P<k>[1-9][0-9]*)")
 

@@ -22,10 +22,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.triggers.batch import SearchState, Task
-from engine.triggers.method import WordMethod
-from engine.triggers.scorer import Incumbent
-from engine.triggers.settings import BEAMS_HOTFLIP
+from parley.engine.triggers.batch import SearchState, Task
+from parley.engine.triggers.method import WordMethod
+from parley.engine.triggers.scorer import Incumbent
+from parley.engine.triggers.settings import BEAMS_HOTFLIP
 
 
 @dataclass(eq=False, kw_only=True)

@@ -20,19 +20,19 @@ from typing import Any, ClassVar, Generic, Self
 import torch
 from torch import Tensor
 
-from engine.triggers.batch import Outcome, Saved, StateT, Task
-from engine.triggers.batch_finder import BatchFinder
-from engine.triggers.goal import Goal
-from engine.triggers.groups import Groups
-from engine.triggers.saved import fill, state_to_json, words_in
-from engine.triggers.scorer import Incumbent, Scorer, Victim, to_beat
-from engine.triggers.settings import CANDIDATES, SearchSettings
-from engine.triggers.side_by_side import AHEAD, Searches, SideBySide, run_searches
-from envs.core.config import from_dict, to_dict
-from envs.core.errors import CheckpointError, ConfigError
-from envs.core.registry import nearest
-from envs.core.seeds import derive_seed
-from policies.chat.model import Access
+from parley.engine.triggers.batch import Outcome, Saved, StateT, Task
+from parley.engine.triggers.batch_finder import BatchFinder
+from parley.engine.triggers.goal import Goal
+from parley.engine.triggers.groups import Groups
+from parley.engine.triggers.saved import fill, state_to_json, words_in
+from parley.engine.triggers.scorer import Incumbent, Scorer, Victim, to_beat
+from parley.engine.triggers.settings import CANDIDATES, SearchSettings
+from parley.engine.triggers.side_by_side import AHEAD, Searches, SideBySide, run_searches
+from parley.envs.core.config import from_dict, to_dict
+from parley.envs.core.errors import CheckpointError, ConfigError
+from parley.envs.core.registry import nearest
+from parley.envs.core.seeds import derive_seed
+from parley.policies.chat.model import Access
 
 
 class Method(ABC):

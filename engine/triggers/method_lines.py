@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from engine.triggers.catalogue import ATTACKER, EVOLUTION
-from engine.triggers.settings import MOMENTUM_MAC
-from envs.core.errors import ConfigError
-from envs.core.registry import nearest
+from parley.engine.triggers.catalogue import ATTACKER, EVOLUTION
+from parley.engine.triggers.settings import MOMENTUM_MAC
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.registry import nearest
 
 RECIPES = {"mac": ("gcg", (f"search.momentum={MOMENTUM_MAC}",)), "he2018": ("gibbs-enum", ())}
 """Recipes that are called otherwise than their methods, with what they have beside these."""

@@ -30,7 +30,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from envs.core.config import check
+from parley.envs.core.config import check
 
 Kind = Literal["likelihood", "greedy", "sample"]
 RELEASED_WEIGHT = 0.01

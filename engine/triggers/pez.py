@@ -24,10 +24,10 @@ from torch import Tensor
 from torch.nn.functional import normalize
 from torch.optim.adamw import adamw
 
-from engine.triggers.batch import SearchState, Task
-from engine.triggers.goal import Goal
-from engine.triggers.method import WordMethod
-from engine.triggers.scorer import Incumbent
+from parley.engine.triggers.batch import SearchState, Task
+from parley.engine.triggers.goal import Goal
+from parley.engine.triggers.method import WordMethod
+from parley.engine.triggers.scorer import Incumbent
 
 
 @dataclass(eq=False, kw_only=True)

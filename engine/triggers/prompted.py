@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from engine.triggers.batch import Outcome, Task
-from engine.triggers.side_by_side import NOT_BEGUN, Begun, SideBySide
+from parley.engine.triggers.batch import Outcome, Task
+from parley.engine.triggers.side_by_side import NOT_BEGUN, Begun, SideBySide
 
 
 class ByPrompt(SideBySide):

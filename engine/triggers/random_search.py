@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from engine.triggers.batch import SearchState, Task
-from engine.triggers.method import WordMethod
-from engine.triggers.scorer import Incumbent
-from envs.core.seeds import derive_seed
-from policies.chat.model import Access
+from parley.engine.triggers.batch import SearchState, Task
+from parley.engine.triggers.method import WordMethod
+from parley.engine.triggers.scorer import Incumbent
+from parley.envs.core.seeds import derive_seed
+from parley.policies.chat.model import Access
 
 
 class RandomSearch(WordMethod[SearchState]):

@@ -26,15 +26,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.triggers.batch import Outcome, Task
-from engine.triggers.batch_finder import BatchFinder
-from engine.triggers.hits import Reading
-from engine.triggers.method import Method
-from engine.triggers.objective import RELEASED_WEIGHT, TriggerObjective
-from engine.triggers.scorer import Victim, read_replies, stack_targets
-from engine.triggers.settings import L1_WEIGHT, RelaxationSettings
-from envs.core.errors import CheckpointError
-from envs.core.seeds import stream
+from parley.engine.triggers.batch import Outcome, Task
+from parley.engine.triggers.batch_finder import BatchFinder
+from parley.engine.triggers.hits import Reading
+from parley.engine.triggers.method import Method
+from parley.engine.triggers.objective import RELEASED_WEIGHT, TriggerObjective
+from parley.engine.triggers.scorer import Victim, read_replies, stack_targets
+from parley.engine.triggers.settings import L1_WEIGHT, RelaxationSettings
+from parley.envs.core.errors import CheckpointError
+from parley.envs.core.seeds import stream
 
 STARTING_LOGIT = -3.0
 """Mean of a one-hot input's z at the start."""

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.triggers.batch import Outcome, Saved, SearchState, Task
-from engine.triggers.hits import Reading
-from engine.triggers.scorer import Incumbent
+from parley.engine.triggers.batch import Outcome, Saved, SearchState, Task
+from parley.engine.triggers.hits import Reading
+from parley.engine.triggers.scorer import Incumbent
 
 WORDS = "words"
 """Key of the one entry that stands for an input."""

@@ -20,10 +20,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from engine.triggers.batch_finder import BatchFinder
-from engine.triggers.hits import Reading
-from engine.triggers.objective import TriggerObjective
-from envs.core.errors import CheckpointError
+from parley.engine.triggers.batch_finder import BatchFinder
+from parley.engine.triggers.hits import Reading
+from parley.engine.triggers.objective import TriggerObjective
+from parley.envs.core.errors import CheckpointError
 
 LEAST_GAIN = 1e-6
 """A swap's least gain in nats, and its share of losses above 1: the word that is there returns within rounding of its loss."""

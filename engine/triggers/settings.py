@@ -17,8 +17,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from envs.core.config import check
-from envs.core.ranges import Configuration, NonNegativeFloat, NumItems, NumItemsOrAll, PositiveFloat, ShareBelowOne
+from parley.envs.core.config import check
+from parley.envs.core.ranges import Configuration, NonNegativeFloat, NumItems, NumItemsOrAll, PositiveFloat, ShareBelowOne
 
 CANDIDATES, CANDIDATES_GCG = 100, 512
 """Inputs tried at each visit where a search does not say how many: |G| of the paper, and nanoGCG's search width."""

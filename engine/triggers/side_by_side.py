@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Generic, Protocol
 
-from engine.triggers.batch import Outcome, Saved, StateT, Stepwise, Task
-from engine.triggers.batch_finder import BatchFinder
+from parley.engine.triggers.batch import Outcome, Saved, StateT, Stepwise, Task
+from parley.engine.triggers.batch_finder import BatchFinder
 
 AHEAD = 0.05
 """Most candidates, as a share of all, that are tried in restarts which a hit of an earlier one makes needless."""

@@ -16,10 +16,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from engine.triggers.targets import Skipped, Target, TargetList, tell_repeated
-from envs.core.errors import DataError
-from envs.data.lines import FileLine, utf8_text
-from envs.data.records import KINDS, RecordKind, read_records, record_kind, value_text
+from parley.engine.triggers.targets import Skipped, Target, TargetList, tell_repeated
+from parley.envs.core.errors import DataError
+from parley.envs.data.lines import FileLine, utf8_text
+from parley.envs.data.records import KINDS, RecordKind, read_records, record_kind, value_text
 
 PROMPTS, TARGETS = ("prompt", "goal", "behavior"), ("target",)
 """Names of columns, in any case."""

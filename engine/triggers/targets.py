@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from envs.core.errors import DataError
-from envs.core.seeds import derive_seed, stream
-from envs.data.lines import FileLine, text_lines, utf8_text
-from envs.pairs.tokens import tokenise
-from envs.pairs.vocabulary import SPECIALS, PairVocabulary
+from parley.envs.core.errors import DataError
+from parley.envs.core.seeds import derive_seed, stream
+from parley.envs.data.lines import FileLine, text_lines, utf8_text
+from parley.envs.pairs.tokens import tokenise
+from parley.envs.pairs.vocabulary import SPECIALS, PairVocabulary
 
 if TYPE_CHECKING:
-    from policies.seq2seq.model import Seq2Seq
+    from parley.policies.seq2seq.model import Seq2Seq
 
 PROTOTYPES = "prototypes.txt"
 TEMPLATES = ("{}", "well {}", "oh {}", "i think {}", "{} .")
@@ -123,7 +123,7 @@ class TargetList:
 
 def prototypes() -> list[tuple[str, ...]]:
     """The sentences of `prototypes.txt`, at most seven words each."""
-    text = files("engine.triggers").joinpath(PROTOTYPES).read_text(encoding="utf-8")
+    text = files("parley.engine.triggers").joinpath(PROTOTYPES).read_text(encoding="utf-8")
     return [tuple(line.split()) for line in text.splitlines()]
 
 
@@ -271,7 +271,7 @@ def normal(
         batch_size: sources replied to together.
     """
     # Torch is not needed for the other lists.
-    from policies.seq2seq.decoding import greedy, sample
+    from parley.policies.seq2seq.decoding import greedy, sample
 
     def said() -> Iterator[tuple[str, ...]]:
         numbered = enumerate(sources)

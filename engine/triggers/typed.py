@@ -17,11 +17,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.triggers.goal import Initial
-from engine.triggers.objective import TriggerObjective
-from engine.triggers.scorer import ContinuingScorer, Incumbent, Scorer, Swaps, Victim
-from envs.core.errors import ConfigError
-from envs.core.seeds import derive_seed, stream
+from parley.engine.triggers.goal import Initial
+from parley.engine.triggers.objective import TriggerObjective
+from parley.engine.triggers.scorer import ContinuingScorer, Incumbent, Scorer, Swaps, Victim
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.seeds import derive_seed, stream
 
 _DRAWN, _ROUNDS = 64, 16
 """Inputs that are drawn at once until one is allowed, and how often."""

@@ -27,11 +27,11 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from engine.triggers.by_text import ByTextScorer, VictimByText
-from engine.triggers.causal.scorer import CausalScorer, is_causal
-from engine.triggers.hits import Reading
-from engine.triggers.objective import TriggerObjective
-from engine.triggers.scorer import Incumbent, InputModel, PlainScorer, Swaps, Victim, require_numbers
+from parley.engine.triggers.by_text import ByTextScorer, VictimByText
+from parley.engine.triggers.causal.scorer import CausalScorer, is_causal
+from parley.engine.triggers.hits import Reading
+from parley.engine.triggers.objective import TriggerObjective
+from parley.engine.triggers.scorer import Incumbent, InputModel, PlainScorer, Swaps, Victim, require_numbers
 
 FIRST = 8
 """Candidates that are read behind all prompts first where nothing is to be beaten."""

@@ -16,12 +16,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from engine.triggers.targets import outside
-from envs.core.errors import DataError
-from envs.pairs.turns import EOT
-from envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, SPECIALS, UNK_ID, PairVocabulary
-from policies.seq2seq.decoding import sample_sentences
-from policies.seq2seq.model import LanguageModel, Seq2Seq
+from parley.engine.triggers.targets import outside
+from parley.envs.core.errors import DataError
+from parley.envs.pairs.turns import EOT
+from parley.envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, SPECIALS, UNK_ID, PairVocabulary
+from parley.policies.seq2seq.decoding import sample_sentences
+from parley.policies.seq2seq.model import LanguageModel, Seq2Seq
 
 
 class Seq2SeqVictim:

@@ -20,8 +20,8 @@ from functools import cached_property
 
 import numpy as np
 
-from engine.triggers.targets import prototypes
-from envs.core.seeds import stream
+from parley.engine.triggers.targets import prototypes
+from parley.envs.core.seeds import stream
 
 NORM, REV, RANDOM, MAL = LISTS = ("norm", "rev", "random", "mal")
 NUM_STRAYS = 3

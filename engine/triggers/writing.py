@@ -18,11 +18,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from engine.triggers.evolution import Proposals, ToldReply, Words
-from envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt, PositiveInt
-from envs.core.seeds import derive_seed
-from policies.chat.model import Answer, AnswerKind, Chat, Message
-from policies.chat.written import WrittenLine, read_line
+from parley.engine.triggers.evolution import Proposals, ToldReply, Words
+from parley.envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt, PositiveInt
+from parley.envs.core.seeds import derive_seed
+from parley.policies.chat.model import Answer, AnswerKind, Chat, Message
+from parley.policies.chat.written import WrittenLine, read_line
 
 NAME = "Words"
 """What an attacker writes in front of its line."""

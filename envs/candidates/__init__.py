@@ -2,13 +2,13 @@
 
 A corpus is opened by its name, by the path of a file of rows, or by the name of a corpus of pairs:
 
-    from envs.candidates import CandidateOptions, load_candidates
+    from parley.envs.candidates import CandidateOptions, load_candidates
 
     test = load_candidates("helpdesk", options=CandidateOptions(negatives="half")).splits["test"]
     test[0].context, test[0].candidates, test[0].labels
 """
 
-from envs.core.lazy import public
+from parley.envs.core.lazy import public
 
 __all__, __getattr__ = public(
     __name__,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from envs.pairs.compiled import Ragged
+from parley.envs.pairs.compiled import Ragged
 
 SATURATION, LENGTH_SHARE = 1.2, 0.75
 """k and b."""

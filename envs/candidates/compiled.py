@@ -24,21 +24,21 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from envs.candidates.corpora import find_candidates
-from envs.candidates.groups import order_of
-from envs.candidates.negatives import reply_statistics, with_negatives
-from envs.candidates.options import CandidateOptions
-from envs.candidates.sources import CandidateSource
-from envs.candidates.split import CandidateSplit
-from envs.candidates.text import CandidateText
-from envs.core.errors import DataError
-from envs.data.arrow import compiled_folder, is_whole, map_batch, publish, write_batch
-from envs.data.lines import corpus_named
-from envs.data.root import data_root as resolve_data_root
-from envs.data.sources import SPLITS
-from envs.data.words import WordList
-from envs.pairs.chinese import is_chinese
-from envs.pairs.compiled import Ragged
+from parley.envs.candidates.corpora import find_candidates
+from parley.envs.candidates.groups import order_of
+from parley.envs.candidates.negatives import reply_statistics, with_negatives
+from parley.envs.candidates.options import CandidateOptions
+from parley.envs.candidates.sources import CandidateSource
+from parley.envs.candidates.split import CandidateSplit
+from parley.envs.candidates.text import CandidateText
+from parley.envs.core.errors import DataError
+from parley.envs.data.arrow import compiled_folder, is_whole, map_batch, publish, write_batch
+from parley.envs.data.lines import corpus_named
+from parley.envs.data.root import data_root as resolve_data_root
+from parley.envs.data.sources import SPLITS
+from parley.envs.data.words import WordList
+from parley.envs.pairs.chinese import is_chinese
+from parley.envs.pairs.compiled import Ragged
 
 COMPILER_VERSION = 2
 """Grows when the same groups would be compiled differently."""
@@ -88,9 +88,9 @@ def load_candidates(
 
     Args:
         name: a registered name of candidates or of pairs, a path, or `path/file.py:NAME`; see `find_candidates`.
-        data_root: where the corpora lie; see `envs.data.root.data_root` for the default.
+        data_root: where the corpora lie; see `parley.envs.data.root.data_root` for the default.
         options: which contexts, which wrong replies, in which order.
-        cache: where compiled corpora lie; see `envs.data.root.cache_root` for the default.
+        cache: where compiled corpora lie; see `parley.envs.data.root.cache_root` for the default.
 
     Raises:
         ConfigError: no such corpus, or it is Chinese without blanks and jieba is not installed.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from envs.candidates.groups import CandidateGroup, CandidateKind
-from envs.candidates.options import CandidateOptions
-from envs.core.conformance import Kind, expect, same_alone
-from envs.data.conformance import has_its_files, keeps_its_fingerprint
-from envs.data.root import data_root
+from parley.envs.candidates.groups import CandidateGroup, CandidateKind
+from parley.envs.candidates.options import CandidateOptions
+from parley.envs.core.conformance import Kind, expect, same_alone
+from parley.envs.data.conformance import has_its_files, keeps_its_fingerprint
+from parley.envs.data.root import data_root
 
 
 def _has_groups_to_rank(source: Any) -> None:
@@ -20,7 +20,7 @@ def _has_groups_to_rank(source: Any) -> None:
 
 CANDIDATE_CORPUS = Kind(
     "corpus of candidates",
-    "envs.candidates.sources.CandidateSource",
+    "parley.envs.candidates.sources.CandidateSource",
     ("read_groups", "fingerprint", "require_files"),
     lambda named: named,
     (has_its_files, _has_groups_to_rank, keeps_its_fingerprint),
@@ -57,7 +57,7 @@ def _proposes_the_same_again(proposer: Any) -> None:
 
 PROPOSER = Kind(
     "proposer of words",
-    "envs.candidates.edit_game.Proposer",
+    "parley.envs.candidates.edit_game.Proposer",
     ("propose",),
     _made,
     (_proposes_words_for_every_place, _proposes_the_same_again),

@@ -6,18 +6,18 @@ from functools import partial
 from glob import escape
 from pathlib import Path
 
-from envs.candidates.dailydialog import read_dailydialog
-from envs.candidates.rows import read_rows
-from envs.candidates.sources import CandidateSource, FileCandidates, PairCandidates
-from envs.candidates.text import CandidateText
-from envs.core.errors import ConfigError
-from envs.core.registry import Registry, nearest
-from envs.data.lines import read_lines
-from envs.data.own_files import LABEL, OwnFile, own_file, split_files, split_named
-from envs.data.sources import named_source
-from envs.pairs.chinese import cutter_version
-from envs.pairs.corpora import find_pairs, is_path, of_your_own, pair_corpora
-from envs.pairs.dailydialog import FILES
+from parley.envs.candidates.dailydialog import read_dailydialog
+from parley.envs.candidates.rows import read_rows
+from parley.envs.candidates.sources import CandidateSource, FileCandidates, PairCandidates
+from parley.envs.candidates.text import CandidateText
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.registry import Registry, nearest
+from parley.envs.data.lines import read_lines
+from parley.envs.data.own_files import LABEL, OwnFile, own_file, split_files, split_named
+from parley.envs.data.sources import named_source
+from parley.envs.pairs.chinese import cutter_version
+from parley.envs.pairs.corpora import find_pairs, is_path, of_your_own, pair_corpora
+from parley.envs.pairs.dailydialog import FILES
 
 candidate_corpora = Registry("corpus of candidates", "parley.candidates")
 
@@ -30,7 +30,7 @@ def find_candidates(name: str) -> CandidateSource:
 
     Args:
         name: a registered name of candidates or of pairs, `path/file.py:NAME` of either, or a path: a file or folder of rows
-            (see `own_candidates`), or of pairs as `envs.pairs.corpora.find_pairs` knows them.
+            (see `own_candidates`), or of pairs as `parley.envs.pairs.corpora.find_pairs` knows them.
 
     Raises:
         ConfigError: no such corpus, with the nearest name.

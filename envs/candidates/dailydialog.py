@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from envs.candidates.groups import CandidateKind
-from envs.candidates.text import Candidate, CandidateText, ListedReply
-from envs.core.errors import DataError
-from envs.data.lines import located, read_lines
-from envs.pairs.dailydialog import CONTEXT, FILES, POSITIVE, parse_lists
+from parley.envs.candidates.groups import CandidateKind
+from parley.envs.candidates.text import Candidate, CandidateText, ListedReply
+from parley.envs.core.errors import DataError
+from parley.envs.data.lines import located, read_lines
+from parley.envs.pairs.dailydialog import CONTEXT, FILES, POSITIVE, parse_lists
 
 REPLIES = {
     POSITIVE: CandidateKind.POSITIVE,

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from envs.candidates.groups import CandidateKind
-from envs.candidates.text import Candidate, CandidateText, SplitGroups
-from envs.pairs.compiled import PairSplit, Ragged
-from envs.pairs.contexts import NOBODY, chains
-from envs.pairs.text import PairText, SplitText
-from envs.pairs.vocabulary import EOU
+from parley.envs.candidates.groups import CandidateKind
+from parley.envs.candidates.text import Candidate, CandidateText, SplitGroups
+from parley.envs.pairs.compiled import PairSplit, Ragged
+from parley.envs.pairs.contexts import NOBODY, chains
+from parley.envs.pairs.text import PairText, SplitText
+from parley.envs.pairs.vocabulary import EOU
 
 
 def groups_of_pairs(pairs: PairText, turns: int) -> CandidateText:

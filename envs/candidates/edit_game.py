@@ -12,14 +12,14 @@ from typing import Protocol
 
 import numpy as np
 
-from envs.candidates.goals import RankGoal, tolerance
-from envs.candidates.groups import CandidateGroup, Context
-from envs.core.ranges import Configuration, NumItems
-from envs.core.seeds import stream
-from envs.pairs.turns import Utterance
+from parley.envs.candidates.goals import RankGoal, tolerance
+from parley.envs.candidates.groups import CandidateGroup, Context
+from parley.envs.core.ranges import Configuration, NumItems
+from parley.envs.core.seeds import stream
+from parley.envs.pairs.turns import Utterance
 
 Scorer = Callable[[Sequence[tuple[Context, Sequence[Utterance]]]], Sequence[np.ndarray]]
-"""Scores (C,) of the candidates of each context; of a `policies.ranker.Ranker` by `partial(scores_of, ranker)`."""
+"""Scores (C,) of the candidates of each context; of a `parley.policies.ranker.Ranker` by `partial(scores_of, ranker)`."""
 
 
 class Proposer(Protocol):

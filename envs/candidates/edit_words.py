@@ -12,9 +12,9 @@ from itertools import chain
 
 import numpy as np
 
-from envs.candidates.edit_game import EditGame
-from envs.candidates.groups import CandidateGroup, Context
-from envs.pairs.turns import Utterance
+from parley.envs.candidates.edit_game import EditGame
+from parley.envs.candidates.groups import CandidateGroup, Context
+from parley.envs.pairs.turns import Utterance
 
 _ENDINGS = ("ing", "ed", "ly", "s")
 _SHORT = 3
@@ -49,7 +49,7 @@ class AlikeWords:
     """Proposes words of the context that end as the word does, those of the newest turn first: a tagger in two lines."""
 
     def propose(self, group: CandidateGroup, place: int) -> list[tuple[str, ...]]:
-        """See `envs.candidates.edit_game.Proposer`."""
+        """See `parley.envs.candidates.edit_game.Proposer`."""
         said = [word for turn in reversed(group.context) for word in turn]
         tags = {word: ending(word) for word in said}
         return [
@@ -71,7 +71,7 @@ class PlainSight:
     size = 4
 
     def __call__(self, game: EditGame, rows: Sequence[int]) -> np.ndarray:
-        """See `envs.candidates.ranking_env.Sight`."""
+        """See `parley.envs.candidates.ranking_env.Sight`."""
         rules = game.rules
         seen = np.zeros((len(rows), rules.stop + 1, self.size), dtype=np.float32)
         for number, row in enumerate(rows):

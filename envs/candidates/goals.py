@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from envs.candidates.groups import CandidateGroup
+from parley.envs.candidates.groups import CandidateGroup
 
 GoalKind = Literal["promote", "demote"]
 Target = Literal["best", "random"]

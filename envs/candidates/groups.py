@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from envs.core.seeds import stream
-from envs.pairs.turns import Utterance
+from parley.envs.core.seeds import stream
+from parley.envs.pairs.turns import Utterance
 
 Context = tuple[Utterance, ...]
 """Turns, oldest first."""

@@ -12,13 +12,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from envs.candidates.bm25 import ReplyIndex, ReplyStatistics
-from envs.candidates.groups import CandidateKind
-from envs.candidates.options import CandidateOptions
-from envs.candidates.split import KINDS, CandidateSplit
-from envs.core.errors import DataError
-from envs.core.seeds import stream
-from envs.pairs.compiled import Ragged
+from parley.envs.candidates.bm25 import ReplyIndex, ReplyStatistics
+from parley.envs.candidates.groups import CandidateKind
+from parley.envs.candidates.options import CandidateOptions
+from parley.envs.candidates.split import KINDS, CandidateSplit
+from parley.envs.core.errors import DataError
+from parley.envs.core.seeds import stream
+from parley.envs.pairs.compiled import Ragged
 
 _ROUNDS = 8
 """Draws before it is counted what is left to draw."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from envs.core.config import check
-from envs.core.ranges import AtLeastTwo, Configuration, NonNegativeInt, PositiveInt
+from parley.envs.core.config import check
+from parley.envs.core.ranges import AtLeastTwo, Configuration, NonNegativeInt, PositiveInt
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,12 +8,12 @@ from typing import Any, Protocol
 import numpy as np
 from gymnasium import spaces
 
-from envs.candidates.edit_game import EditGame, EditRules, Proposer, Scorer
-from envs.candidates.edit_words import AlikeWords, PlainSight, TermOverlap
-from envs.candidates.goals import RankGoal
-from envs.candidates.groups import CandidateGroup
-from envs.core.errors import ConfigError, ScenarioError
-from envs.core.rendering import TextRenderedEnv
+from parley.envs.candidates.edit_game import EditGame, EditRules, Proposer, Scorer
+from parley.envs.candidates.edit_words import AlikeWords, PlainSight, TermOverlap
+from parley.envs.candidates.goals import RankGoal
+from parley.envs.candidates.groups import CandidateGroup
+from parley.envs.core.errors import ConfigError, ScenarioError
+from parley.envs.core.rendering import TextRenderedEnv
 
 _DRAWS = 1000
 """Examples that are drawn before it is clear that none can be edited."""
@@ -197,6 +197,6 @@ def render_example(game: EditGame, row: int) -> str:
 
 def _built_in() -> list[CandidateGroup]:
     # Imported here because compiled corpora are not needed by those who bring groups.
-    from envs.candidates.compiled import load_candidates
+    from parley.envs.candidates.compiled import load_candidates
 
     return list(load_candidates("helpdesk").splits["val"])

@@ -19,14 +19,14 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from envs.candidates.groups import CandidateKind
-from envs.candidates.text import CandidateText, ListedReply
-from envs.core.errors import DataError
-from envs.data.lines import broken_rule, read_lines, require_utf8
-from envs.data.own_files import OwnFile
-from envs.pairs.chinese import comes_in_words, cut
-from envs.pairs.text import split_of
-from envs.pairs.tokens import tokenise
+from parley.envs.candidates.groups import CandidateKind
+from parley.envs.candidates.text import CandidateText, ListedReply
+from parley.envs.core.errors import DataError
+from parley.envs.data.lines import broken_rule, read_lines, require_utf8
+from parley.envs.data.own_files import OwnFile
+from parley.envs.pairs.chinese import comes_in_words, cut
+from parley.envs.pairs.text import split_of
+from parley.envs.pairs.tokens import tokenise
 
 _LABELS = {"0": False, "1": True}
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Protocol, runtime_checkable
 
-from envs.candidates.dialogues import groups_of_pairs
-from envs.candidates.text import CandidateText
-from envs.data.files import CorpusFolder
-from envs.data.sources import Source, fingerprint
-from envs.pairs.sources import PairSource
+from parley.envs.candidates.dialogues import groups_of_pairs
+from parley.envs.candidates.text import CandidateText
+from parley.envs.data.files import CorpusFolder
+from parley.envs.data.sources import Source, fingerprint
+from parley.envs.pairs.sources import PairSource
 
 
 @runtime_checkable

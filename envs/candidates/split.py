@@ -11,10 +11,10 @@ from typing import overload
 
 import numpy as np
 
-from envs.candidates.groups import CandidateGroup, CandidateKind
-from envs.data.words import WordList
-from envs.pairs.compiled import Ragged
-from envs.pairs.turns import Utterance
+from parley.envs.candidates.groups import CandidateGroup, CandidateKind
+from parley.envs.data.words import WordList
+from parley.envs.pairs.compiled import Ragged
+from parley.envs.pairs.turns import Utterance
 
 KINDS = tuple(CandidateKind)
 """What the places in `CandidateSplit.kinds` stand for."""

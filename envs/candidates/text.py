@@ -13,14 +13,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from envs.candidates.groups import CandidateKind
-from envs.candidates.split import KINDS, CandidateSplit
-from envs.core.errors import DataError
-from envs.data.lines import FileLine, ReadText, broken_rule, located
-from envs.data.sources import SPLITS
-from envs.data.words import WordList
-from envs.pairs.compiled import Ragged
-from envs.pairs.text import SplitText
+from parley.envs.candidates.groups import CandidateKind
+from parley.envs.candidates.split import KINDS, CandidateSplit
+from parley.envs.core.errors import DataError
+from parley.envs.data.lines import FileLine, ReadText, broken_rule, located
+from parley.envs.data.sources import SPLITS
+from parley.envs.data.words import WordList
+from parley.envs.pairs.compiled import Ragged
+from parley.envs.pairs.text import SplitText
 
 MAX_WORDS = 10_000
 """Words of a turn or a reply; a line with more of them is not one utterance."""

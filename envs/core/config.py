@@ -18,8 +18,8 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import yaml
 
-from envs.core.errors import ConfigError, OutOfRangeError
-from envs.core.registry import nearest
+from parley.envs.core.errors import ConfigError, OutOfRangeError
+from parley.envs.core.registry import nearest
 
 ConfigT = TypeVar("ConfigT")
 

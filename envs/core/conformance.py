@@ -41,7 +41,7 @@ class Kind:
 
     Args:
         name: what people call it, such as "agent".
-        protocol: where it is defined, such as "envs.negotiation.game.Agent".
+        protocol: where it is defined, such as "parley.envs.negotiation.game.Agent".
         members: what every part of the kind has; it is told by them.
         make: from what a name stands for (a class, a function, an object) to the part.
         tests: what it promises, in the order in which it is asked for.

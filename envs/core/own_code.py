@@ -13,8 +13,8 @@ from traceback import extract_tb, walk_tb
 from types import FrameType
 from typing import Any
 
-from envs.core.errors import ConfigError, ModelError, ParleyError
-from envs.core.visible import well_formed
+from parley.envs.core.errors import ConfigError, ModelError, ParleyError
+from parley.envs.core.visible import well_formed
 
 START_LIMIT_S = 600.0
 """Seconds that importing a file of a user's own may take, or making what it names."""

@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from envs.core.errors import ConfigError, ModelError, RefusedModelError
+from parley.envs.core.errors import ConfigError, ModelError, RefusedModelError
 
 _BEHIND = 0
 ItemT = TypeVar("ItemT")

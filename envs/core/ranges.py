@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, get_args, get_type_hints
 
-from envs.core.config import check
+from parley.envs.core.config import check
 
 MOST_ITEMS = 10_000_000
 """Dialogues, targets, samples or other items of one run: their keys are held in memory, at some hundred bytes each."""

@@ -17,9 +17,9 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-from envs.core.errors import ConfigError
-from envs.core.own_code import own_start
-from envs.core.trust import require_trust
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.own_code import own_start
+from parley.envs.core.trust import require_trust
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, TypeVar
 
 import gymnasium
 
-from envs.core.errors import ConfigError, ScenarioError
-from envs.core.registry import nearest
+from parley.envs.core.errors import ConfigError, ScenarioError
+from parley.envs.core.registry import nearest
 
 ObservedT = TypeVar("ObservedT")
 ActionT = TypeVar("ActionT")

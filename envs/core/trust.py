@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from envs.core.errors import ConfigError
+from parley.envs.core.errors import ConfigError
 
 VARIABLE = "PARLEY_TRUSTED_FILES"
 """Tells a worker which files its driver trusts: a JSON list, or `EVERY`."""

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from envs.core.disk import file_digest, sync
-from envs.core.errors import DataError
-from envs.data.root import CACHE_VARIABLE, cache_root
+from parley.envs.core.disk import file_digest, sync
+from parley.envs.core.errors import DataError
+from parley.envs.data.root import CACHE_VARIABLE, cache_root
 
 MANIFEST = "manifest.json"
 
@@ -32,7 +32,7 @@ def compiled_folder(cache: Path | None, name: str, *key: str | int) -> Path:
     """Where the compiled form of a corpus lies.
 
     Args:
-        cache: see `envs.data.root.cache_root` for the default.
+        cache: see `parley.envs.data.root.cache_root` for the default.
         name: the corpus' name.
         key: all that the content depends on.
     """

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from envs.core.conformance import expect
-from envs.data.root import data_root
+from parley.envs.core.conformance import expect
+from parley.envs.data.root import data_root
 
 
 def has_its_files(source: Any) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from envs.core.errors import DataError
+from parley.envs.core.errors import DataError
 
 Progress = Callable[[str, int, int | None], None]
 """Called with file name, bytes so far, and bytes in all where the server says so."""

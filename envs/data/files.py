@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from envs.core.errors import DataError
-from envs.data.root import DATA_VARIABLE
-from envs.data.sources import Described, content_digest, fingerprint
+from parley.envs.core.errors import DataError
+from parley.envs.data.root import DATA_VARIABLE
+from parley.envs.data.sources import Described, content_digest, fingerprint
 
 
 @dataclass(frozen=True, kw_only=True)

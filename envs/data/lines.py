@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from envs.core.errors import DataError, ParleyError
-from envs.data.root import UNNAMED, UnwholeCorpusError, read_file, root_words
+from parley.envs.core.errors import DataError, ParleyError
+from parley.envs.data.root import UNNAMED, UnwholeCorpusError, read_file, root_words
 
 _MAX_SHOWN = 160
 _VERBS = ("check", "get")

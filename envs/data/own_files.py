@@ -17,11 +17,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from envs.core.errors import ConfigError, DataError
-from envs.core.registry import nearest
-from envs.data.lines import FileLine, read_lines
-from envs.data.records import KINDS, RecordKind, header_cells, read_records, record_kind
-from envs.data.sources import SPLITS
+from parley.envs.core.errors import ConfigError, DataError
+from parley.envs.core.registry import nearest
+from parley.envs.data.lines import FileLine, read_lines
+from parley.envs.data.records import KINDS, RecordKind, header_cells, read_records, record_kind
+from parley.envs.data.sources import SPLITS
 
 CONTEXT, REPLY, LABEL, SHARES = "context", "reply", "label", "shares"
 ROLES = (CONTEXT, REPLY, LABEL)

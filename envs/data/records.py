@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from envs.core.errors import DataError
-from envs.data.lines import FileLine, utf8_text
-from envs.data.root import read_file
+from parley.envs.core.errors import DataError
+from parley.envs.data.lines import FileLine, utf8_text
+from parley.envs.data.root import read_file
 
 RecordKind = Literal["CSV", "TSV", "JSON", "JSON Lines", "Parquet"]
 KINDS: dict[str, RecordKind] = {

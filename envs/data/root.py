@@ -10,12 +10,12 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from envs.core.errors import DataError
+from parley.envs.core.errors import DataError
 
 DATA_VARIABLE = "PARLEY_DATA"
 CACHE_VARIABLE = "PARLEY_CACHE"
 UNNAMED = "NAME"
-"""Stands in the commands of a message for a corpus until it is known what it was asked for by (`envs.data.lines`)."""
+"""Stands in the commands of a message for a corpus until it is known what it was asked for by (`parley.envs.data.lines`)."""
 
 
 class UnwholeCorpusError(DataError):

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from envs.core.errors import ConfigError
-from envs.core.registry import Registry
-from envs.data.root import read_file
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.registry import Registry
+from parley.envs.data.root import read_file
 
 SPLITS = ("train", "val", "test")
 

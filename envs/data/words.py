@@ -13,7 +13,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from envs.core.errors import DataError
+from parley.envs.core.errors import DataError
 
 
 @dataclass(frozen=True)

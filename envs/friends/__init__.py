@@ -1,6 +1,6 @@
 """MutualFriends: two sides look for the friend that stands in both their tables. Read `game.py` first, then `play.py`."""
 
-from envs.core.lazy import public
+from parley.envs.core.lazy import public
 
 __all__, __getattr__ = public(
     __name__,

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from envs.core.errors import DataError, ScenarioError
-from envs.friends.events import ChatEvent, FriendsChat
-from envs.friends.linker import EntityLinker
-from envs.friends.scenario import FriendsScenario, Item
-from envs.friends.schema import Attribute, Entity, chat_words, read_attributes, read_json
+from parley.envs.core.errors import DataError, ScenarioError
+from parley.envs.friends.events import ChatEvent, FriendsChat
+from parley.envs.friends.linker import EntityLinker
+from parley.envs.friends.scenario import FriendsScenario, Item
+from parley.envs.friends.schema import Attribute, Entity, chat_words, read_attributes, read_json
 
 MESSAGE, SELECT = "message", "select"
 

@@ -22,17 +22,17 @@ from typing import Any, overload
 
 import pyarrow as pa
 
-from envs.core.errors import DataError
-from envs.data.arrow import compiled_folder, is_whole, map_batch, publish, write_batch
-from envs.data.lines import corpus_named
-from envs.data.root import data_root as resolve_data_root
-from envs.data.sources import SPLITS, named_source
-from envs.friends.corpora import friend_corpora
-from envs.friends.events import ChatEvent, FriendsChat, Mention, Token
-from envs.friends.linker import EntityLinker, Form
-from envs.friends.scenario import FriendsScenario, Item
-from envs.friends.schema import Attribute, Entity, FriendsSchema
-from envs.friends.sources import ChatSource, ChatText
+from parley.envs.core.errors import DataError
+from parley.envs.data.arrow import compiled_folder, is_whole, map_batch, publish, write_batch
+from parley.envs.data.lines import corpus_named
+from parley.envs.data.root import data_root as resolve_data_root
+from parley.envs.data.sources import SPLITS, named_source
+from parley.envs.friends.corpora import friend_corpora
+from parley.envs.friends.events import ChatEvent, FriendsChat, Mention, Token
+from parley.envs.friends.linker import EntityLinker, Form
+from parley.envs.friends.scenario import FriendsScenario, Item
+from parley.envs.friends.schema import Attribute, Entity, FriendsSchema
+from parley.envs.friends.sources import ChatSource, ChatText
 
 COMPILER_VERSION = 1
 """Grows when the same chats would be compiled differently."""
@@ -132,8 +132,8 @@ def load_friends(name: str, data_root: Path | None = None, *, cache: Path | None
 
     Args:
         name: a registered name, or `path/file.py:NAME`.
-        data_root: where the corpora lie; see `envs.data.root.data_root` for the default.
-        cache: where compiled corpora lie; see `envs.data.root.cache_root` for the default.
+        data_root: where the corpora lie; see `parley.envs.data.root.data_root` for the default.
+        cache: where compiled corpora lie; see `parley.envs.data.root.cache_root` for the default.
 
     Raises:
         ConfigError: no such corpus.

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from envs.core.conformance import Kind, expect, same_alone
-from envs.core.errors import ScenarioError
-from envs.core.own_code import made_by
-from envs.data.conformance import keeps_its_fingerprint
-from envs.data.root import data_root
-from envs.friends.compiled import load_friends
-from envs.friends.corpora import EMBEDDED_FRIENDS
-from envs.friends.events import FriendsChat
-from envs.friends.game import FriendsGame, FriendsRules
-from envs.friends.linker import EntityLinker
-from envs.friends.play import FriendsAgent, play_friends
-from envs.friends.scripted.bots import FriendsBot
-from envs.friends.scripted.corpus import draw_scenarios
-from envs.friends.scripted.schema import FRIENDS_SCHEMA, friends_forms
+from parley.envs.core.conformance import Kind, expect, same_alone
+from parley.envs.core.errors import ScenarioError
+from parley.envs.core.own_code import made_by
+from parley.envs.data.conformance import keeps_its_fingerprint
+from parley.envs.data.root import data_root
+from parley.envs.friends.compiled import load_friends
+from parley.envs.friends.corpora import EMBEDDED_FRIENDS
+from parley.envs.friends.events import FriendsChat
+from parley.envs.friends.game import FriendsGame, FriendsRules
+from parley.envs.friends.linker import EntityLinker
+from parley.envs.friends.play import FriendsAgent, play_friends
+from parley.envs.friends.scripted.bots import FriendsBot
+from parley.envs.friends.scripted.corpus import draw_scenarios
+from parley.envs.friends.scripted.schema import FRIENDS_SCHEMA, friends_forms
 
 _CHATS = 12
 _RULES = FriendsRules(max_events=16)
@@ -88,7 +88,7 @@ def _looks_for_no_friends(part: Any) -> bool:
 
 FRIEND = Kind(
     "player of MutualFriends",
-    "envs.friends.play.FriendsAgent",
+    "parley.envs.friends.play.FriendsAgent",
     ("join",),
     make_friend,
     (_has_a_name, _plays_both_sides, _repeats_itself, _is_the_same_alone, _hears_silence),
@@ -108,7 +108,7 @@ def _has_chats_to_learn_from(source: Any) -> None:
 
 CHAT_CORPUS = Kind(
     "corpus of chats",
-    "envs.friends.sources.ChatSource",
+    "parley.envs.friends.sources.ChatSource",
     ("read_text", "fingerprint", "require_files"),
     lambda named: named,
     (_has_chats_to_learn_from, keeps_its_fingerprint),

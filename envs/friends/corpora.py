@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from envs.core.registry import Registry
-from envs.friends.sources import LEXICON_FILE, PUBLISHED, SCHEMA_FILE, FileChats, ScriptedChats
+from parley.envs.core.registry import Registry
+from parley.envs.friends.sources import LEXICON_FILE, PUBLISHED, SCHEMA_FILE, FileChats, ScriptedChats
 
 friend_corpora = Registry("corpus of chats", "parley.friends")
 EMBEDDED_FRIENDS = "friends"

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from envs.core.errors import ConfigError, ScenarioError
-from envs.core.rendering import TextRenderedEnv
-from envs.friends.events import ChatEvent
-from envs.friends.game import FriendsGame
-from envs.friends.play import FriendsAgent, FriendsSession
-from envs.friends.scenario import FriendsScenario
-from envs.friends.scripted.bots import FriendsBot
-from envs.friends.task import ROW, ChatTask, chat_outcome, shown
+from parley.envs.core.errors import ConfigError, ScenarioError
+from parley.envs.core.rendering import TextRenderedEnv
+from parley.envs.friends.events import ChatEvent
+from parley.envs.friends.game import FriendsGame
+from parley.envs.friends.play import FriendsAgent, FriendsSession
+from parley.envs.friends.scenario import FriendsScenario
+from parley.envs.friends.scripted.bots import FriendsBot
+from parley.envs.friends.task import ROW, ChatTask, chat_outcome, shown
 
 
 class MutualFriendsEnv(TextRenderedEnv[dict[str, Any], dict[str, Any]]):

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from envs.friends.scenario import FriendsScenario, Item
-from envs.friends.schema import Entity
+from parley.envs.friends.scenario import FriendsScenario, Item
+from parley.envs.friends.schema import Entity
 
 
 class Mention(NamedTuple):
@@ -91,7 +91,7 @@ class Slips(NamedTuple):
     answers: int = 0
     """Answers that were given, to repairs too."""
     cut_in_thinking: int = 0
-    """Answers that are no reply, by their kind (`policies.chat.model.AnswerKind`)."""
+    """Answers that are no reply, by their kind (`parley.policies.chat.model.AnswerKind`)."""
     only_thinking: int = 0
     refused: int = 0
     filtered: int = 0

@@ -19,12 +19,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from envs.core.errors import ScenarioError
-from envs.core.ranges import Configuration, PositiveInt
-from envs.core.seeds import Substreams, derive_seed, stream
-from envs.friends.events import ChatEvent, FriendsChat, Lying, Slips, Token, plain_words
-from envs.friends.scenario import FriendsScenario, Item
-from envs.friends.schema import Attribute, Entity
+from parley.envs.core.errors import ScenarioError
+from parley.envs.core.ranges import Configuration, PositiveInt
+from parley.envs.core.seeds import Substreams, derive_seed, stream
+from parley.envs.friends.events import ChatEvent, FriendsChat, Lying, Slips, Token, plain_words
+from parley.envs.friends.scenario import FriendsScenario, Item
+from parley.envs.friends.schema import Attribute, Entity
 
 NOBODY = -1
 Act = tuple[Token, ...] | int

@@ -21,17 +21,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from envs.core.ranges import Configuration, NonNegativeFloat, PositiveInt, PositiveShare, Share
-from envs.core.seeds import stream
-from envs.friends.draws import one
-from envs.friends.events import ChatEvent, FriendsChat, Lying, Mention
-from envs.friends.game import FriendsGame, FriendsRules
-from envs.friends.linker import EntityLinker, Words
-from envs.friends.play import FriendsAgent, play_friends
-from envs.friends.scenario import FriendsScenario
-from envs.friends.schema import Entity
-from envs.friends.scripted import phrases
-from envs.friends.scripted.wording import worded
+from parley.envs.core.ranges import Configuration, NonNegativeFloat, PositiveInt, PositiveShare, Share
+from parley.envs.core.seeds import stream
+from parley.envs.friends.draws import one
+from parley.envs.friends.events import ChatEvent, FriendsChat, Lying, Mention
+from parley.envs.friends.game import FriendsGame, FriendsRules
+from parley.envs.friends.linker import EntityLinker, Words
+from parley.envs.friends.play import FriendsAgent, play_friends
+from parley.envs.friends.scenario import FriendsScenario
+from parley.envs.friends.schema import Entity
+from parley.envs.friends.scripted import phrases
+from parley.envs.friends.scripted.wording import worded
 
 FEATURES = (
     "whether it says what it means to say",

@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterable, Sequence
 from itertools import compress
 from pathlib import Path
 
-from envs.core.errors import DataError
-from envs.friends.events import Mention, Token
-from envs.friends.schema import Entity, FriendsSchema, chat_words
+from parley.envs.core.errors import DataError
+from parley.envs.friends.events import Mention, Token
+from parley.envs.friends.schema import Entity, FriendsSchema, chat_words
 
 Words = tuple[str, ...]
 Form = tuple[Entity, Words]

@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from itertools import compress
 from typing import Literal, Protocol
 
-from envs.core.errors import ConfigError, ScenarioError
-from envs.core.play import AgentError
-from envs.friends.events import ChatEvent, FriendsChat, Slips
-from envs.friends.game import Act, FriendsGame, FriendsRules, FriendsView
-from envs.friends.scenario import FriendsScenario
+from parley.envs.core.errors import ConfigError, ScenarioError
+from parley.envs.core.play import AgentError
+from parley.envs.friends.events import ChatEvent, FriendsChat, Slips
+from parley.envs.friends.game import Act, FriendsGame, FriendsRules, FriendsView
+from parley.envs.friends.scenario import FriendsScenario
 
 Remembers = Literal["said", "heard"]
 """What a speaker remembers of its own words: what it said, or what its partner heard."""

@@ -13,11 +13,11 @@ from itertools import chain, product
 
 import numpy as np
 
-from envs.core.config import check
-from envs.core.errors import ConfigError, ScenarioError
-from envs.core.ranges import Configuration, PositiveInt
-from envs.friends.draws import Draw, one, some, uniforms
-from envs.friends.schema import Attribute, Entity, FriendsSchema, entities_of
+from parley.envs.core.config import check
+from parley.envs.core.errors import ConfigError, ScenarioError
+from parley.envs.core.ranges import Configuration, PositiveInt
+from parley.envs.friends.draws import Draw, one, some, uniforms
+from parley.envs.friends.schema import Attribute, Entity, FriendsSchema, entities_of
 
 Item = tuple[str, ...]
 """A friend: one value for each attribute, as people write it."""

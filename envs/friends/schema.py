@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from envs.core.errors import DataError
+from parley.envs.core.errors import DataError
 
 _WORD = re.compile(r"[\w']+|[^\w\s]")
 _HALF = re.compile(r"\\u[dD][89a-fA-F]")

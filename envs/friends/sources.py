@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Protocol, runtime_checkable
 
-from envs import friends
-from envs.core.errors import DataError
-from envs.data.files import CorpusFolder
-from envs.data.lines import ReadText
-from envs.data.sources import SPLITS, Source, content_digest, fingerprint
-from envs.friends.chats import read_chats
-from envs.friends.events import FriendsChat
-from envs.friends.linker import EntityLinker, Form, read_lexicon
-from envs.friends.schema import FriendsSchema, read_schema
+from parley.envs import friends
+from parley.envs.core.errors import DataError
+from parley.envs.data.files import CorpusFolder
+from parley.envs.data.lines import ReadText
+from parley.envs.data.sources import SPLITS, Source, content_digest, fingerprint
+from parley.envs.friends.chats import read_chats
+from parley.envs.friends.events import FriendsChat
+from parley.envs.friends.linker import EntityLinker, Form, read_lexicon
+from parley.envs.friends.schema import FriendsSchema, read_schema
 
 READER_VERSION = 1
 """Grows when the same files would be read differently; compiled corpora are keyed by it."""
@@ -110,8 +110,8 @@ class ScriptedChats(CorpusFolder):
 
     def read_text(self, root: Path) -> ChatText:
         """Lets the players chat."""
-        from envs.friends.scripted.corpus import scripted_chats
-        from envs.friends.scripted.schema import FRIENDS_SCHEMA, friends_forms
+        from parley.envs.friends.scripted.corpus import scripted_chats
+        from parley.envs.friends.scripted.schema import FRIENDS_SCHEMA, friends_forms
 
         text = ChatText(schema=FRIENDS_SCHEMA, forms=friends_forms())
         if self.wanted:

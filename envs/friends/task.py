@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from envs.core.config import check
-from envs.core.errors import ConfigError, ScenarioError
-from envs.data.words import WordList
-from envs.friends.events import ChatEvent
-from envs.friends.game import Act, FriendsGame, FriendsRules
-from envs.friends.linker import EntityLinker
-from envs.friends.scenario import FriendsScenario, ScenarioOptions, check_schema, random_friends
-from envs.friends.schema import Entity, FriendsSchema
-from envs.friends.scripted.phrases import all_words
-from envs.friends.scripted.schema import FRIENDS_SCHEMA, friends_forms
+from parley.envs.core.config import check
+from parley.envs.core.errors import ConfigError, ScenarioError
+from parley.envs.data.words import WordList
+from parley.envs.friends.events import ChatEvent
+from parley.envs.friends.game import Act, FriendsGame, FriendsRules
+from parley.envs.friends.linker import EntityLinker
+from parley.envs.friends.scenario import FriendsScenario, ScenarioOptions, check_schema, random_friends
+from parley.envs.friends.schema import Entity, FriendsSchema
+from parley.envs.friends.scripted.phrases import all_words
+from parley.envs.friends.scripted.schema import FRIENDS_SCHEMA, friends_forms
 
 ROW = 0
 """The row of the one chat of an environment."""

@@ -13,10 +13,10 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from envs.core.errors import ScenarioError
-from envs.negotiation.env import NegotiationEnv, choose_action
-from envs.negotiation.game import SELECT
-from envs.negotiation.vocabulary import PAD_ID
+from parley.envs.core.errors import ScenarioError
+from parley.envs.negotiation.env import NegotiationEnv, choose_action
+from parley.envs.negotiation.game import SELECT
+from parley.envs.negotiation.vocabulary import PAD_ID
 
 
 class DialogueActs(

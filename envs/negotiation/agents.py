@@ -9,27 +9,29 @@ from collections.abc import Callable
 from inspect import isclass
 from typing import Any
 
-from envs.core.errors import ConfigError
-from envs.core.own_code import takes_messages
-from envs.core.registry import Registry, nearest
-from envs.negotiation.game import Agent
-from envs.negotiation.own_agent import OwnAgent, called
-from envs.negotiation.vocabulary import Vocabulary
-from envs.storage.copies import fetched_model
-from envs.storage.places import CHAT_MODELS
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.own_code import takes_messages
+from parley.envs.core.registry import Registry, nearest
+from parley.envs.negotiation.game import Agent
+from parley.envs.negotiation.own_agent import OwnAgent, called
+from parley.envs.negotiation.vocabulary import Vocabulary
+from parley.envs.storage.copies import fetched_model
+from parley.envs.storage.places import CHAT_MODELS
 
 HUMAN = "human"
 BUILT_IN = ("scripted", "scripted-tough", HUMAN)
 """Agents that compute nothing."""
 
 agents = Registry("agent", "parley.agents")
-agents.register("scripted", "fair-minded scripted bargainer", "envs.negotiation.scripted.bargainers:scripted")
-agents.register("scripted-tough", "scripted bargainer that holds out", "envs.negotiation.scripted.bargainers:scripted_tough")
-agents.register(HUMAN, "you, at the terminal", "engine.jobs.negotiation.person:Person")
+agents.register("scripted", "fair-minded scripted bargainer", "parley.envs.negotiation.scripted.bargainers:scripted")
+agents.register(
+    "scripted-tough", "scripted bargainer that holds out", "parley.envs.negotiation.scripted.bargainers:scripted_tough"
+)
+agents.register(HUMAN, "you, at the terminal", "parley.engine.jobs.negotiation.person:Person")
 
 _trained = Registry("trained agent", "parley.trained-agents")
-_trained.register("checkpoint", "networks that speak", "policies.negotiator.speaker:load_agent")
-_trained.register("chat", "chat models that negotiate by text", "policies.chat.seat:load_negotiator")
+_trained.register("checkpoint", "networks that speak", "parley.policies.negotiator.speaker:load_agent")
+_trained.register("chat", "chat models that negotiate by text", "parley.policies.chat.seat:load_negotiator")
 
 
 def make_agent(
@@ -92,7 +94,7 @@ def _words(vocabulary: Vocabulary | None) -> Vocabulary:
     if vocabulary is not None:
         return vocabulary
     # Imported here because the bargainers' wording tables are not needed by those who bring their own words.
-    from envs.negotiation.scripted.wording import bargainer_vocabulary
+    from parley.envs.negotiation.scripted.wording import bargainer_vocabulary
 
     return bargainer_vocabulary()
 

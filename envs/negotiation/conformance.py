@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from envs.core.conformance import Kind, expect, same_alone
-from envs.core.own_code import takes_messages
-from envs.core.seeds import derive_seed, stream
-from envs.data.conformance import keeps_its_fingerprint
-from envs.data.root import data_root
-from envs.negotiation.agents import as_agent
-from envs.negotiation.game import Agent, NegotiationGame, Rules, play
-from envs.negotiation.own_agent import OwnAgent
-from envs.negotiation.vocabulary import Vocabulary
+from parley.envs.core.conformance import Kind, expect, same_alone
+from parley.envs.core.own_code import takes_messages
+from parley.envs.core.seeds import derive_seed, stream
+from parley.envs.data.conformance import keeps_its_fingerprint
+from parley.envs.data.root import data_root
+from parley.envs.negotiation.agents import as_agent
+from parley.envs.negotiation.game import Agent, NegotiationGame, Rules, play
+from parley.envs.negotiation.own_agent import OwnAgent
+from parley.envs.negotiation.vocabulary import Vocabulary
 
 _DIALOGUES = 12
 _RULES = Rules(max_turns=8)
@@ -36,7 +36,7 @@ def _has_a_name_and_a_vocabulary(agent: Agent) -> None:
     """Says its name and its vocabulary."""
     expect(isinstance(agent.name, str) and bool(agent.name), "name is a text", repr(agent.name))
     words = isinstance(agent.vocabulary, Vocabulary)
-    expect(words, "vocabulary is an envs.negotiation.vocabulary.Vocabulary", repr(agent.vocabulary))
+    expect(words, "vocabulary is an parley.envs.negotiation.vocabulary.Vocabulary", repr(agent.vocabulary))
 
 
 def _plays_both_sides(agent: Agent) -> None:
@@ -104,7 +104,7 @@ def _transcripts(game: NegotiationGame) -> list[tuple[Any, list[int]]]:
 
 AGENT = Kind(
     "agent",
-    "envs.negotiation.game.Agent",
+    "parley.envs.negotiation.game.Agent",
     ("join",),
     make_agent,
     (_has_a_name_and_a_vocabulary, _plays_both_sides, _says_legal_words, _chooses_legally, _repeats_itself, _is_the_same_alone),
@@ -119,7 +119,7 @@ def _has_dialogues_to_learn_from(source: Any) -> None:
 
 CORPUS = Kind(
     "corpus of negotiations",
-    "envs.negotiation.corpora.catalogue.CorpusSource",
+    "parley.envs.negotiation.corpora.catalogue.CorpusSource",
     ("read", "fingerprint", "threshold", "files"),
     lambda named: named,
     (_has_dialogues_to_learn_from, keeps_its_fingerprint),

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from envs.core.errors import ConfigError, ScenarioError
-from envs.core.registry import Registry
+from parley.envs.core.errors import ConfigError, ScenarioError
+from parley.envs.core.registry import Registry
 
 if TYPE_CHECKING:
-    from envs.negotiation.game import Agent
-    from envs.negotiation.game_acts import GameActs
-    from envs.negotiation.scenario import Scenario
-    from envs.negotiation.vocabulary import Vocabulary
+    from parley.envs.negotiation.game import Agent
+    from parley.envs.negotiation.game_acts import GameActs
+    from parley.envs.negotiation.scenario import Scenario
+    from parley.envs.negotiation.vocabulary import Vocabulary
 
 Numbers = tuple[int, ...]
 DISAGREE, NO_AGREEMENT, DISCONNECT = REFUSALS = ("<disagree>", "<no_agreement>", "<disconnect>")
@@ -36,9 +36,9 @@ DEAL_OR_NO_DEAL = "dealornodeal"
 
 domains = Registry("game", "parley.games")
 domains.register(
-    DEAL_OR_NO_DEAL, "divide books, hats and balls (Lewis et al. 2017)", "envs.negotiation.dealornodeal.domain:DIVISION"
+    DEAL_OR_NO_DEAL, "divide books, hats and balls (Lewis et al. 2017)", "parley.envs.negotiation.dealornodeal.domain:DIVISION"
 )
-domains.register("interview", "settle four issues of a job", "envs.negotiation.interview.domain:INTERVIEW")
+domains.register("interview", "settle four issues of a job", "parley.envs.negotiation.interview.domain:INTERVIEW")
 
 
 @cache

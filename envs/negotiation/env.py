@@ -13,16 +13,16 @@ from typing import Any, TypeVar
 import numpy as np
 from gymnasium import spaces
 
-from envs.core.errors import ConfigError, ScenarioError
-from envs.core.play import Utterances
-from envs.core.registry import nearest
-from envs.core.rendering import TextRenderedEnv
-from envs.negotiation.agents import as_agent, require_same_game
-from envs.negotiation.domain import Domain
-from envs.negotiation.game import OVER, SELECT, NegotiationGame, Rules
-from envs.negotiation.render import render_dialogue
-from envs.negotiation.scenario import Scenario
-from envs.negotiation.vocabulary import PAD_ID, Vocabulary
+from parley.envs.core.errors import ConfigError, ScenarioError
+from parley.envs.core.play import Utterances
+from parley.envs.core.registry import nearest
+from parley.envs.core.rendering import TextRenderedEnv
+from parley.envs.negotiation.agents import as_agent, require_same_game
+from parley.envs.negotiation.domain import Domain
+from parley.envs.negotiation.game import OVER, SELECT, NegotiationGame, Rules
+from parley.envs.negotiation.render import render_dialogue
+from parley.envs.negotiation.scenario import Scenario
+from parley.envs.negotiation.vocabulary import PAD_ID, Vocabulary
 
 REWARDS = ("points", "advantage")
 _ROW = np.zeros(1, dtype=np.int64)

@@ -28,15 +28,15 @@ from typing import Protocol
 
 import numpy as np
 
-from envs.core.config import check
-from envs.core.errors import ConfigError
-from envs.core.play import Player, Utterances, play_sessions
-from envs.core.ranges import Configuration, PositiveInt
-from envs.core.seeds import derive_seed, stream
-from envs.negotiation.domain import Domain
-from envs.negotiation.scenario import Scenario, is_pareto_optimal, points
-from envs.negotiation.spoken import SpokenWords
-from envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION_ID, Vocabulary, split_text
+from parley.envs.core.config import check
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.play import Player, Utterances, play_sessions
+from parley.envs.core.ranges import Configuration, PositiveInt
+from parley.envs.core.seeds import derive_seed, stream
+from parley.envs.negotiation.domain import Domain
+from parley.envs.negotiation.scenario import Scenario, is_pareto_optimal, points
+from parley.envs.negotiation.spoken import SpokenWords
+from parley.envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION_ID, Vocabulary, split_text
 
 SPEAK, SELECT, OVER = range(3)
 NOBODY = -1

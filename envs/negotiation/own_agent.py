@@ -1,8 +1,9 @@
 """An agent of a user's own, named as `path/file.py:Name`: made, checked and played so that its mistakes are named as its own.
 
 It is a class or a function; what calling it gives has `join(view)`, which gives an object with `speak(rows)` and `choose(rows)`
-(`envs.core.play.Session`). It may take a vocabulary as its one argument, and `speak` may give texts instead of word ids. One
-call may take `time_limit_s` seconds, an attribute of the agent; an agent that raises or hangs loses the dialogue and no other.
+(`parley.envs.core.play.Session`). It may take a vocabulary as its one argument, and `speak` may give texts instead of word ids.
+One call may take `time_limit_s` seconds, an attribute of the agent; an agent that raises or hangs loses the dialogue and no
+other.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from envs.core.errors import ConfigError
-from envs.core.own_code import TimedCalls, own_start
-from envs.core.play import Session, Utterances, agent_errors
-from envs.negotiation.game import SideView
-from envs.negotiation.vocabulary import Vocabulary
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.own_code import TimedCalls, own_start
+from parley.envs.core.play import Session, Utterances, agent_errors
+from parley.envs.negotiation.game import SideView
+from parley.envs.negotiation.vocabulary import Vocabulary
 
 EXAMPLE = "CONTRIBUTING.md shows an agent that runs"
 TIME_LIMIT_S = 60.0

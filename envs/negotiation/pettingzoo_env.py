@@ -14,8 +14,8 @@ from gymnasium import spaces
 from gymnasium.utils import seeding
 from pettingzoo import AECEnv
 
-from envs.core.errors import ConfigError, ScenarioError
-from envs.negotiation.env import (
+from parley.envs.core.errors import ConfigError, ScenarioError
+from parley.envs.negotiation.env import (
     act,
     action_space,
     check_arguments,
@@ -25,11 +25,11 @@ from envs.negotiation.env import (
     outcome,
     side_reward,
 )
-from envs.negotiation.game import NegotiationGame, Rules
-from envs.negotiation.render import render_dialogue
-from envs.negotiation.scenario import Scenario
-from envs.negotiation.scripted.wording import bargainer_vocabulary
-from envs.negotiation.vocabulary import Vocabulary
+from parley.envs.negotiation.game import NegotiationGame, Rules
+from parley.envs.negotiation.render import render_dialogue
+from parley.envs.negotiation.scenario import Scenario
+from parley.envs.negotiation.scripted.wording import bargainer_vocabulary
+from parley.envs.negotiation.vocabulary import Vocabulary
 
 PLAYERS = ("player_0", "player_1")
 """The agents' names; an agent's index is its side of the game."""

@@ -5,7 +5,7 @@ Pure: the same game gives the same text. Environments, reports and the command l
 
 from __future__ import annotations
 
-from envs.negotiation.game import OVER, NegotiationGame
+from parley.envs.negotiation.game import OVER, NegotiationGame
 
 _HIDDEN = "?"
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from envs.core.errors import ScenarioError
-from envs.negotiation.domain import DEAL_OR_NO_DEAL, Domain, Numbers, Selections, domain_of
+from parley.envs.core.errors import ScenarioError
+from parley.envs.negotiation.domain import DEAL_OR_NO_DEAL, Domain, Numbers, Selections, domain_of
 
 ILLEGAL = "<illegal>"
 """Stands for a selection out of range in what is written of a dialogue."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from envs.negotiation.vocabulary import Vocabulary
+from parley.envs.negotiation.vocabulary import Vocabulary
 
 
 class SpokenWords:

@@ -8,12 +8,12 @@ import string
 import numpy as np
 from gymnasium import spaces
 
-from envs.core.errors import ScenarioError
-from envs.core.play import Utterances
-from envs.core.visible import visible
-from envs.negotiation.env import OneSide
-from envs.negotiation.game import SELECT, SPEAK, NegotiationGame
-from envs.negotiation.render import render_dialogue
+from parley.envs.core.errors import ScenarioError
+from parley.envs.core.play import Utterances
+from parley.envs.core.visible import visible
+from parley.envs.negotiation.env import OneSide
+from parley.envs.negotiation.game import SELECT, SPEAK, NegotiationGame
+from parley.envs.negotiation.render import render_dialogue
 
 CHARACTERS = string.ascii_letters + string.digits + string.punctuation + " \n"
 LONGEST_SEEN, LONGEST_SAID = 16_384, 2_048

@@ -16,10 +16,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, Self
 
-from envs.core.errors import DataError
-from envs.core.visible import well_formed
-from envs.data.words import WordList
-from envs.negotiation.domain import DEAL_OR_NO_DEAL, Domain, domain_of
+from parley.envs.core.errors import DataError
+from parley.envs.core.visible import well_formed
+from parley.envs.data.words import WordList
+from parley.envs.negotiation.domain import DEAL_OR_NO_DEAL, Domain, domain_of
 
 EOS, UNK, SELECTION, PAD = "<eos>", "<unk>", "<selection>", "<pad>"
 SPECIALS = (EOS, UNK, SELECTION, PAD)

@@ -23,12 +23,12 @@ from pathlib import Path
 
 import numpy as np
 
-from envs.core.errors import DataError
-from envs.core.seeds import stream
-from envs.data.lines import FileLine
-from envs.data.root import read_file
-from envs.pairs.sources import FilePairs
-from envs.pairs.text import PairText, SplitText
+from parley.envs.core.errors import DataError
+from parley.envs.core.seeds import stream
+from parley.envs.data.lines import FileLine
+from parley.envs.data.root import read_file
+from parley.envs.pairs.sources import FilePairs
+from parley.envs.pairs.text import PairText, SplitText
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 FLIPPED = 0.5

@@ -11,9 +11,9 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from envs.core.errors import ConfigError
-from envs.core.extras import how_to_install
-from envs.pairs.tokens import tokenise
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.extras import how_to_install
+from parley.envs.pairs.tokens import tokenise
 
 EXTRA = "chinese"
 _PACKAGE = "jieba"

@@ -21,15 +21,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from envs.core.errors import ConfigError, DataError
-from envs.data.arrow import compiled_folder, is_whole, map_batch, publish, write_batch
-from envs.data.lines import corpus_named
-from envs.data.root import data_root as resolve_data_root
-from envs.data.sources import SPLITS
-from envs.pairs.corpora import find_pairs
-from envs.pairs.sources import PairSource
-from envs.pairs.text import PairText
-from envs.pairs.vocabulary import SPECIALS, PairVocabulary
+from parley.envs.core.errors import ConfigError, DataError
+from parley.envs.data.arrow import compiled_folder, is_whole, map_batch, publish, write_batch
+from parley.envs.data.lines import corpus_named
+from parley.envs.data.root import data_root as resolve_data_root
+from parley.envs.data.sources import SPLITS
+from parley.envs.pairs.corpora import find_pairs
+from parley.envs.pairs.sources import PairSource
+from parley.envs.pairs.text import PairText
+from parley.envs.pairs.vocabulary import SPECIALS, PairVocabulary
 
 COMPILER_VERSION = 1
 """Grows when the same source would be compiled differently."""
@@ -136,10 +136,10 @@ def load_pairs(
 
     Args:
         name: a registered name, a `source<TAB>reply` file or folder (see `envs/pairs/tabbed.py`), or `path/file.py:NAME`.
-        data_root: where the corpora lie; see `envs.data.root.data_root` for the default.
+        data_root: where the corpora lie; see `parley.envs.data.root.data_root` for the default.
         vocabulary: entries of the vocabulary, specials included; the corpus' own number by default.
         every_word: whether the vocabulary holds every word of all splits instead, so that text can be recovered.
-        cache: where compiled corpora lie; see `envs.data.root.cache_root` for the default.
+        cache: where compiled corpora lie; see `parley.envs.data.root.cache_root` for the default.
 
     Raises:
         ConfigError: no such corpus, or a vocabulary without room for a word.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from envs.core.conformance import Kind, expect
-from envs.data.conformance import has_its_files, keeps_its_fingerprint
-from envs.data.root import data_root
+from parley.envs.core.conformance import Kind, expect
+from parley.envs.data.conformance import has_its_files, keeps_its_fingerprint
+from parley.envs.data.root import data_root
 
 
 def _has_pairs_to_learn_from(source: Any) -> None:
@@ -18,7 +18,7 @@ def _has_pairs_to_learn_from(source: Any) -> None:
 
 PAIR_CORPUS = Kind(
     "corpus of pairs",
-    "envs.pairs.sources.PairSource",
+    "parley.envs.pairs.sources.PairSource",
     ("read", "fingerprint", "require_files", "vocabulary"),
     lambda named: named,
     (has_its_files, _has_pairs_to_learn_from, keeps_its_fingerprint),

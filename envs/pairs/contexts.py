@@ -17,9 +17,9 @@ from typing import overload
 
 import numpy as np
 
-from envs.pairs.compiled import PairCorpus, PairSplit, Ragged
-from envs.pairs.turns import EOT, Example, Turn, Utterance, turn_of
-from envs.pairs.vocabulary import EOU_ID, PairVocabulary
+from parley.envs.pairs.compiled import PairCorpus, PairSplit, Ragged
+from parley.envs.pairs.turns import EOT, Example, Turn, Utterance, turn_of
+from parley.envs.pairs.vocabulary import EOU_ID, PairVocabulary
 
 NOBODY = -1
 """Stands where a context has no further turn."""

@@ -22,11 +22,11 @@ from itertools import groupby, pairwise
 from operator import itemgetter
 from pathlib import Path
 
-from envs.core.errors import DataError
-from envs.pairs.text import PairText
-from envs.pairs.tokens import tokenise
-from envs.pairs.turns import Turn, turn_words
-from envs.pairs.ubuntu import FOLDERS, LOG, read_links, read_messages, without_address
+from parley.envs.core.errors import DataError
+from parley.envs.pairs.text import PairText
+from parley.envs.pairs.tokens import tokenise
+from parley.envs.pairs.turns import Turn, turn_words
+from parley.envs.pairs.ubuntu import FOLDERS, LOG, read_links, read_messages, without_address
 
 MIN_TURNS = 3
 """Of a conversation; its neighbouring turns are of different speakers."""

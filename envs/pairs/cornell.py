@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from envs.core.errors import DataError
-from envs.data.lines import broken_rule, located, read_lines
-from envs.pairs.text import PairText, split_of
-from envs.pairs.tokens import tokenise
+from parley.envs.core.errors import DataError
+from parley.envs.data.lines import broken_rule, located, read_lines
+from parley.envs.pairs.text import PairText, split_of
+from parley.envs.pairs.tokens import tokenise
 
 SOURCES, REPLIES = "test.enc", "test.dec"
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from envs.core.errors import ConfigError
-from envs.core.registry import Registry
-from envs.data.own_files import own_file
-from envs.data.records import KINDS
-from envs.data.sources import named_source
-from envs.pairs import helpdesk, tokens
-from envs.pairs.conversations import read_conversations
-from envs.pairs.cornell import REPLIES, SOURCES, read_cornell
-from envs.pairs.dailydialog import FILES, read_dailydialog_pairs
-from envs.pairs.helpdesk.dialogues import helpdesk_pairs
-from envs.pairs.sources import FilePairs, GeneratedPairs, PairSource
-from envs.pairs.subtitles import DICTIONARY, SAMPLES, SUFFIXES, read_opus, read_sample
-from envs.pairs.switchboard import read_switchboard
-from envs.pairs.tabbed import tabbed_pairs
-from envs.pairs.ubuntu import FOLDERS, LINKS, LOG, read_ubuntu
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.registry import Registry
+from parley.envs.data.own_files import own_file
+from parley.envs.data.records import KINDS
+from parley.envs.data.sources import named_source
+from parley.envs.pairs import helpdesk, tokens
+from parley.envs.pairs.conversations import read_conversations
+from parley.envs.pairs.cornell import REPLIES, SOURCES, read_cornell
+from parley.envs.pairs.dailydialog import FILES, read_dailydialog_pairs
+from parley.envs.pairs.helpdesk.dialogues import helpdesk_pairs
+from parley.envs.pairs.sources import FilePairs, GeneratedPairs, PairSource
+from parley.envs.pairs.subtitles import DICTIONARY, SAMPLES, SUFFIXES, read_opus, read_sample
+from parley.envs.pairs.switchboard import read_switchboard
+from parley.envs.pairs.tabbed import tabbed_pairs
+from parley.envs.pairs.ubuntu import FOLDERS, LINKS, LOG, read_ubuntu
 
 pair_corpora = Registry("pair corpus", "parley.pairs")
 
@@ -158,11 +158,13 @@ pair_corpora.register("dailydialog", "contexts with five replies each, Sai et al
     )
 )
 
-pair_corpora.register("kdconv", "Chinese conversations, Zhou et al. 2020", "envs.pairs.kdconv:KDCONV")
-pair_corpora.register("ptb_characters", "words spelled out, He & Glass 2018", "envs.pairs.characters:PTB_CHARACTERS")
+pair_corpora.register("kdconv", "Chinese conversations, Zhou et al. 2020", "parley.envs.pairs.kdconv:KDCONV")
+pair_corpora.register("ptb_characters", "words spelled out, He & Glass 2018", "parley.envs.pairs.characters:PTB_CHARACTERS")
 pair_corpora.register(
-    "msr_paraphrases", "news sentences that mean the same, Dolan & Brockett 2005", "envs.pairs.paraphrases:MSR_PARAPHRASES"
+    "msr_paraphrases",
+    "news sentences that mean the same, Dolan & Brockett 2005",
+    "parley.envs.pairs.paraphrases:MSR_PARAPHRASES",
 )
 pair_corpora.register(
-    "helpdesk_paraphrases", "help-desk phrases put in two ways, generated", "envs.pairs.paraphrases:HELPDESK_PARAPHRASES"
+    "helpdesk_paraphrases", "help-desk phrases put in two ways, generated", "parley.envs.pairs.paraphrases:HELPDESK_PARAPHRASES"
 )

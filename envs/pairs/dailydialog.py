@@ -15,10 +15,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from envs.core.errors import DataError
-from envs.data.lines import broken_rule, located, read_lines, require_utf8
-from envs.pairs.text import PairText
-from envs.pairs.tokens import tokenise
+from parley.envs.core.errors import DataError
+from parley.envs.data.lines import broken_rule, located, read_lines, require_utf8
+from parley.envs.pairs.text import PairText
+from parley.envs.pairs.tokens import tokenise
 
 FILES = {"train": "data_positives.jsonl", "val": "dev.jsonl", "test": "test.jsonl"}
 CONTEXT, POSITIVE = "context", "positive_responses"

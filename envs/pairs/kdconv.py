@@ -15,13 +15,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from envs.core.errors import DataError
-from envs.core.seeds import stable_hash
-from envs.data.lines import broken_rule, located, require_utf8
-from envs.data.root import read_file
-from envs.pairs.chinese import cut, cutter_version
-from envs.pairs.sources import FilePairs
-from envs.pairs.text import PairText
+from parley.envs.core.errors import DataError
+from parley.envs.core.seeds import stable_hash
+from parley.envs.data.lines import broken_rule, located, require_utf8
+from parley.envs.data.root import read_file
+from parley.envs.pairs.chinese import cut, cutter_version
+from parley.envs.pairs.sources import FilePairs
+from parley.envs.pairs.text import PairText
 
 DOMAINS = ("film", "music", "travel")
 TRAIN, DEV, TEST = "train.json", "dev.json", "test.json"

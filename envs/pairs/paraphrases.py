@@ -16,16 +16,16 @@ from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
-from envs.core.errors import DataError
-from envs.core.seeds import stream
-from envs.data.lines import broken_rule, located, read_lines, require_utf8
-from envs.data.sources import SPLITS
-from envs.pairs import helpdesk, tokens
-from envs.pairs.helpdesk.dialogues import SPLITS_OF_TEN, TOPICS
-from envs.pairs.helpdesk.phrases import SLOTS, Phrases, Topic
-from envs.pairs.sources import FilePairs, GeneratedPairs
-from envs.pairs.text import PairText, SplitText
-from envs.pairs.tokens import tokenise
+from parley.envs.core.errors import DataError
+from parley.envs.core.seeds import stream
+from parley.envs.data.lines import broken_rule, located, read_lines, require_utf8
+from parley.envs.data.sources import SPLITS
+from parley.envs.pairs import helpdesk, tokens
+from parley.envs.pairs.helpdesk.dialogues import SPLITS_OF_TEN, TOPICS
+from parley.envs.pairs.helpdesk.phrases import SLOTS, Phrases, Topic
+from parley.envs.pairs.sources import FilePairs, GeneratedPairs
+from parley.envs.pairs.text import PairText, SplitText
+from parley.envs.pairs.tokens import tokenise
 
 NUM_PAIRS = 2_000
 """Generated pairs, before the second direction."""

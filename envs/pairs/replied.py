@@ -12,14 +12,14 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from envs.core.errors import DataError
-from envs.data.lines import broken_rule, located, read_lines, require_utf8
-from envs.data.own_files import OwnFile, looks_like_csv
-from envs.data.root import require_files
-from envs.pairs.subtitles import DICTIONARY, parse_coded
-from envs.pairs.tabbed import BETWEEN_REPLIES, parse_line, parse_texts
-from envs.pairs.tokens import UNKNOWN
-from envs.pairs.turns import EOT, Utterance
+from parley.envs.core.errors import DataError
+from parley.envs.data.lines import broken_rule, located, read_lines, require_utf8
+from parley.envs.data.own_files import OwnFile, looks_like_csv
+from parley.envs.data.root import require_files
+from parley.envs.pairs.subtitles import DICTIONARY, parse_coded
+from parley.envs.pairs.tabbed import BETWEEN_REPLIES, parse_line, parse_texts
+from parley.envs.pairs.tokens import UNKNOWN
+from parley.envs.pairs.turns import EOT, Utterance
 
 SAMPLE = "opensubtitles_sample"
 SAMPLE_FILES = {"human": "t_given_s", "machine": "decoded", "random": "random"}

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Protocol, runtime_checkable
 
-from envs.data.files import CorpusFolder
-from envs.data.sources import Described, Source, content_digest, fingerprint
-from envs.pairs.text import PairText
+from parley.envs.data.files import CorpusFolder
+from parley.envs.data.sources import Described, Source, content_digest, fingerprint
+from parley.envs.pairs.text import PairText
 
 READER_VERSION = 2
 """Grows when the same files would be read differently; compiled corpora are keyed by it."""

@@ -25,12 +25,12 @@ from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
-from envs.core.errors import DataError
-from envs.data.lines import FileLine, broken_rule, located, read_lines, require_utf8, split_lines
-from envs.data.root import read_file
-from envs.data.sources import SPLITS
-from envs.pairs.text import PairText, SplitText, split_of
-from envs.pairs.tokens import UNKNOWN, tokenise
+from parley.envs.core.errors import DataError
+from parley.envs.data.lines import FileLine, broken_rule, located, read_lines, require_utf8, split_lines
+from parley.envs.data.root import read_file
+from parley.envs.data.sources import SPLITS
+from parley.envs.pairs.text import PairText, SplitText, split_of
+from parley.envs.pairs.tokens import UNKNOWN, tokenise
 
 SUFFIXES = (".txt", ".txt.gz", ".en", ".en.gz", ".xml", ".xml.gz")
 NO_FILMS = ("readme", "license", "licence")

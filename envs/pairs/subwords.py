@@ -17,10 +17,10 @@ from pathlib import Path
 
 import numpy as np
 
-from envs.core.errors import ConfigError
-from envs.data.arrow import compiled_folder, is_whole, publish
-from envs.pairs.compiled import PairCorpus, PairSplit, Ragged
-from envs.pairs.vocabulary import BYTES, END, MARKS, PairVocabulary
+from parley.envs.core.errors import ConfigError
+from parley.envs.data.arrow import compiled_folder, is_whole, publish
+from parley.envs.pairs.compiled import PairCorpus, PairSplit, Ragged
+from parley.envs.pairs.vocabulary import BYTES, END, MARKS, PairVocabulary
 
 LEARNER_VERSION = 1
 """Grows when the same text would give other pieces."""
@@ -39,7 +39,7 @@ def pieces_of(corpus: PairCorpus, num_merges: int, *, in_bytes: bool = False, ca
         corpus: opened with every word; all of its training split is read, whatever `first` left of it.
         num_merges: merges at most; fewer where the text has no more.
         in_bytes: whether characters that the text lacks are spelt in bytes, instead of one `<unk>` each.
-        cache: where what was learnt is kept; see `envs.data.root.cache_root` for the default.
+        cache: where what was learnt is kept; see `parley.envs.data.root.cache_root` for the default.
 
     Raises:
         ConfigError: no merge is asked for.

@@ -9,10 +9,10 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
-from envs.core.errors import DataError
-from envs.data.lines import broken_rule, located, read_lines, require_utf8
-from envs.pairs.text import PairText
-from envs.pairs.tokens import tokenise
+from parley.envs.core.errors import DataError
+from parley.envs.data.lines import broken_rule, located, read_lines, require_utf8
+from parley.envs.pairs.text import PairText
+from parley.envs.pairs.tokens import tokenise
 
 
 def read_switchboard(folder: Path) -> PairText:

@@ -19,13 +19,13 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from envs.core.errors import DataError
-from envs.data.lines import broken_rule, located, read_lines, require_utf8
-from envs.data.own_files import EVEN_SHARES, OwnFile, looks_like_csv, split_files
-from envs.data.sources import SPLITS
-from envs.pairs.sources import FilePairs
-from envs.pairs.text import PairText, split_of
-from envs.pairs.turns import Turn, parse_turns, turn_words
+from parley.envs.core.errors import DataError
+from parley.envs.data.lines import broken_rule, located, read_lines, require_utf8
+from parley.envs.data.own_files import EVEN_SHARES, OwnFile, looks_like_csv, split_files
+from parley.envs.data.sources import SPLITS
+from parley.envs.pairs.sources import FilePairs
+from parley.envs.pairs.text import PairText, split_of
+from parley.envs.pairs.turns import Turn, parse_turns, turn_words
 
 SUFFIX = ".tsv"
 VOCABULARY = 30_000

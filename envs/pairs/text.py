@@ -13,11 +13,11 @@ from math import gcd
 
 import numpy as np
 
-from envs.core.errors import DataError
-from envs.core.seeds import stable_hash
-from envs.data.lines import ReadText
-from envs.data.sources import SPLITS
-from envs.data.words import WordList
+from parley.envs.core.errors import DataError
+from parley.envs.core.seeds import stable_hash
+from parley.envs.data.lines import ReadText
+from parley.envs.data.sources import SPLITS
+from parley.envs.data.words import WordList
 
 
 class SplitText:

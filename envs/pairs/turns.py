@@ -11,9 +11,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from envs.pairs import vocabulary
-from envs.pairs.tokens import normalised, origins, tokenise, tokenise_where
-from envs.pairs.vocabulary import EOU
+from parley.envs.pairs import vocabulary
+from parley.envs.pairs.tokens import normalised, origins, tokenise, tokenise_where
+from parley.envs.pairs.vocabulary import EOU
 
 EOT = vocabulary.EOT
 """Separates turns, see there."""

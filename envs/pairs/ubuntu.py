@@ -24,10 +24,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from envs.core.errors import DataError
-from envs.data.lines import broken_rule, located, read_lines, require_utf8
-from envs.pairs.text import PairText, SplitText
-from envs.pairs.tokens import tokenise
+from parley.envs.core.errors import DataError
+from parley.envs.data.lines import broken_rule, located, read_lines, require_utf8
+from parley.envs.pairs.text import PairText, SplitText
+from parley.envs.pairs.tokens import tokenise
 
 FOLDERS = {"train": "train", "val": "dev", "test": "test"}
 LOG, LINKS = ".ascii.txt", ".annotation.txt"

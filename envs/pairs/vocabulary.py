@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
-from envs.core.errors import DataError
-from envs.data.words import WordList
-from envs.pairs.tokens import PATH, URL
+from parley.envs.core.errors import DataError
+from parley.envs.data.words import WordList
+from parley.envs.pairs.tokens import PATH, URL
 
 if TYPE_CHECKING:
     from tokenizers.models import BPE

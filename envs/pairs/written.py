@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from envs.pairs.tokens import tokenise
+from parley.envs.pairs.tokens import tokenise
 
 CLITICS = frozenset({"n't", "'s", "'m", "'d", "'re", "'ve", "'ll"})
 """Second halves of contractions."""

@@ -1,6 +1,6 @@
 """Replies to recorded contexts, and who wrote them: `parley/Reply-v1` and its two-sided form. Read `game.py` first."""
 
-from envs.core.lazy import public
+from parley.envs.core.lazy import public
 
 __all__, __getattr__ = public(
     __name__,

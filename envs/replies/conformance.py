@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from envs.core.conformance import Kind, expect, same_alone
-from envs.pairs.turns import Example, Turn
+from parley.envs.core.conformance import Kind, expect, same_alone
+from parley.envs.pairs.turns import Example, Turn
 
 _EXAMPLES = (
     Example("a", ((("my", "printer", "is", "broken", "."),), (("which", "printer", "?"),)), (("the", "one", "upstairs", "."),)),
@@ -46,7 +46,7 @@ def _is_the_same_alone(judge: Any) -> None:
 
 REPLY_JUDGE = Kind(
     "judge of replies",
-    "envs.replies.judge.ReplyJudge",
+    "parley.envs.replies.judge.ReplyJudge",
     ("judge_replies",),
     _made,
     (_says_a_number_of_each, _says_the_same_again, _is_the_same_alone),

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from envs.core.errors import JudgeError
-from envs.core.ranges import Configuration, PositiveInt
-from envs.core.seeds import stream
-from envs.pairs.turns import Example, Turn, turn_of, turn_words
-from envs.pairs.vocabulary import BOS_ID, EOS_ID, PAD_ID, PairVocabulary
-from envs.replies.judge import ReplyJudge
+from parley.envs.core.errors import JudgeError
+from parley.envs.core.ranges import Configuration, PositiveInt
+from parley.envs.core.seeds import stream
+from parley.envs.pairs.turns import Example, Turn, turn_of, turn_words
+from parley.envs.pairs.vocabulary import BOS_ID, EOS_ID, PAD_ID, PairVocabulary
+from parley.envs.replies.judge import ReplyJudge
 
 MACHINE, PERSON = 0, 1
 """What a listener says of a reply."""

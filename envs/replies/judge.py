@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from envs.pairs.turns import Example, Turn, turn_words
+from parley.envs.pairs.turns import Example, Turn, turn_words
 
 
 class ReplyJudge(Protocol):

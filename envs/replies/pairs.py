@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from envs.pairs.compiled import PairCorpus, PairSplit, Ragged
-from envs.pairs.contexts import in_train, left_out, windows, with_replies
-from envs.pairs.turns import EOT
-from envs.pairs.vocabulary import PairVocabulary
+from parley.envs.pairs.compiled import PairCorpus, PairSplit, Ragged
+from parley.envs.pairs.contexts import in_train, left_out, windows, with_replies
+from parley.envs.pairs.turns import EOT
+from parley.envs.pairs.vocabulary import PairVocabulary
 
 
 class PairsInWords(NamedTuple):

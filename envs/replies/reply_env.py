@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from envs.core.errors import ConfigError, ScenarioError
-from envs.core.rendering import TextRenderedEnv
-from envs.pairs.turns import Example, format_turns, turn_words
-from envs.pairs.vocabulary import PAD_ID, PairVocabulary
-from envs.replies.game import ReplyGame, ReplyRules
-from envs.replies.judge import RecordedOverlap, ReplyJudge
+from parley.envs.core.errors import ConfigError, ScenarioError
+from parley.envs.core.rendering import TextRenderedEnv
+from parley.envs.pairs.turns import Example, format_turns, turn_words
+from parley.envs.pairs.vocabulary import PAD_ID, PairVocabulary
+from parley.envs.replies.game import ReplyGame, ReplyRules
+from parley.envs.replies.judge import RecordedOverlap, ReplyJudge
 
 
 def speaker_space(vocabulary: PairVocabulary, rules: ReplyRules) -> spaces.Dict:
@@ -194,7 +194,7 @@ def words_of(examples: Sequence[Example]) -> PairVocabulary:
 def built_in_examples(turns: int) -> Sequence[Example]:
     """The validation split of the help desk."""
     # Imported here because compiled corpora are not needed by those who bring examples.
-    from envs.pairs.compiled import load_pairs
-    from envs.pairs.contexts import examples
+    from parley.envs.pairs.compiled import load_pairs
+    from parley.envs.pairs.contexts import examples
 
     return list(examples(load_pairs("helpdesk", every_word=True), "val", turns))

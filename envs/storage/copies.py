@@ -13,10 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from envs.core.errors import ConfigError, StorageError
-from envs.storage.files import ASIDE, StoredEntry, download, entries, filesystems, put
-from envs.storage.locks import AT_ONCE, EXCLUSIVE, SHARED, lock
-from envs.storage.places import is_uri, join_uri, local_copy, served_address, split_uri
+from parley.envs.core.errors import ConfigError, StorageError
+from parley.envs.storage.files import ASIDE, StoredEntry, download, entries, filesystems, put
+from parley.envs.storage.locks import AT_ONCE, EXCLUSIVE, SHARED, lock
+from parley.envs.storage.places import is_uri, join_uri, local_copy, served_address, split_uri
 
 CHECKPOINT = "checkpoint"
 """Folder of a run in which its model lies."""

@@ -14,10 +14,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from envs.core.disk import sync
-from envs.core.errors import StorageError
-from envs.core.registry import Registry
-from envs.storage.places import split_uri
+from parley.envs.core.disk import sync
+from parley.envs.core.errors import StorageError
+from parley.envs.core.registry import Registry
+from parley.envs.storage.places import split_uri
 
 filesystems = Registry("kind of storage", "parley.storage")
 """By the scheme of their URIs, those that pyarrow does not know itself; each is a function from a URI's root to a

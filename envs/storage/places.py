@@ -12,8 +12,8 @@ import re
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from envs.core.errors import ConfigError
-from envs.data.root import cache_root
+from parley.envs.core.errors import ConfigError
+from parley.envs.data.root import cache_root
 
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/?#]*)(?P<path>[^?#]*)(?:\?(?P<query>[^#]*))?")
 _MARK = "@"

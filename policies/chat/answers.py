@@ -18,11 +18,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from envs.core.errors import ConfigError, RunError
-from envs.storage.locks import EXCLUSIVE, lock
-from policies.chat.model import Access, Answer, Chat, ChatDecoding, ChatModel, ReplyScore
-from policies.chat.thinking import part_thinking
-from policies.chat.usage import ChatUsage, RunUsage
+from parley.envs.core.errors import ConfigError, RunError
+from parley.envs.storage.locks import EXCLUSIVE, lock
+from parley.policies.chat.model import Access, Answer, Chat, ChatDecoding, ChatModel, ReplyScore
+from parley.policies.chat.thinking import part_thinking
+from parley.policies.chat.usage import ChatUsage, RunUsage
 
 LEAST_TEMPERATURE = 0.5
 """Temperature from which on equal answers to other seeds are counted."""

@@ -13,11 +13,11 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from envs.negotiation.domain import Domain, Numbers
-from envs.negotiation.game import SideView
-from envs.negotiation.vocabulary import SELECTION
-from policies.chat.model import Chat, Message
-from policies.chat.roles import merged
+from parley.envs.negotiation.domain import Domain, Numbers
+from parley.envs.negotiation.game import SideView
+from parley.envs.negotiation.vocabulary import SELECTION
+from parley.policies.chat.model import Chat, Message
+from parley.policies.chat.roles import merged
 
 NO_DEAL = "no deal"
 SILENCE = "..."

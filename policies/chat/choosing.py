@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from policies.chat.model import Chat, ScoringChatModel
-from policies.chat.newest import newest_forms, score_newest
+from parley.policies.chat.model import Chat, ScoringChatModel
+from parley.policies.chat.newest import newest_forms, score_newest
 
 
 def nats_by_chat(model: ScoringChatModel, chats: Sequence[Chat], replies: Sequence[Sequence[str]]) -> list[np.ndarray]:

@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from envs.core.errors import ModelError
-from policies.chat.model import Answer
-from policies.chat.refusals import Refusal, excerpt, is_page
-from policies.chat.thinking import before_end_mark, is_tool_call, part_thinking
+from parley.envs.core.errors import ModelError
+from parley.policies.chat.model import Answer
+from parley.policies.chat.refusals import Refusal, excerpt, is_page
+from parley.policies.chat.thinking import before_end_mark, is_tool_call, part_thinking
 
 SEVERAL = "one of several choices, the first taken"
 TOOL_BESIDE = "a call of a tool beside the text, left out"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from envs.core.conformance import Kind, expect, same_alone
-from policies.chat.model import Answer, ChatDecoding, Message
-from policies.chat.own import OwnChatModel, made_chat_model
+from parley.envs.core.conformance import Kind, expect, same_alone
+from parley.policies.chat.model import Answer, ChatDecoding, Message
+from parley.policies.chat.own import OwnChatModel, made_chat_model
 
 _CHATS = [
     (Message("user", "hello"),),
@@ -29,7 +29,7 @@ def _asked(model: OwnChatModel) -> list[str]:
 
 
 def _answers_every_chat(model: OwnChatModel) -> None:
-    """Answers every chat with one text, or one `policies.chat.model.Answer`."""
+    """Answers every chat with one text, or one `parley.policies.chat.model.Answer`."""
     answers = model.answer(_CHATS, decoding=_DECODING)
     expect(all(isinstance(answer, Answer) for answer in answers), "texts", repr(answers))
 
@@ -54,7 +54,7 @@ def _is_the_same_alone(model: OwnChatModel) -> None:
 
 
 _TESTS = (_answers_every_chat, _takes_temperature_and_seeds, _repeats_itself, _is_the_same_alone)
-_PROTOCOL = "policies.chat.model.ChatModel"
+_PROTOCOL = "parley.policies.chat.model.ChatModel"
 _OTHERS = ("join", "respond", "score_all", "perturb", "read")
 """Members by which parts of other kinds are told."""
 

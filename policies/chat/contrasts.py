@@ -23,12 +23,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from policies.chat.predictor import ChatBatch, ChatLesson, ChatLessons, ChatPredictor
-from policies.fitting.batches import ExtendedBatch
-from policies.fitting.evaluation import evaluate, example_nll
-from policies.fitting.fit import Objective
-from policies.fitting.loss import OutputLoss
-from policies.fitting.predictor import Loss
+from parley.policies.chat.predictor import ChatBatch, ChatLesson, ChatLessons, ChatPredictor
+from parley.policies.fitting.batches import ExtendedBatch
+from parley.policies.fitting.evaluation import evaluate, example_nll
+from parley.policies.fitting.fit import Objective
+from parley.policies.fitting.loss import OutputLoss
+from parley.policies.fitting.predictor import Loss
 
 _ROWS = 128
 

@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from envs.core.errors import ConfigError
-from policies.chat.addresses import OPENAI
-from policies.chat.loading import load_chat_model
-from policies.chat.model import Access, Chat, ScoringChatModel, require_access
-from policies.chat.newest import newest_forms, score_newest
-from policies.chat.seat import require_address
+from parley.envs.core.errors import ConfigError
+from parley.policies.chat.addresses import OPENAI
+from parley.policies.chat.loading import load_chat_model
+from parley.policies.chat.model import Access, Chat, ScoringChatModel, require_access
+from parley.policies.chat.newest import newest_forms, score_newest
+from parley.policies.chat.seat import require_address
 
 
 class PlacedUtterance(NamedTuple):

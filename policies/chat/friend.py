@@ -18,15 +18,15 @@ import re
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from envs.friends.events import ChatEvent, Slips
-from envs.friends.game import Act, FriendsView
-from envs.friends.schema import chat_words
-from policies.chat.addresses import short_address
-from policies.chat.bargaining import SILENCE
-from policies.chat.choosing import drawn, nats_by_chat
-from policies.chat.model import SEEDS, Access, Answer, AnswerKind, Chat, ChatModel, Message, ScoringChatModel
-from policies.chat.roles import merged
-from policies.chat.seated import SeatedChatModel
+from parley.envs.friends.events import ChatEvent, Slips
+from parley.envs.friends.game import Act, FriendsView
+from parley.envs.friends.schema import chat_words
+from parley.policies.chat.addresses import short_address
+from parley.policies.chat.bargaining import SILENCE
+from parley.policies.chat.choosing import drawn, nats_by_chat
+from parley.policies.chat.model import SEEDS, Access, Answer, AnswerKind, Chat, ChatModel, Message, ScoringChatModel
+from parley.policies.chat.roles import merged
+from parley.policies.chat.seated import SeatedChatModel
 
 SELECT = "SELECT"
 BEGINNING = "You begin."

@@ -10,8 +10,8 @@ import re
 from dataclasses import replace
 from urllib.parse import urlsplit
 
-from envs.core.errors import ConfigError
-from policies.chat.model import Answer
+from parley.envs.core.errors import ConfigError
+from parley.policies.chat.model import Answer
 
 KEYS = ("PARLEY_API_KEY", "OPENAI_API_KEY")
 """Environment variables of a key for all servers, in this order."""

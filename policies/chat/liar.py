@@ -19,16 +19,16 @@ from typing import cast
 
 import numpy as np
 
-from envs.core.seeds import stream
-from envs.friends.events import ChatEvent, Lying
-from envs.friends.game import FriendsGame
-from envs.friends.lies import LieRules, LiesHeard, Occasion, lies_of
-from envs.friends.linker import EntityLinker
-from policies.chat.bargaining import SILENCE
-from policies.chat.choosing import drawn, nats_by_chat
-from policies.chat.friend import counts_of, friends_listed
-from policies.chat.model import SEEDS, Access, Answer, Chat, ChatModel, Message, ScoringChatModel
-from policies.chat.seated import SeatedChatModel
+from parley.envs.core.seeds import stream
+from parley.envs.friends.events import ChatEvent, Lying
+from parley.envs.friends.game import FriendsGame
+from parley.envs.friends.lies import LieRules, LiesHeard, Occasion, lies_of
+from parley.envs.friends.linker import EntityLinker
+from parley.policies.chat.bargaining import SILENCE
+from parley.policies.chat.choosing import drawn, nats_by_chat
+from parley.policies.chat.friend import counts_of, friends_listed
+from parley.policies.chat.model import SEEDS, Access, Answer, Chat, ChatModel, Message, ScoringChatModel
+from parley.policies.chat.seated import SeatedChatModel
 
 TRUE = "true"
 """The answer that lets a side say what it means."""

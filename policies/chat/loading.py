@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from envs.core.errors import ConfigError
-from envs.storage.copies import fetched_model
-from envs.storage.places import HUGGING_FACE, is_uri
-from policies.chat.addresses import CHAT, GGUF, OPENAI, chat_models
-from policies.chat.answers import kept_answers
-from policies.chat.model import ChatModel
-from policies.chat.own import load_own
-from policies.chat.settings import DEFAULT, ChatModelSettings
+from parley.envs.core.errors import ConfigError
+from parley.envs.storage.copies import fetched_model
+from parley.envs.storage.places import HUGGING_FACE, is_uri
+from parley.policies.chat.addresses import CHAT, GGUF, OPENAI, chat_models
+from parley.policies.chat.answers import kept_answers
+from parley.policies.chat.model import ChatModel
+from parley.policies.chat.own import load_own
+from parley.policies.chat.settings import DEFAULT, ChatModelSettings
 
 CHAT_MODEL_KINDS = {
     f"{HUGGING_FACE}FOLDER": "a causal model of Hugging Face, as save_pretrained wrote it",
@@ -47,11 +47,11 @@ def load_chat_model(name: str, settings: ChatModelSettings = DEFAULT, *, answers
 
 def _found(name: str, settings: ChatModelSettings) -> ChatModel:
     if name.startswith(OPENAI):
-        from policies.chat.server import ServedChatModel
+        from parley.policies.chat.server import ServedChatModel
 
         return ServedChatModel(name, settings)
     if name.startswith((HUGGING_FACE, GGUF)):
-        from policies.chat.reading import load_local
+        from parley.policies.chat.reading import load_local
 
         return load_local(name, settings)
     if ".py:" in name or name in chat_models:
@@ -64,10 +64,10 @@ def _found(name: str, settings: ChatModelSettings) -> ChatModel:
 
 
 def _of_run(name: str, settings: ChatModelSettings) -> ChatModel:
-    from policies.chat.reading import load_local
-    from policies.chat.responding import RespondingChatModel
-    from policies.stored import is_pretrained
-    from policies.trained_responders import load_trained
+    from parley.policies.chat.reading import load_local
+    from parley.policies.chat.responding import RespondingChatModel
+    from parley.policies.stored import is_pretrained
+    from parley.policies.trained_responders import load_trained
 
     if is_pretrained(fetched_model(name)):
         return load_local(f"{HUGGING_FACE}{name}", settings)

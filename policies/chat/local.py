@@ -24,13 +24,13 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from envs.core.errors import ConfigError
-from policies.chat.model import Access, Answer, Chat, ChatDecoding, ChatTooLongError, ReplyScore
-from policies.chat.prompts import ChatPrompt, ChatPrompts
-from policies.chat.thinking import is_tool_call, part_thinking
-from policies.chat.usage import ChatUsage
-from policies.hugging_face_caches import continues_reading, logits_of_last, pads_left, shares_reading
-from policies.hugging_face_tokens import decode_marked, reply_room
+from parley.envs.core.errors import ConfigError
+from parley.policies.chat.model import Access, Answer, Chat, ChatDecoding, ChatTooLongError, ReplyScore
+from parley.policies.chat.prompts import ChatPrompt, ChatPrompts
+from parley.policies.chat.thinking import is_tool_call, part_thinking
+from parley.policies.chat.usage import ChatUsage
+from parley.policies.hugging_face_caches import continues_reading, logits_of_last, pads_left, shares_reading
+from parley.policies.hugging_face_tokens import decode_marked, reply_room
 
 logger = logging.getLogger(__name__)
 MOST_AT_ONCE = 64

@@ -16,11 +16,11 @@ from typing import Any
 
 import torch
 
-from envs.core.errors import CheckpointError, ConfigError
-from envs.core.extras import how_to_install
-from envs.core.seeds import derive_seed
-from policies.chat.lora_settings import LoraSettings
-from policies.hugging_face_caches import difference
+from parley.envs.core.errors import CheckpointError, ConfigError
+from parley.envs.core.extras import how_to_install
+from parley.envs.core.seeds import derive_seed
+from parley.policies.chat.lora_settings import LoraSettings
+from parley.policies.hugging_face_caches import difference
 
 EXTRA = "lora"
 """The optional extra of this package."""

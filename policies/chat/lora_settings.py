@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from envs.core.ranges import Configuration, PositiveFloat, PositiveInt, ShareBelowOne
+from parley.envs.core.ranges import Configuration, PositiveFloat, PositiveInt, ShareBelowOne
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import Protocol
 
-from envs.core.errors import ConfigError
-from envs.core.play import AgentError
-from envs.core.ranges import Configuration, NonNegativeFloat, PositiveInt
-from envs.core.visible import is_blank, well_formed
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.play import AgentError
+from parley.envs.core.ranges import Configuration, NonNegativeFloat, PositiveInt
+from parley.envs.core.visible import is_blank, well_formed
 
 ROLES = ("system", "user", "assistant")
 """Who can have written a message."""

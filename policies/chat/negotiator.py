@@ -21,14 +21,14 @@ from typing import cast
 
 import numpy as np
 
-from envs.core.play import Utterances
-from envs.negotiation.domain import Domain, Numbers
-from envs.negotiation.game import SideView
-from envs.negotiation.vocabulary import SELECTION, SELECTION_ID, Vocabulary
-from policies.chat import bargaining
-from policies.chat.choosing import drawn, nats_by_chat
-from policies.chat.model import SEEDS, Access, Answer, Chat, ChatModel, ScoringChatModel
-from policies.chat.seated import SeatedChatModel
+from parley.envs.core.play import Utterances
+from parley.envs.negotiation.domain import Domain, Numbers
+from parley.envs.negotiation.game import SideView
+from parley.envs.negotiation.vocabulary import SELECTION, SELECTION_ID, Vocabulary
+from parley.policies.chat import bargaining
+from parley.policies.chat.choosing import drawn, nats_by_chat
+from parley.policies.chat.model import SEEDS, Access, Answer, Chat, ChatModel, ScoringChatModel
+from parley.policies.chat.seated import SeatedChatModel
 
 MAX_TOKENS = 64
 """Tokens of an answer at most, unless somebody says otherwise."""

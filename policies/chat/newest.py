@@ -11,11 +11,11 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from envs.candidates.groups import Context
-from envs.pairs.turns import Utterance
-from policies.chat.answers import answers_arriving, count_lost
-from policies.chat.model import Answer, Chat, ChatDecoding, ChatModel, ChatTooLongError, ReplyScore, ScoringChatModel
-from policies.ranker import first_read
+from parley.envs.candidates.groups import Context
+from parley.envs.pairs.turns import Utterance
+from parley.policies.chat.answers import answers_arriving, count_lost
+from parley.policies.chat.model import Answer, Chat, ChatDecoding, ChatModel, ChatTooLongError, ReplyScore, ScoringChatModel
+from parley.policies.ranker import first_read
 
 logger = logging.getLogger(__name__)
 LEFT_OUT = "asked without the oldest turns, for the model reads no more"

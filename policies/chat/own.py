@@ -12,13 +12,13 @@ import inspect
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from envs.core.errors import ConfigError, ModelError
-from envs.core.own_code import TimedCalls, own_start
-from policies.chat.addresses import chat_models
-from policies.chat.model import Access, Answer, Chat, ChatDecoding, ReplyScore
-from policies.chat.settings import DEFAULT, ChatModelSettings
-from policies.chat.thinking import part_thinking
-from policies.chat.usage import ChatUsage
+from parley.envs.core.errors import ConfigError, ModelError
+from parley.envs.core.own_code import TimedCalls, own_start
+from parley.policies.chat.addresses import chat_models
+from parley.policies.chat.model import Access, Answer, Chat, ChatDecoding, ReplyScore
+from parley.policies.chat.settings import DEFAULT, ChatModelSettings
+from parley.policies.chat.thinking import part_thinking
+from parley.policies.chat.usage import ChatUsage
 
 
 class OwnChatModel:
@@ -62,7 +62,7 @@ class OwnChatModel:
         for place, text in enumerate(said):
             answer = self._of_text(text) if isinstance(text, str) else text
             if not isinstance(answer, Answer):
-                fix = "return texts, or policies.chat.model.Answer"
+                fix = "return texts, or parley.policies.chat.model.Answer"
                 raise ModelError("the model's answer is no text", where=self.name, got=repr(answer)[:80], fix=fix)
             self.usage.count([answer])
             yield place, answer
@@ -72,7 +72,7 @@ class OwnChatModel:
         with self._calls.call("score", len(replies)):
             found = list(self._part.score(chats, replies))
         if len(found) != len(replies) or not all(isinstance(score, ReplyScore) for score in found):
-            fix = "return one policies.chat.model.ReplyScore for each reply"
+            fix = "return one parley.policies.chat.model.ReplyScore for each reply"
             raise ModelError("the model does not score every reply", where=self.name, got=repr(found)[:80], fix=fix)
         return found
 

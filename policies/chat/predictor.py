@@ -19,12 +19,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from envs.core.errors import DataError
-from policies.fitting.batches import Tensors
-from policies.fitting.loss import OutputLoss
-from policies.fitting.predictor import Loss, Predictor
-from policies.hugging_face_caches import continues_reading, pads_left
-from policies.hugging_face_tokens import ends_of
+from parley.envs.core.errors import DataError
+from parley.policies.fitting.batches import Tensors
+from parley.policies.fitting.loss import OutputLoss
+from parley.policies.fitting.predictor import Loss, Predictor
+from parley.policies.hugging_face_caches import continues_reading, pads_left
+from parley.policies.hugging_face_tokens import ends_of
 
 _ROWS = 8
 """Lessons read together; bounds the memory for logits."""

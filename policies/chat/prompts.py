@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from envs.core.errors import ConfigError
-from policies.chat.model import ROLES, Chat, ChatTooLongError, Message
-from policies.chat.templates import role_notes, write_prompt
-from policies.chat.thinking import opens_thinking
-from policies.hugging_face_tokens import ends_of, longest_input
+from parley.envs.core.errors import ConfigError
+from parley.policies.chat.model import ROLES, Chat, ChatTooLongError, Message
+from parley.policies.chat.templates import role_notes, write_prompt
+from parley.policies.chat.thinking import opens_thinking
+from parley.policies.hugging_face_tokens import ends_of, longest_input
 
 _PROBE = "where-the-user-speaks"
 

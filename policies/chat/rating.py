@@ -14,15 +14,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from envs.candidates.groups import Context
-from envs.core.errors import RankerError
-from envs.pairs.turns import Utterance
-from envs.pairs.written import detokenise
-from policies.chat.model import AnswerKind, Chat, ChatModel, Message
-from policies.chat.newest import Questions, note_left_out
-from policies.chat.settings import DEFAULT
-from policies.chat.strict import StrictQuestion
-from policies.ranker import LimitedRanker, Pair, Unread, UnscoredError
+from parley.envs.candidates.groups import Context
+from parley.envs.core.errors import RankerError
+from parley.envs.pairs.turns import Utterance
+from parley.envs.pairs.written import detokenise
+from parley.policies.chat.model import AnswerKind, Chat, ChatModel, Message
+from parley.policies.chat.newest import Questions, note_left_out
+from parley.policies.chat.settings import DEFAULT
+from parley.policies.chat.strict import StrictQuestion
+from parley.policies.ranker import LimitedRanker, Pair, Unread, UnscoredError
 
 logger = logging.getLogger(__name__)
 

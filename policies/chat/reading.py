@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from envs.core.errors import CheckpointError
-from policies.chat.local import LocalChatModel
-from policies.chat.settings import ChatModelSettings
-from policies.chat.templates import options_of, prints_date
-from policies.hugging_face import read_placed
+from parley.envs.core.errors import CheckpointError
+from parley.policies.chat.local import LocalChatModel
+from parley.policies.chat.settings import ChatModelSettings
+from parley.policies.chat.templates import options_of, prints_date
+from parley.policies.hugging_face import read_placed
 
 
 def load_local(name: str, settings: ChatModelSettings) -> LocalChatModel:

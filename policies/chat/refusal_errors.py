@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from envs.core.errors import ModelError, ParleyError, RefusedModelError
-from policies.chat.keys import KEYS, api_key, blotted, key_variables
-from policies.chat.model import ChatTooLongError
-from policies.chat.refusals import Refusal, RefusalKind, RefusalReading
+from parley.envs.core.errors import ModelError, ParleyError, RefusedModelError
+from parley.policies.chat.keys import KEYS, api_key, blotted, key_variables
+from parley.policies.chat.model import ChatTooLongError
+from parley.policies.chat.refusals import Refusal, RefusalKind, RefusalReading
 
 _WRONG_ADDRESS = "mend the address openai:URL#MODEL: the URL ends in /v1, the model is one that the server lists"
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
-from policies.chat.roles import refuses_order, refuses_system
-from policies.chat.settings import LIMITS
+from parley.policies.chat.roles import refuses_order, refuses_system
+from parley.policies.chat.settings import LIMITS
 
 _SHOWN = 160
 _DEEPEST = 6

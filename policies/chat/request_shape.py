@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from policies.chat.model import Chat, ChatDecoding
-from policies.chat.refusals import RefusalKind, RefusalReading
-from policies.chat.roles import FOLDED, MERGED, fold_system, merged
-from policies.chat.settings import LIMITS, ChatModelSettings
+from parley.policies.chat.model import Chat, ChatDecoding
+from parley.policies.chat.refusals import RefusalKind, RefusalReading
+from parley.policies.chat.roles import FOLDED, MERGED, fold_system, merged
+from parley.policies.chat.settings import LIMITS, ChatModelSettings
 
 OWN_TEMPERATURE = "drawn at the server's own temperature"
 NO_SEED = "drawn without a seed"

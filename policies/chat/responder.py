@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from envs.pairs.tokens import tokenise
-from envs.pairs.turns import Turn, Turns
-from envs.pairs.written import detokenise
-from policies.chat.model import Chat, ChatDecoding, ChatModel, Message
-from policies.chat.newest import answer_newest
-from policies.chat.settings import MAX_REPLY_TOKENS
-from policies.decoders import GREEDY, DecoderSettings
-from policies.responder import ModelReply, require_known
+from parley.envs.pairs.tokens import tokenise
+from parley.envs.pairs.turns import Turn, Turns
+from parley.envs.pairs.written import detokenise
+from parley.policies.chat.model import Chat, ChatDecoding, ChatModel, Message
+from parley.policies.chat.newest import answer_newest
+from parley.policies.chat.settings import MAX_REPLY_TOKENS
+from parley.policies.decoders import GREEDY, DecoderSettings
+from parley.policies.responder import ModelReply, require_known
 
 _ROLES = ("user", "assistant")
 
@@ -38,7 +38,7 @@ class ChatResponder:
         self.chat_model, self._max_tokens = chat_model, max_tokens
 
     def respond(self, contexts: Sequence[Turns], *, decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()) -> list[Turn]:
-        """Return replies, see `policies.responder.Responder`; a turn without a word where there is none."""
+        """Return replies, see `parley.policies.responder.Responder`; a turn without a word where there is none."""
         return [reply.turn for reply in self.replies_with_answers(contexts, decoder=decoder, seeds=seeds)]
 
     def replies_with_answers(

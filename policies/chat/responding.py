@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
-from envs.core.errors import ConfigError
-from envs.pairs.turns import Turn, Turns
-from envs.pairs.written import detokenise
-from policies.chat.model import Access, Answer, Chat, ChatDecoding
-from policies.chat.responder import turn_of_text
-from policies.chat.usage import ChatUsage
-from policies.decoders import GREEDY, DecoderSettings
-from policies.responder import Responder, answer
+from parley.envs.core.errors import ConfigError
+from parley.envs.pairs.turns import Turn, Turns
+from parley.envs.pairs.written import detokenise
+from parley.policies.chat.model import Access, Answer, Chat, ChatDecoding
+from parley.policies.chat.responder import turn_of_text
+from parley.policies.chat.usage import ChatUsage
+from parley.policies.decoders import GREEDY, DecoderSettings
+from parley.policies.responder import Responder, answer
 
 
 class RespondingChatModel:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from policies.chat.model import Chat, Message
+from parley.policies.chat.model import Chat, Message
 
 FOLDED = "asked with the system's text in front of the user's"
 MERGED = "asked with neighbours of one role as one message"

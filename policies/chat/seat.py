@@ -6,16 +6,16 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-from envs.core.errors import CheckpointError, ConfigError
-from envs.core.ranges import PositiveInt
-from envs.negotiation.vocabulary import Vocabulary
-from envs.storage.places import HUGGING_FACE, is_uri
-from policies.chat.addresses import GGUF, OPENAI
-from policies.chat.answers import kept_answers
-from policies.chat.loading import load_chat_model
-from policies.chat.model import ChatModel
-from policies.chat.negotiator import MAX_TOKENS, ChatNegotiator
-from policies.chat.settings import ChatModelSettings
+from parley.envs.core.errors import CheckpointError, ConfigError
+from parley.envs.core.ranges import PositiveInt
+from parley.envs.negotiation.vocabulary import Vocabulary
+from parley.envs.storage.places import HUGGING_FACE, is_uri
+from parley.policies.chat.addresses import GGUF, OPENAI
+from parley.policies.chat.answers import kept_answers
+from parley.policies.chat.loading import load_chat_model
+from parley.policies.chat.model import ChatModel
+from parley.policies.chat.negotiator import MAX_TOKENS, ChatNegotiator
+from parley.policies.chat.settings import ChatModelSettings
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cached_property
 
-from envs.core.own_code import own_code
-from envs.core.play import agent_errors
-from policies.chat.model import SEEDS, Answer, AnswerKind, Chat, ChatDecoding, ChatModel, NoReplyError
-from policies.chat.newest import answer_newest, newest_forms
+from parley.envs.core.own_code import own_code
+from parley.envs.core.play import agent_errors
+from parley.policies.chat.model import SEEDS, Answer, AnswerKind, Chat, ChatDecoding, ChatModel, NoReplyError
+from parley.policies.chat.newest import answer_newest, newest_forms
 
 _ALWAYS_SO = (AnswerKind.FILTERED, AnswerKind.TOO_LONG)
 """Kinds of answers that no other seed mends."""

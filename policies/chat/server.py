@@ -25,17 +25,17 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import Request
 
-from envs.core.errors import ModelError, RefusedModelError
-from policies.chat.addresses import server_of
-from policies.chat.completions import HalfAnswerError, answer_of
-from policies.chat.keys import answer_without_keys, api_key, blotted, without_keys
-from policies.chat.model import Access, Answer, AnswerKind, Chat, ChatDecoding
-from policies.chat.refusal_errors import AgainError, UnsuitedError, error_of
-from policies.chat.refusals import Refusal, RefusalKind
-from policies.chat.request_shape import SHORTENED, RequestShape
-from policies.chat.settings import ChatModelSettings
-from policies.chat.timed_http import ConnectTimeoutError, opener_of
-from policies.chat.usage import ChatUsage
+from parley.envs.core.errors import ModelError, RefusedModelError
+from parley.policies.chat.addresses import server_of
+from parley.policies.chat.completions import HalfAnswerError, answer_of
+from parley.policies.chat.keys import answer_without_keys, api_key, blotted, without_keys
+from parley.policies.chat.model import Access, Answer, AnswerKind, Chat, ChatDecoding
+from parley.policies.chat.refusal_errors import AgainError, UnsuitedError, error_of
+from parley.policies.chat.refusals import Refusal, RefusalKind
+from parley.policies.chat.request_shape import SHORTENED, RequestShape
+from parley.policies.chat.settings import ChatModelSettings
+from parley.policies.chat.timed_http import ConnectTimeoutError, opener_of
+from parley.policies.chat.usage import ChatUsage
 
 logger = logging.getLogger(__name__)
 MOST_BYTES = 16 * 2**20

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any, Literal
 
-from envs.core.config import JsonObject, check, shared
-from envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Share
-from policies.chat.addresses import is_local
+from parley.envs.core.config import JsonObject, check, shared
+from parley.envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Share
+from parley.policies.chat.addresses import is_local
 
 Precision = Literal["float32", "bfloat16", "float16", "auto"]
 LIMITS = ("max_tokens", "max_completion_tokens")

@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from policies.chat.model import NO_REPLIES, Answer, AnswerKind, Chat, ChatDecoding, ChatModel, Message
-from policies.chat.newest import Forms, answer_newest
-from policies.chat.settings import DEFAULT
-from policies.chat.usage import by_kind
+from parley.policies.chat.model import NO_REPLIES, Answer, AnswerKind, Chat, ChatDecoding, ChatModel, Message
+from parley.policies.chat.newest import Forms, answer_newest
+from parley.policies.chat.settings import DEFAULT
+from parley.policies.chat.usage import by_kind
 
 MORE_ROOM = 64
 """How many times as many tokens a model has that was cut in thinking."""

@@ -23,9 +23,9 @@ from functools import lru_cache
 from itertools import product
 from typing import Any, NamedTuple
 
-from envs.core.errors import ConfigError
-from policies.chat.model import Chat, Message
-from policies.chat.roles import FOLDED, MERGED, fold_system, merged
+from parley.envs.core.errors import ConfigError
+from parley.policies.chat.model import Chat, Message
+from parley.policies.chat.roles import FOLDED, MERGED, fold_system, merged
 
 logger = logging.getLogger(__name__)
 _OPTIONS = "parley_template_options"

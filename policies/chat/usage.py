@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from policies.chat.addresses import short_address
-from policies.chat.model import NO_REPLIES, Answer, AnswerKind
-from policies.chat.settings import ChatAsking
+from parley.policies.chat.addresses import short_address
+from parley.policies.chat.model import NO_REPLIES, Answer, AnswerKind
+from parley.policies.chat.settings import ChatAsking
 
 LEAST_WORDS, LEAST_REDRAWN = 8, 3
 """Words of an equal reply, and replies, from which on a server is said to ignore temperature or seed."""

@@ -12,14 +12,14 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from envs.core.errors import ConfigError
-from envs.data.lines import utf8_text
-from policies.chat.model import AnswerKind, ChatModel, Message
-from policies.chat.newest import Forms
-from policies.chat.rating import REPAIR as NUMBER
-from policies.chat.rating import rating_of
-from policies.chat.settings import DEFAULT
-from policies.chat.strict import StrictQuestion, word_of
+from parley.envs.core.errors import ConfigError
+from parley.envs.data.lines import utf8_text
+from parley.policies.chat.model import AnswerKind, ChatModel, Message
+from parley.policies.chat.newest import Forms
+from parley.policies.chat.rating import REPAIR as NUMBER
+from parley.policies.chat.rating import rating_of
+from parley.policies.chat.settings import DEFAULT
+from parley.policies.chat.strict import StrictQuestion, word_of
 
 ASKED_FOR = """Below is what a chat model was asked for and what it replied.
 

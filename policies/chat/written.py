@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from policies.chat.model import Answer, Chat, ChatDecoding, ChatModel, ChatTooLongError, Message
-from policies.chat.newest import first_that_fit
+from parley.policies.chat.model import Answer, Chat, ChatDecoding, ChatModel, ChatTooLongError, Message
+from parley.policies.chat.newest import first_that_fit
 
 logger = logging.getLogger(__name__)
 EMPTY, REFUSAL, NO_REPLY = "it holds no words", "it refuses", "it is no reply"

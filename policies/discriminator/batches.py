@@ -17,11 +17,11 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from envs.core.seeds import stream
-from envs.pairs.turns import EOT
-from envs.pairs.vocabulary import EOS_ID, PAD_ID, PairVocabulary
-from policies.discriminator.settings import DiscriminatorSizes
-from policies.fitting.batches import Tensors
+from parley.envs.core.seeds import stream
+from parley.envs.pairs.turns import EOT
+from parley.envs.pairs.vocabulary import EOS_ID, PAD_ID, PairVocabulary
+from parley.policies.discriminator.settings import DiscriminatorSizes
+from parley.policies.fitting.batches import Tensors
 
 Ids = Sequence[int] | np.ndarray
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from envs.core.errors import CheckpointError
-from envs.pairs.vocabulary import PairVocabulary
-from policies.checkpoint import ModelFormat
-from policies.discriminator.model import Discriminator
-from policies.discriminator.settings import DiscriminatorSizes
+from parley.envs.core.errors import CheckpointError
+from parley.envs.pairs.vocabulary import PairVocabulary
+from parley.policies.checkpoint import ModelFormat
+from parley.policies.discriminator.model import Discriminator
+from parley.policies.discriminator.settings import DiscriminatorSizes
 
 DISCRIMINATOR = ModelFormat("discriminator", PairVocabulary, DiscriminatorSizes, Discriminator)
 load_discriminator = DISCRIMINATOR.load

@@ -12,11 +12,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from envs.pairs.vocabulary import PairVocabulary
-from policies.discriminator.batches import ContextBatch
-from policies.discriminator.reader import ContextMemory, DialogueReader
-from policies.discriminator.settings import DiscriminatorSizes
-from policies.fitting.predictor import draw_weights
+from parley.envs.pairs.vocabulary import PairVocabulary
+from parley.policies.discriminator.batches import ContextBatch
+from parley.policies.discriminator.reader import ContextMemory, DialogueReader
+from parley.policies.discriminator.settings import DiscriminatorSizes
+from parley.policies.fitting.predictor import draw_weights
 
 
 class Critic(nn.Module):

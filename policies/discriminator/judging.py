@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from policies.discriminator.batches import ReplyExamples
-from policies.discriminator.model import Discriminator
+from parley.policies.discriminator.batches import ReplyExamples
+from parley.policies.discriminator.model import Discriminator
 
 _CONTEXTS = 128
 

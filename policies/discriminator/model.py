@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from envs.pairs.vocabulary import PairVocabulary
-from policies.discriminator.batches import ContextBatch, JudgedBatch
-from policies.discriminator.reader import ContextMemory, DialogueReader, WordState
-from policies.discriminator.settings import DiscriminatorSizes
-from policies.dropout import Dropout
-from policies.fitting.predictor import Predictor
+from parley.envs.pairs.vocabulary import PairVocabulary
+from parley.policies.discriminator.batches import ContextBatch, JudgedBatch
+from parley.policies.discriminator.reader import ContextMemory, DialogueReader, WordState
+from parley.policies.discriminator.settings import DiscriminatorSizes
+from parley.policies.dropout import Dropout
+from parley.policies.fitting.predictor import Predictor
 
 
 class Discriminator(Predictor[JudgedBatch]):

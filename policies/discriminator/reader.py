@@ -14,11 +14,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from policies.discriminator.batches import ContextBatch
-from policies.discriminator.settings import DiscriminatorSizes
-from policies.dropout import Dropout
-from policies.lstm import LSTM
-from policies.places import TokenPlaces
+from parley.policies.discriminator.batches import ContextBatch
+from parley.policies.discriminator.settings import DiscriminatorSizes
+from parley.policies.dropout import Dropout
+from parley.policies.lstm import LSTM
+from parley.policies.places import TokenPlaces
 
 
 class ContextMemory(NamedTuple):

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envs.pairs.turns import EOT, Example, Turn, turn_words
-from policies.discriminator.batches import context_batch, reply_batch
-from policies.discriminator.checkpoints import load_discriminator
+from parley.envs.pairs.turns import EOT, Example, Turn, turn_words
+from parley.policies.discriminator.batches import context_batch, reply_batch
+from parley.policies.discriminator.checkpoints import load_discriminator
 
 
 class TrainedReplyJudge:
@@ -31,7 +31,7 @@ class TrainedReplyJudge:
 
     @torch.no_grad()
     def judge_replies(self, examples: Sequence[Example], replies: Sequence[Turn]) -> np.ndarray:
-        """See `envs.replies.judge.ReplyJudge`; the recorded replies are not looked at."""
+        """See `parley.envs.replies.judge.ReplyJudge`; the recorded replies are not looked at."""
         words, sizes = self.vocabulary, self.model.sizes
         memory = self.model.read(context_batch([self._source(example) for example in examples], words, sizes))
         words_RT, lengths_R = reply_batch([words.encode(turn_words(reply)) for reply in replies], sizes)

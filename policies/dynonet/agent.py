@@ -17,18 +17,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envs.friends.events import ChatEvent, Token
-from envs.friends.game import Act, FriendsView
-from envs.friends.linker import EntityLinker
-from envs.storage.copies import CHECKPOINT, fetched_model
-from policies.dynonet.batches import TouchedNodes, heard_of, said_of, touched_of
-from policies.dynonet.checkpoints import load_dynonet
-from policies.dynonet.inference import DynoNetInference, GraphEdges
-from policies.dynonet.model import DynoNet, NodeContexts
-from policies.dynonet.reading import NO_NODE, ChatReader, EventReading
-from policies.dynonet.settings import FriendsDecoding
-from policies.dynonet.speaking import Copyable, choose, num_draws
-from policies.dynonet.vocabulary import SELECT_ID
+from parley.envs.friends.events import ChatEvent, Token
+from parley.envs.friends.game import Act, FriendsView
+from parley.envs.friends.linker import EntityLinker
+from parley.envs.storage.copies import CHECKPOINT, fetched_model
+from parley.policies.dynonet.batches import TouchedNodes, heard_of, said_of, touched_of
+from parley.policies.dynonet.checkpoints import load_dynonet
+from parley.policies.dynonet.inference import DynoNetInference, GraphEdges
+from parley.policies.dynonet.model import DynoNet, NodeContexts
+from parley.policies.dynonet.reading import NO_NODE, ChatReader, EventReading
+from parley.policies.dynonet.settings import FriendsDecoding
+from parley.policies.dynonet.speaking import Copyable, choose, num_draws
+from parley.policies.dynonet.vocabulary import SELECT_ID
 
 SPARE_NODES = 8
 """Nodes for which a session makes room beyond those of its largest graph."""

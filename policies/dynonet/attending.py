@@ -23,8 +23,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear
 
-from policies.lstm import advance, retreat
-from policies.products import tanh_
+from parley.policies.lstm import advance, retreat
+from parley.policies.products import tanh_
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,12 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from envs.friends.events import FriendsChat
-from envs.friends.linker import EntityLinker
-from policies.dynonet.attending import Checks, Places
-from policies.dynonet.reading import NO_NODE, ChatReader, EventReading
-from policies.dynonet.settings import DynoNetSizes
-from policies.dynonet.vocabulary import GO_ID, FriendsVocabulary
+from parley.envs.friends.events import FriendsChat
+from parley.envs.friends.linker import EntityLinker
+from parley.policies.dynonet.attending import Checks, Places
+from parley.policies.dynonet.reading import NO_NODE, ChatReader, EventReading
+from parley.policies.dynonet.settings import DynoNetSizes
+from parley.policies.dynonet.vocabulary import GO_ID, FriendsVocabulary
 
 
 class Moved:

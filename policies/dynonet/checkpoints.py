@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from policies.checkpoint import ModelFormat
-from policies.dynonet.model import DynoNet
-from policies.dynonet.settings import DynoNetSizes
-from policies.dynonet.vocabulary import FriendsVocabulary
+from parley.policies.checkpoint import ModelFormat
+from parley.policies.dynonet.model import DynoNet
+from parley.policies.dynonet.settings import DynoNetSizes
+from parley.policies.dynonet.vocabulary import FriendsVocabulary
 
 DYNONET = ModelFormat("dynonet", FriendsVocabulary, DynoNetSizes, DynoNet)
 load_dynonet = DYNONET.load

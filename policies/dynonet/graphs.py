@@ -15,9 +15,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from envs.core.errors import DataError
-from envs.friends.schema import Attribute, Entity
-from policies.dynonet.vocabulary import ITEM_ID, PAD_ID, FriendsVocabulary
+from parley.envs.core.errors import DataError
+from parley.envs.friends.schema import Attribute, Entity
+from parley.policies.dynonet.vocabulary import ITEM_ID, PAD_ID, FriendsVocabulary
 
 NUM_SHARES = 6
 """Bins of a degree as a share: 0, up to 1/4, up to 1/2, up to 3/4, below 1, 1 (or more, of a value of two attributes)."""

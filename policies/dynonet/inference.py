@@ -22,9 +22,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding_bag, linear
 
-from policies.dynonet.batches import Heard
-from policies.dynonet.model import DynoNet
-from policies.products import Weight
+from parley.policies.dynonet.batches import Heard
+from parley.policies.dynonet.model import DynoNet
+from parley.policies.products import Weight
 
 _MOST = 80.0
 """The largest exponent: tanh of half of it is 1 in float32, and its power is a number."""

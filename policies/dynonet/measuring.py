@@ -11,14 +11,14 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from envs.friends.events import FriendsChat, Mention, Token
-from envs.friends.linker import EntityLinker
-from envs.friends.schema import Entity
-from policies.dynonet.batches import SideExamples
-from policies.dynonet.model import DynoNet
-from policies.dynonet.vocabulary import SELECT_ID, UNK_ID
-from policies.fitting.batches import in_order
-from policies.fitting.evaluation import Fitness
+from parley.envs.friends.events import FriendsChat, Mention, Token
+from parley.envs.friends.linker import EntityLinker
+from parley.envs.friends.schema import Entity
+from parley.policies.dynonet.batches import SideExamples
+from parley.policies.dynonet.model import DynoNet
+from parley.policies.dynonet.vocabulary import SELECT_ID, UNK_ID
+from parley.policies.fitting.batches import in_order
+from parley.policies.fitting.evaluation import Fitness
 
 _ROWS = 256
 

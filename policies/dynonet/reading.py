@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from envs.friends.events import ChatEvent, Mention, Token
-from envs.friends.linker import EntityLinker
-from envs.friends.schema import Attribute, Entity
-from policies.dynonet.graphs import TableGraph
-from policies.dynonet.vocabulary import EOS_ID, ITEM_ID, SELECT_ID, UNK_ID, FriendsVocabulary
+from parley.envs.friends.events import ChatEvent, Mention, Token
+from parley.envs.friends.linker import EntityLinker
+from parley.envs.friends.schema import Attribute, Entity
+from parley.policies.dynonet.graphs import TableGraph
+from parley.policies.dynonet.vocabulary import EOS_ID, ITEM_ID, SELECT_ID, UNK_ID, FriendsVocabulary
 
 NO_NODE = -1
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt, PositiveInt
-from policies.fitting.settings import FitConfig
+from parley.envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt, PositiveInt
+from parley.policies.fitting.settings import FitConfig
 
 RELEASED_PENALTY = math.log(2)
 

@@ -14,11 +14,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from policies.drawing import drawn
-from policies.dynonet.inference import DynoNetInference, NodeAttention
-from policies.dynonet.reading import NO_NODE
-from policies.dynonet.settings import FriendsDecoding
-from policies.dynonet.vocabulary import EOS_ID, GO_ID, ITEM_ID, SELECT_ID
+from parley.policies.drawing import drawn
+from parley.policies.dynonet.inference import DynoNetInference, NodeAttention
+from parley.policies.dynonet.reading import NO_NODE
+from parley.policies.dynonet.settings import FriendsDecoding
+from parley.policies.dynonet.vocabulary import EOS_ID, GO_ID, ITEM_ID, SELECT_ID
 
 _FULL = 0.8
 """Share of the rows at work that still write, at least."""

@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envs.pairs.vocabulary import EOS_ID, UNK_ID, PairVocabulary
-from policies.fitting.batches import Batch, Examples, in_order
-from policies.fitting.predictor import Predictor
+from parley.envs.pairs.vocabulary import EOS_ID, UNK_ID, PairVocabulary
+from parley.policies.fitting.batches import Batch, Examples, in_order
+from parley.policies.fitting.predictor import Predictor
 
 BatchT = TypeVar("BatchT", bound=Batch)
 _ROWS = 256

@@ -29,13 +29,13 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import torch
 
-from policies.fitting.batches import Batch, Examples, epoch_order
-from policies.fitting.evaluation import evaluate
-from policies.fitting.loop import SAVE_EVERY_S, FittingLoop, StepLoss
-from policies.fitting.loss import OutputLoss
-from policies.fitting.predictor import Loss, Predictor
-from policies.fitting.settings import FitConfig
-from policies.training import autocast
+from parley.policies.fitting.batches import Batch, Examples, epoch_order
+from parley.policies.fitting.evaluation import evaluate
+from parley.policies.fitting.loop import SAVE_EVERY_S, FittingLoop, StepLoss
+from parley.policies.fitting.loss import OutputLoss
+from parley.policies.fitting.predictor import Loss, Predictor
+from parley.policies.fitting.settings import FitConfig
+from parley.policies.training import autocast
 
 BatchT = TypeVar("BatchT", bound=Batch)
 ADAGRAD_START = 0.1

@@ -24,9 +24,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from envs.core.seeds import derive_seed, stream
-from policies.bfloat16 import ENOUGH, clock_of, cost_of_bfloat16, multiplies_bfloat16, total_share
-from policies.training import Precision, Progress, copied_weights, load_training, require_bounded, save_training
+from parley.envs.core.seeds import derive_seed, stream
+from parley.policies.bfloat16 import ENOUGH, clock_of, cost_of_bfloat16, multiplies_bfloat16, total_share
+from parley.policies.training import Precision, Progress, copied_weights, load_training, require_bounded, save_training
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ class StepLoss:
     """What one update found.
 
     Args:
-        bounded: nats that no model has which still learns, if above `policies.training.DIVERGED`.
+        bounded: nats that no model has which still learns, if above `parley.policies.training.DIVERGED`.
         total: the loss that an epoch reports, summed over the step's targets.
         targets: of the step.
     """

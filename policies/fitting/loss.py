@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from policies.lstm import product_dtype
+from parley.policies.lstm import product_dtype
 
 BLOCK = 2048
 """Targets at a time; bounds the memory for logits to `BLOCK` x V numbers."""

@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from policies.fitting.batches import Batch
-from policies.fitting.loss import BLOCK, OutputLoss
+from parley.policies.fitting.batches import Batch
+from parley.policies.fitting.loss import BLOCK, OutputLoss
 
 EMBEDDING_RANGE = 0.1
 """Embeddings start uniform in plus or minus this; the layers start in torch's own range."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from envs.core.ranges import (
+from parley.envs.core.ranges import (
     Configuration,
     NonNegativeFloat,
     NonNegativeInt,

@@ -17,15 +17,15 @@ from pathlib import Path
 
 import numpy as np
 
-from envs.pairs.replied import RepliedPair
-from envs.pairs.written import detokenise
-from policies.chat.loading import load_chat_model
-from policies.chat.model import AnswerKind, Chat, ChatModel, Message
-from policies.chat.settings import DEFAULT
-from policies.chat.strict import StrictQuestion, word_of
-from policies.judges.classifier import ThresholdJudge
-from policies.judges.judge import Judge, JudgeSettings
-from policies.judges.remembered import Numbers, Remembered
+from parley.envs.pairs.replied import RepliedPair
+from parley.envs.pairs.written import detokenise
+from parley.policies.chat.loading import load_chat_model
+from parley.policies.chat.model import AnswerKind, Chat, ChatModel, Message
+from parley.policies.chat.settings import DEFAULT
+from parley.policies.chat.strict import StrictQuestion, word_of
+from parley.policies.judges.classifier import ThresholdJudge
+from parley.policies.judges.judge import Judge, JudgeSettings
+from parley.policies.judges.remembered import Numbers, Remembered
 
 logger = logging.getLogger(__name__)
 

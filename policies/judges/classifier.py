@@ -11,10 +11,10 @@ from functools import partial
 
 import numpy as np
 
-from envs.pairs.replied import RepliedPair
-from envs.storage.copies import fetched_model
-from policies.judges.judge import Judge
-from policies.judges.remembered import Numbers, Remembered, ranked
+from parley.envs.pairs.replied import RepliedPair
+from parley.envs.storage.copies import fetched_model
+from parley.policies.judges.judge import Judge
+from parley.policies.judges.remembered import Numbers, Remembered, ranked
 
 
 class ThresholdJudge(Judge):
@@ -67,6 +67,6 @@ def classifier(name: str, device: str) -> Callable[[], Judge]:
         ConfigError: transformers is not installed.
         CheckpointError: the folder holds no classifier.
     """
-    from policies.ranking.hugging_face import load_hugging_face_ranker
+    from parley.policies.ranking.hugging_face import load_hugging_face_ranker
 
     return partial(ThresholdJudge, Remembered(partial(ranked, load_hugging_face_ranker(fetched_model(name), device))))

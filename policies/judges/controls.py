@@ -12,8 +12,8 @@ from functools import partial
 
 import numpy as np
 
-from envs.pairs.replied import RepliedPair
-from policies.judges.judge import Judge, JudgeSettings
+from parley.envs.pairs.replied import RepliedPair
+from parley.policies.judges.judge import Judge, JudgeSettings
 
 _TENTHS = 10
 

@@ -18,12 +18,12 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from envs.core.errors import JudgeError
-from envs.core.registry import Registry
-from envs.pairs.replied import RepliedPair
-from envs.storage.places import HUGGING_FACE
-from policies.chat.addresses import GGUF, OPENAI
-from policies.chat.settings import DEFAULT, ChatModelSettings
+from parley.envs.core.errors import JudgeError
+from parley.envs.core.registry import Registry
+from parley.envs.pairs.replied import RepliedPair
+from parley.envs.storage.places import HUGGING_FACE
+from parley.policies.chat.addresses import GGUF, OPENAI
+from parley.policies.chat.settings import DEFAULT, ChatModelSettings
 
 
 @runtime_checkable
@@ -94,10 +94,10 @@ class JudgeSettings:
 
 judges = Registry("judge", "parley.judges")
 """Functions of `JudgeSettings`; each loads what judges of its kind share, and returns what makes one for a fold."""
-judges.register("svm-unigram", "linear SVM on unigrams of source and reply", "policies.judges.linear:svm_unigram")
-judges.register("concatenated", "network: vectors of utterances side by side", "policies.judges.neural:concatenated")
-judges.register("hierarchical", "network: an LSTM over vectors of utterances", "policies.judges.neural:hierarchical")
-judges.register("svm-neural", "SVM on unigrams, network and --forward, --backward", "policies.judges.neural:svm_neural")
+judges.register("svm-unigram", "linear SVM on unigrams of source and reply", "parley.policies.judges.linear:svm_unigram")
+judges.register("concatenated", "network: vectors of utterances side by side", "parley.policies.judges.neural:concatenated")
+judges.register("hierarchical", "network: an LSTM over vectors of utterances", "parley.policies.judges.neural:hierarchical")
+judges.register("svm-neural", "SVM on unigrams, network and --forward, --backward", "parley.policies.judges.neural:svm_neural")
 
 CONTROLS = {
     "constant": "says nothing: ERE .25, AdverSuc .5",
@@ -109,7 +109,7 @@ CONTROLS = {
 """Judges that stand beside all others, with what they go by."""
 for _name, _summary in CONTROLS.items():
     _module = "linear:reply_only" if _name == "reply-only" else f"controls:{_name.replace('-', '_')}"
-    judges.register(_name, _summary, f"policies.judges.{_module}")
+    judges.register(_name, _summary, f"parley.policies.judges.{_module}")
 
 JUDGE_KINDS = {
     f"{HUGGING_FACE}FOLDER": "a classifier of Hugging Face, which is not fitted: its threshold is; or a chat model",

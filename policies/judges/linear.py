@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from envs.pairs.replied import RepliedPair
-from policies.judges.judge import Judge, JudgeSettings
+from parley.envs.pairs.replied import RepliedPair
+from parley.policies.judges.judge import Judge, JudgeSettings
 
 OF_SOURCE = "s:"
 """Before words of the source where they are features of their own."""

@@ -6,12 +6,12 @@ import inspect
 from collections.abc import Callable
 from typing import Any, cast
 
-from envs.core.errors import ConfigError
-from envs.storage.copies import fetched_model
-from envs.storage.places import HUGGING_FACE
-from policies.chat.addresses import is_chat_address
-from policies.chat.own import answers_chats, made_chat_model
-from policies.judges.judge import Judge, JudgeSettings, judges
+from parley.envs.core.errors import ConfigError
+from parley.envs.storage.copies import fetched_model
+from parley.envs.storage.places import HUGGING_FACE
+from parley.policies.chat.addresses import is_chat_address
+from parley.policies.chat.own import answers_chats, made_chat_model
+from parley.policies.judges.judge import Judge, JudgeSettings, judges
 
 
 def judge_maker(name: str, settings: JudgeSettings) -> Callable[[], Judge]:
@@ -40,8 +40,8 @@ def judge_maker(name: str, settings: JudgeSettings) -> Callable[[], Judge]:
 
 
 def _of_address(name: str, settings: JudgeSettings) -> Callable[[], Judge]:
-    from policies.judges.classifier import classifier
-    from policies.ranking.hugging_face import is_causal
+    from parley.policies.judges.classifier import classifier
+    from parley.policies.ranking.hugging_face import is_causal
 
     folder = name.removeprefix(HUGGING_FACE)
     if name.startswith(HUGGING_FACE) and not is_causal(fetched_model(folder)):
@@ -50,6 +50,6 @@ def _of_address(name: str, settings: JudgeSettings) -> Callable[[], Judge]:
 
 
 def _asked(name: str, settings: JudgeSettings) -> Callable[[], Judge]:
-    from policies.judges.asked import asked_judge
+    from parley.policies.judges.asked import asked_judge
 
     return asked_judge(name, settings)

@@ -19,22 +19,22 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from envs.core.seeds import derive_seed, stable_hash
-from envs.pairs.replied import RepliedPair
-from envs.pairs.turns import EOT
-from envs.pairs.vocabulary import SPECIALS, PairVocabulary
-from envs.storage.copies import fetched_model
-from policies.discriminator.batches import JudgedReplies, ReplyExamples
-from policies.discriminator.judging import Judgements, judge
-from policies.discriminator.model import Discriminator
-from policies.discriminator.settings import DiscriminatorSizes
-from policies.fitting.fit import Fit
-from policies.fitting.settings import FitConfig
-from policies.judges.judge import Judge, JudgeSettings
-from policies.judges.linear import LinearJudge, together
-from policies.judges.remembered import Numbers, Remembered, ranked
-from policies.rankers import RESPONSE_MODEL, load_ranker
-from policies.seq2seq.backward import load_backward
+from parley.envs.core.seeds import derive_seed, stable_hash
+from parley.envs.pairs.replied import RepliedPair
+from parley.envs.pairs.turns import EOT
+from parley.envs.pairs.vocabulary import SPECIALS, PairVocabulary
+from parley.envs.storage.copies import fetched_model
+from parley.policies.discriminator.batches import JudgedReplies, ReplyExamples
+from parley.policies.discriminator.judging import Judgements, judge
+from parley.policies.discriminator.model import Discriminator
+from parley.policies.discriminator.settings import DiscriminatorSizes
+from parley.policies.fitting.fit import Fit
+from parley.policies.fitting.settings import FitConfig
+from parley.policies.judges.judge import Judge, JudgeSettings
+from parley.policies.judges.linear import LinearJudge, together
+from parley.policies.judges.remembered import Numbers, Remembered, ranked
+from parley.policies.rankers import RESPONSE_MODEL, load_ranker
+from parley.policies.seq2seq.backward import load_backward
 
 _MOST_WORDS = 25_000
 """Words of a vocabulary, as in the paper."""

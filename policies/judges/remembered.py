@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from envs.pairs.replied import RepliedPair
-from policies.ranker import Ranker, scores_of
+from parley.envs.pairs.replied import RepliedPair
+from parley.policies.ranker import Ranker, scores_of
 
 Numbers = Callable[[Sequence[RepliedPair]], np.ndarray]
 """Of N pairs a number each, (N,)."""

@@ -22,11 +22,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from envs.candidates.groups import Context
-from envs.pairs.turns import Utterance
-from envs.pairs.vocabulary import PAD_ID, UNK, PairVocabulary
-from policies.matching.sequences import Sequences
-from policies.matching.settings import MatcherSizes, MrfnSizes
+from parley.envs.candidates.groups import Context
+from parley.envs.pairs.turns import Utterance
+from parley.envs.pairs.vocabulary import PAD_ID, UNK, PairVocabulary
+from parley.policies.matching.sequences import Sequences
+from parley.policies.matching.settings import MatcherSizes, MrfnSizes
 
 _WASTE = 1.3
 """A bucket is cut while its padded cells are more than so many times its real ones, unless it holds few rows."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from envs.pairs.vocabulary import PairVocabulary
-from policies.checkpoint import ModelFormat
-from policies.matching.dam import DAM
-from policies.matching.matcher import Matcher
-from policies.matching.mrfn import MRFN
-from policies.matching.settings import DamSizes, MatcherSizes, MrfnSizes, SmnSizes
-from policies.matching.smn import SMN
+from parley.envs.pairs.vocabulary import PairVocabulary
+from parley.policies.checkpoint import ModelFormat
+from parley.policies.matching.dam import DAM
+from parley.policies.matching.matcher import Matcher
+from parley.policies.matching.mrfn import MRFN
+from parley.policies.matching.settings import DamSizes, MatcherSizes, MrfnSizes, SmnSizes
+from parley.policies.matching.smn import SMN
 
 FORMATS: dict[str, ModelFormat[PairVocabulary, Any, Any]] = {
     "smn": ModelFormat("smn", PairVocabulary, SmnSizes, SMN),

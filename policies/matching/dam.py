@@ -30,11 +30,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from envs.pairs.vocabulary import PairVocabulary
-from policies.matching.batches import Block, Padded, at, buckets, with_zero
-from policies.matching.matcher import BARRED, Matcher
-from policies.matching.settings import DamSizes
-from policies.products import Linear, dense, dense_onto, products_onto, rectified, scaled_products
+from parley.envs.pairs.vocabulary import PairVocabulary
+from parley.policies.matching.batches import Block, Padded, at, buckets, with_zero
+from parley.policies.matching.matcher import BARRED, Matcher
+from parley.policies.matching.settings import DamSizes
+from parley.policies.products import Linear, dense, dense_onto, products_onto, rectified, scaled_products
 
 POOL = 3
 """Width of the poolings."""

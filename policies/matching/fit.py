@@ -19,16 +19,16 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from envs.candidates.groups import CandidateGroup, CandidateKind
-from envs.core.errors import ConfigError
-from envs.core.seeds import derive_seed
-from envs.pairs.turns import Utterance
-from policies.fitting.loop import SAVE_EVERY_S, FittingLoop, StepLoss
-from policies.matching.matcher import Matcher
-from policies.matching.ranker import MatcherRanker
-from policies.matching.settings import MatcherFitConfig
-from policies.ranker import Pair
-from policies.training import autocast
+from parley.envs.candidates.groups import CandidateGroup, CandidateKind
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.seeds import derive_seed
+from parley.envs.pairs.turns import Utterance
+from parley.policies.fitting.loop import SAVE_EVERY_S, FittingLoop, StepLoss
+from parley.policies.matching.matcher import Matcher
+from parley.policies.matching.ranker import MatcherRanker
+from parley.policies.matching.settings import MatcherFitConfig
+from parley.policies.ranker import Pair
+from parley.policies.training import autocast
 
 _LEAST = 1e-12
 """Bounds the loss of a pair whose score is 0 or 1 in float64."""

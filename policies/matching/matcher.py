@@ -23,9 +23,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from envs.pairs.vocabulary import PAD_ID, PairVocabulary
-from policies.matching.batches import Block, Reader, at, with_zero
-from policies.matching.settings import MatcherSizes
+from parley.envs.pairs.vocabulary import PAD_ID, PairVocabulary
+from parley.policies.matching.batches import Block, Reader, at, with_zero
+from parley.policies.matching.settings import MatcherSizes
 
 BARRED = -(2.0**32) + 1
 """What stands for minus infinity before a softmax; finite, so that a row in which all is barred is uniform."""

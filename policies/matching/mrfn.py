@@ -30,13 +30,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from envs.pairs.vocabulary import PairVocabulary
-from policies.gru import GRU
-from policies.matching.batches import Block, Padded, at, buckets, with_zero
-from policies.matching.matcher import BARRED, Matcher
-from policies.matching.sequences import Sequences
-from policies.matching.settings import MrfnSizes
-from policies.products import Linear
+from parley.envs.pairs.vocabulary import PairVocabulary
+from parley.policies.gru import GRU
+from parley.policies.matching.batches import Block, Padded, at, buckets, with_zero
+from parley.policies.matching.matcher import BARRED, Matcher
+from parley.policies.matching.sequences import Sequences
+from parley.policies.matching.settings import MrfnSizes
+from parley.policies.products import Linear
 
 LETTERS_WINDOW = 5
 WINDOWS = (1, 2, 3, 4)

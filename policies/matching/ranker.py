@@ -16,13 +16,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from envs.candidates.groups import Context
-from envs.core.errors import CheckpointError
-from envs.pairs.turns import Utterance
-from policies.matching.checkpoints import FORMATS
-from policies.matching.matcher import Matcher
-from policies.ranker import LimitedRanker, Pair, Unread
-from policies.stored import stored_kind
+from parley.envs.candidates.groups import Context
+from parley.envs.core.errors import CheckpointError
+from parley.envs.pairs.turns import Utterance
+from parley.policies.matching.checkpoints import FORMATS
+from parley.policies.matching.matcher import Matcher
+from parley.policies.ranker import LimitedRanker, Pair, Unread
+from parley.policies.stored import stored_kind
 
 
 class MatcherRanker(LimitedRanker):

@@ -19,8 +19,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
-from policies.gru import GRU, recur_packed
-from policies.products import Weight, dense, tanh_
+from parley.policies.gru import GRU, recur_packed
+from parley.policies.products import Weight, dense, tanh_
 
 _TOGETHER = 16
 """Texts side by side are so many, or twice so many and so on: a kernel for another number takes longer to make than to run."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from envs.core.config import check
-from envs.core.ranges import (
+from parley.envs.core.config import check
+from parley.envs.core.ranges import (
     AtLeastTwo,
     Configuration,
     NonNegativeFloat,

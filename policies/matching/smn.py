@@ -23,12 +23,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from envs.pairs.vocabulary import PairVocabulary
-from policies.gru import GRU
-from policies.matching.batches import Block, Padded, at, buckets
-from policies.matching.matcher import Matcher
-from policies.matching.settings import SmnSizes
-from policies.products import Linear, dense
+from parley.envs.pairs.vocabulary import PairVocabulary
+from parley.policies.gru import GRU
+from parley.policies.matching.batches import Block, Padded, at, buckets
+from parley.policies.matching.matcher import Matcher
+from parley.policies.matching.settings import SmnSizes
+from parley.policies.products import Linear, dense
 
 WINDOW = 3
 """Width of the convolution and of the pooling."""

@@ -23,11 +23,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envs.core.errors import DataError
-from envs.core.ranges import Configuration, PositiveFloat, PositiveInt
-from envs.core.seeds import stream
-from envs.pairs.vocabulary import PAD_ID, SPECIALS, PairVocabulary
-from policies.matching.matcher import EMBEDDING_DEVIATION
+from parley.envs.core.errors import DataError
+from parley.envs.core.ranges import Configuration, PositiveFloat, PositiveInt
+from parley.envs.core.seeds import stream
+from parley.envs.pairs.vocabulary import PAD_ID, SPECIALS, PairVocabulary
+from parley.policies.matching.matcher import EMBEDDING_DEVIATION
 
 _SHARED, _SENTENCES, _MOST_PAIRS, _MOST_OF_A_WORD = 64, 4096, 512, 20
 _SMOOTHING = 0.75

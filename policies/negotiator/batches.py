@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envs.negotiation.vocabulary import PAD_ID
-from policies.fitting.batches import Tensors
+from parley.envs.negotiation.vocabulary import PAD_ID
+from parley.policies.fitting.batches import Tensors
 
 if TYPE_CHECKING:
-    from envs.negotiation.corpora.compiled import Split
+    from parley.envs.negotiation.corpora.compiled import Split
 
 
 @dataclass(frozen=True)

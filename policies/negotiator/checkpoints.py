@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from envs.negotiation.vocabulary import Vocabulary
-from policies.checkpoint import ModelFormat
-from policies.negotiator.model import Negotiator
-from policies.negotiator.settings import KIND, NegotiatorSizes
+from parley.envs.negotiation.vocabulary import Vocabulary
+from parley.policies.checkpoint import ModelFormat
+from parley.policies.negotiator.model import Negotiator
+from parley.policies.negotiator.settings import KIND, NegotiatorSizes
 
 NEGOTIATOR = ModelFormat(KIND, Vocabulary, NegotiatorSizes, Negotiator)
 save_model, load_model, provenance = NEGOTIATOR.save, NEGOTIATOR.load, NEGOTIATOR.provenance

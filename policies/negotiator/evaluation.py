@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from policies.negotiator.batches import by_length, make_batch
-from policies.negotiator.model import UNREWARDED, Negotiator, selection_loss, word_nll
+from parley.policies.negotiator.batches import by_length, make_batch
+from parley.policies.negotiator.model import UNREWARDED, Negotiator, selection_loss, word_nll
 
 if TYPE_CHECKING:
-    from envs.negotiation.corpora.compiled import Split
+    from parley.envs.negotiation.corpora.compiled import Split
 
 REFERENCE_BATCH = 16
 _GROUPS_PER_PASS = 16

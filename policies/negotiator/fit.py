@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from envs.core.seeds import derive_seed
-from policies.fitting.loop import FULL, FittingLoop, StepLoss
-from policies.negotiator.batches import make_batch, shuffled
-from policies.negotiator.evaluation import NegotiatorFitness, evaluate
-from policies.negotiator.model import Negotiator, supervised_loss, word_nll
-from policies.negotiator.settings import NegotiatorFitConfig
-from policies.training import autocast
+from parley.envs.core.seeds import derive_seed
+from parley.policies.fitting.loop import FULL, FittingLoop, StepLoss
+from parley.policies.negotiator.batches import make_batch, shuffled
+from parley.policies.negotiator.evaluation import NegotiatorFitness, evaluate
+from parley.policies.negotiator.model import Negotiator, supervised_loss, word_nll
+from parley.policies.negotiator.settings import NegotiatorFitConfig
+from parley.policies.training import autocast
 
 if TYPE_CHECKING:
-    from envs.negotiation.corpora.compiled import Split
+    from parley.envs.negotiation.corpora.compiled import Split
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from envs.negotiation.game import NegotiationGame
-from envs.negotiation.vocabulary import EOS, EOS_ID, PAD_ID, UNK_ID, Vocabulary
-from policies.negotiator.model import Negotiator, word_nll
+from parley.envs.negotiation.game import NegotiationGame
+from parley.envs.negotiation.vocabulary import EOS, EOS_ID, PAD_ID, UNK_ID, Vocabulary
+from parley.policies.negotiator.model import Negotiator, word_nll
 
 ROWS_PER_PASS = 128
 

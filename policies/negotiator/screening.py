@@ -21,9 +21,9 @@ from functools import cached_property
 
 import torch
 
-from policies.bfloat16 import ENOUGH, cost_of_bfloat16
-from policies.negotiator.settings import NegotiatorSizes
-from policies.products import has_onednn, is_mkl_whole
+from parley.policies.bfloat16 import ENOUGH, cost_of_bfloat16
+from parley.policies.negotiator.settings import NegotiatorSizes
+from parley.policies.products import has_onednn, is_mkl_whole
 
 MARGIN = 0.005
 """How far bfloat16 may move a selection against the best, as a share of the distance from best to worst. The most that was

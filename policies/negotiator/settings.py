@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
-from envs.core.config import check
-from envs.core.ranges import Configuration, NonNegativeFloat, PositiveFloat, PositiveInt, PositiveShare, ShareBelowOne
+from parley.envs.core.config import check
+from parley.envs.core.ranges import Configuration, NonNegativeFloat, PositiveFloat, PositiveInt, PositiveShare, ShareBelowOne
 
 KIND = "negotiator"
 """Of checkpoints that play."""

@@ -18,18 +18,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envs.core.config import check
-from envs.core.errors import CheckpointError
-from envs.core.play import Utterances
-from envs.negotiation.domain import Domain
-from envs.negotiation.game import SideView
-from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID, Vocabulary
-from envs.storage.copies import CHECKPOINT, fetched_model
-from policies.negotiator.checkpoints import load_model
-from policies.negotiator.inference import Tables
-from policies.negotiator.model import Negotiator
-from policies.negotiator.screening import MARGIN
-from policies.places import TokenPlaces, by_step
+from parley.envs.core.config import check
+from parley.envs.core.errors import CheckpointError
+from parley.envs.core.play import Utterances
+from parley.envs.negotiation.domain import Domain
+from parley.envs.negotiation.game import SideView
+from parley.envs.negotiation.vocabulary import EOS_ID, SELECTION_ID, Vocabulary
+from parley.envs.storage.copies import CHECKPOINT, fetched_model
+from parley.policies.negotiator.checkpoints import load_model
+from parley.policies.negotiator.inference import Tables
+from parley.policies.negotiator.model import Negotiator
+from parley.policies.negotiator.screening import MARGIN
+from parley.policies.places import TokenPlaces, by_step
 
 LOOK_EVERY = 8
 """Words that a GPU says between two looks at who has ended, for which this process waits for it; a CPU looks at each."""

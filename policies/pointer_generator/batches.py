@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from envs.pairs.vocabulary import EOS_ID, UNK_ID
-from policies.pointer_generator.settings import PointerSizes
-from policies.seq2seq.batches import PairExamples
-from policies.seq2seq.settings import Seq2SeqSizes
+from parley.envs.pairs.vocabulary import EOS_ID, UNK_ID
+from parley.policies.pointer_generator.settings import PointerSizes
+from parley.policies.seq2seq.batches import PairExamples
+from parley.policies.seq2seq.settings import Seq2SeqSizes
 
 if TYPE_CHECKING:
-    from envs.pairs.compiled import PairSplit
+    from parley.envs.pairs.compiled import PairSplit
 
 
 class RewriteExamples(PairExamples):

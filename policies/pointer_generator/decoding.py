@@ -31,9 +31,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, PAD_ID, UNK_ID
-from policies.pointer_generator.model import PointerGenerator, PointerStep
-from policies.pointer_generator.settings import BeamConfig
+from parley.envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, PAD_ID, UNK_ID
+from parley.policies.pointer_generator.model import PointerGenerator, PointerStep
+from parley.policies.pointer_generator.settings import BeamConfig
 
 Words = Sequence[str]
 

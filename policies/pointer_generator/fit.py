@@ -14,10 +14,10 @@ import math
 
 import torch
 
-from policies.fitting.fit import Fit
-from policies.pointer_generator.model import PointerGenerator
-from policies.pointer_generator.settings import PointerFitConfig
-from policies.seq2seq.batches import Exchanges
+from parley.policies.fitting.fit import Fit
+from parley.policies.pointer_generator.model import PointerGenerator
+from parley.policies.pointer_generator.settings import PointerFitConfig
+from parley.policies.seq2seq.batches import Exchanges
 
 
 class PointerFit(Fit[Exchanges]):

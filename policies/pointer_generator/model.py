@@ -31,12 +31,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from envs.pairs.vocabulary import PairVocabulary
-from policies.fitting.loss import OutputLoss
-from policies.fitting.predictor import Loss, Predictor, real_positions
-from policies.pointer_generator.batches import known
-from policies.pointer_generator.settings import PointerSizes
-from policies.seq2seq.batches import Exchanges
+from parley.envs.pairs.vocabulary import PairVocabulary
+from parley.policies.fitting.loss import OutputLoss
+from parley.policies.fitting.predictor import Loss, Predictor, real_positions
+from parley.policies.pointer_generator.batches import known
+from parley.policies.pointer_generator.settings import PointerSizes
+from parley.policies.seq2seq.batches import Exchanges
 
 
 class PointerSource(NamedTuple):

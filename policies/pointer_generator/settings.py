@@ -8,9 +8,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from envs.core.config import check
-from envs.core.ranges import AtLeastTwo, Configuration, NonNegativeFloat, NonNegativeInt, PositiveInt, Share, ShareBelowOne
-from policies.fitting.settings import FitConfig
+from parley.envs.core.config import check
+from parley.envs.core.ranges import (
+    AtLeastTwo,
+    Configuration,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveInt,
+    Share,
+    ShareBelowOne,
+)
+from parley.policies.fitting.settings import FitConfig
 
 
 @dataclass(frozen=True, kw_only=True)

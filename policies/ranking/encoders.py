@@ -21,14 +21,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from envs.candidates.groups import Context
-from envs.core.errors import CheckpointError
-from envs.pairs.turns import Utterance
-from envs.pairs.written import detokenise, written
-from policies.hugging_face_tokens import longest_input, reply_room
-from policies.ranker import LimitedRanker, Pair, Unread, first_read
-from policies.ranking.pair_text import PairTemplate, Read, require_separator, without_first_tokens
-from policies.ranking.sentence_modules import LAYERS, TOKENS, VECTOR, Pooling, SentenceModule
+from parley.envs.candidates.groups import Context
+from parley.envs.core.errors import CheckpointError
+from parley.envs.pairs.turns import Utterance
+from parley.envs.pairs.written import detokenise, written
+from parley.policies.hugging_face_tokens import longest_input, reply_room
+from parley.policies.ranker import LimitedRanker, Pair, Unread, first_read
+from parley.policies.ranking.pair_text import PairTemplate, Read, require_separator, without_first_tokens
+from parley.policies.ranking.sentence_modules import LAYERS, TOKENS, VECTOR, Pooling, SentenceModule
 
 _SIDE_BY_SIDE = 64
 """Texts on a device that is no CPU."""

@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from envs.core.errors import CheckpointError
-from policies.hugging_face import read_config, read_pretrained
-from policies.ranking.encoders import BiEncoder, CrossEncoder
-from policies.ranking.sentence_modules import (
+from parley.envs.core.errors import CheckpointError
+from parley.policies.hugging_face import read_config, read_pretrained
+from parley.policies.ranking.encoders import BiEncoder, CrossEncoder
+from parley.policies.ranking.sentence_modules import (
     Pooling,
     StaticWords,
     activation_named,
@@ -25,7 +25,7 @@ from policies.ranking.sentence_modules import (
     read_settings,
     read_weights,
 )
-from policies.stored import model_inside, reading
+from parley.policies.stored import model_inside, reading
 
 _MODULES, _SETTINGS = "modules.json", "config_sentence_transformers.json"
 _LIBRARY = "sentence_transformers."

@@ -12,16 +12,16 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from envs.candidates.groups import Context
-from envs.core.errors import CheckpointError
-from envs.pairs.turns import Utterance
-from envs.storage.copies import fetched_model
-from policies.fitting.evaluation import example_nll
-from policies.ranker import BatchRanker, LimitedRanker, Pair, Unread
-from policies.responder import TrainableResponder
-from policies.responders import load_responder
-from policies.seq2seq.checkpoints import load_language_model
-from policies.seq2seq.scoring import WordScores
+from parley.envs.candidates.groups import Context
+from parley.envs.core.errors import CheckpointError
+from parley.envs.pairs.turns import Utterance
+from parley.envs.storage.copies import fetched_model
+from parley.policies.fitting.evaluation import example_nll
+from parley.policies.ranker import BatchRanker, LimitedRanker, Pair, Unread
+from parley.policies.responder import TrainableResponder
+from parley.policies.responders import load_responder
+from parley.policies.seq2seq.checkpoints import load_language_model
+from parley.policies.seq2seq.scoring import WordScores
 
 _ROWS = 64
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from envs.core.errors import CheckpointError
+from parley.envs.core.errors import CheckpointError
 
 Read = dict[str, list[int]]
 """A text as a tokenizer gives it: token ids and what goes with them."""

@@ -25,7 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from envs.core.errors import CheckpointError
+from parley.envs.core.errors import CheckpointError
 
 TOKENS, VECTOR, LAYERS = "token_embeddings", "sentence_embedding", "all_layer_embeddings"
 Features = dict[str, Any]

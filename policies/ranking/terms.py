@@ -17,10 +17,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Self
 
-from envs.candidates.bm25 import LENGTH_SHARE, SATURATION
-from envs.candidates.groups import Context
-from envs.core.errors import DataError
-from envs.pairs.turns import Utterance
+from parley.envs.candidates.bm25 import LENGTH_SHARE, SATURATION
+from parley.envs.candidates.groups import Context
+from parley.envs.core.errors import DataError
+from parley.envs.pairs.turns import Utterance
 
 
 class TermCosine(ABC):

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from envs.core.errors import CheckpointError
-from envs.pairs.compiled import PairSplit, Ragged
-from policies.fitting.evaluation import example_nll
-from policies.seq2seq.batches import PairExamples
-from policies.seq2seq.checkpoints import load_seq2seq
-from policies.seq2seq.model import Seq2Seq
+from parley.envs.core.errors import CheckpointError
+from parley.envs.pairs.compiled import PairSplit, Ragged
+from parley.policies.fitting.evaluation import example_nll
+from parley.policies.seq2seq.batches import PairExamples
+from parley.policies.seq2seq.checkpoints import load_seq2seq
+from parley.policies.seq2seq.model import Seq2Seq
 
 _ROWS = 256
 

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from envs.core.errors import CheckpointError
-from envs.pairs.vocabulary import PairVocabulary
-from policies.checkpoint import ModelFormat
-from policies.seq2seq.model import LanguageModel, Seq2Seq
-from policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
-from policies.seq2seq.stacked import build_seq2seq
+from parley.envs.core.errors import CheckpointError
+from parley.envs.pairs.vocabulary import PairVocabulary
+from parley.policies.checkpoint import ModelFormat
+from parley.policies.seq2seq.model import LanguageModel, Seq2Seq
+from parley.policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
+from parley.policies.seq2seq.stacked import build_seq2seq
 
 SEQ2SEQ = ModelFormat("seq2seq", PairVocabulary, Seq2SeqSizes, build_seq2seq)
 LANGUAGE_MODEL = ModelFormat("language-model", PairVocabulary, LanguageModelSizes, LanguageModel)

@@ -22,13 +22,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envs.core.seeds import stream
-from envs.pairs.turns import EOT
-from envs.pairs.vocabulary import BOS_ID, PAD_ID, SPECIALS
-from policies.decoding import Charges, Hypothesis, in_blocks, likeliest, n_best, word_by_word
-from policies.drawing import drawn
-from policies.seq2seq.batches import framed_source
-from policies.seq2seq.model import LanguageModel, Memory, Seq2Seq
+from parley.envs.core.seeds import stream
+from parley.envs.pairs.turns import EOT
+from parley.envs.pairs.vocabulary import BOS_ID, PAD_ID, SPECIALS
+from parley.policies.decoding import Charges, Hypothesis, in_blocks, likeliest, n_best, word_by_word
+from parley.policies.drawing import drawn
+from parley.policies.seq2seq.batches import framed_source
+from parley.policies.seq2seq.model import LanguageModel, Memory, Seq2Seq
 
 Ids = Sequence[int] | np.ndarray
 

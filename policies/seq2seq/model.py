@@ -22,14 +22,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from envs.pairs.vocabulary import PairVocabulary
-from policies.fitting.predictor import Predictor, real_positions
-from policies.lstm import LSTM, LSTMCell, recur
-from policies.places import TokenPlaces
-from policies.products import Linear
-from policies.seq2seq.attention import recur_attending
-from policies.seq2seq.batches import Exchanges, Sentences
-from policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
+from parley.envs.pairs.vocabulary import PairVocabulary
+from parley.policies.fitting.predictor import Predictor, real_positions
+from parley.policies.lstm import LSTM, LSTMCell, recur
+from parley.policies.places import TokenPlaces
+from parley.policies.products import Linear
+from parley.policies.seq2seq.attention import recur_attending
+from parley.policies.seq2seq.batches import Exchanges, Sentences
+from parley.policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
 
 
 class State(NamedTuple):

@@ -23,17 +23,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envs.core.errors import ConfigError
-from envs.pairs.vocabulary import BOS_ID, PAD_ID, PairVocabulary
-from envs.storage.copies import fetched_model
-from policies.charges import charges_on_words
-from policies.decoders import DecoderSettings
-from policies.decoding import Charge, Hypothesis
-from policies.seq2seq.backward import BackwardModel, load_backward
-from policies.seq2seq.batches import framed_source
-from policies.seq2seq.checkpoints import load_language_model
-from policies.seq2seq.decoding import Ids, greedy, hypotheses, sample
-from policies.seq2seq.model import LanguageModel, Seq2Seq, State
+from parley.envs.core.errors import ConfigError
+from parley.envs.pairs.vocabulary import BOS_ID, PAD_ID, PairVocabulary
+from parley.envs.storage.copies import fetched_model
+from parley.policies.charges import charges_on_words
+from parley.policies.decoders import DecoderSettings
+from parley.policies.decoding import Charge, Hypothesis
+from parley.policies.seq2seq.backward import BackwardModel, load_backward
+from parley.policies.seq2seq.batches import framed_source
+from parley.policies.seq2seq.checkpoints import load_language_model
+from parley.policies.seq2seq.decoding import Ids, greedy, hypotheses, sample
+from parley.policies.seq2seq.model import LanguageModel, Seq2Seq, State
 
 
 class AntiLanguageModel(Charge[State]):

@@ -12,15 +12,15 @@ from pathlib import Path
 import numpy as np
 from torch import nn
 
-from envs.core.errors import CheckpointError
-from envs.pairs.compiled import PairSplit, Ragged
-from envs.pairs.turns import Turn, Turns, context_words, turn_words
-from policies.decoders import EVERYWHERE, RULES, DecoderSettings
-from policies.responder import NetworkResponder
-from policies.seq2seq.batches import PairExamples
-from policies.seq2seq.checkpoints import SEQ2SEQ, load_seq2seq
-from policies.seq2seq.model import Seq2Seq
-from policies.seq2seq.replying import ReplyDecoder
+from parley.envs.core.errors import CheckpointError
+from parley.envs.pairs.compiled import PairSplit, Ragged
+from parley.envs.pairs.turns import Turn, Turns, context_words, turn_words
+from parley.policies.decoders import EVERYWHERE, RULES, DecoderSettings
+from parley.policies.responder import NetworkResponder
+from parley.policies.seq2seq.batches import PairExamples
+from parley.policies.seq2seq.checkpoints import SEQ2SEQ, load_seq2seq
+from parley.policies.seq2seq.model import Seq2Seq
+from parley.policies.seq2seq.replying import ReplyDecoder
 
 
 class Seq2SeqResponder(NetworkResponder[Seq2Seq]):

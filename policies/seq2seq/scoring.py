@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from envs.pairs.vocabulary import BOS_ID, EOS_ID, PAD_ID
-from policies.seq2seq.model import LanguageModel
+from parley.envs.pairs.vocabulary import BOS_ID, EOS_ID, PAD_ID
+from parley.policies.seq2seq.model import LanguageModel
 
 
 class WordScores:

@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from envs.core.config import check
-from envs.core.ranges import AtLeastTwo, Configuration, PositiveInt, ShareBelowOne
-from policies.fitting.settings import FitConfig
+from parley.envs.core.config import check
+from parley.envs.core.ranges import AtLeastTwo, Configuration, PositiveInt, ShareBelowOne
+from parley.policies.fitting.settings import FitConfig
 
 Attention = Literal["none", "general", "released", "dot"]
 

@@ -20,14 +20,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from envs.pairs.vocabulary import PairVocabulary
-from policies.fitting.predictor import EMBEDDING_RANGE, real_positions
-from policies.lstm import LSTM, LSTMCell
-from policies.places import TokenPlaces
-from policies.products import Linear
-from policies.seq2seq.fed import recur_fed
-from policies.seq2seq.model import Memory, Seq2Seq, State
-from policies.seq2seq.settings import Seq2SeqSizes
+from parley.envs.pairs.vocabulary import PairVocabulary
+from parley.policies.fitting.predictor import EMBEDDING_RANGE, real_positions
+from parley.policies.lstm import LSTM, LSTMCell
+from parley.policies.places import TokenPlaces
+from parley.policies.products import Linear
+from parley.policies.seq2seq.fed import recur_fed
+from parley.policies.seq2seq.model import Memory, Seq2Seq, State
+from parley.policies.seq2seq.settings import Seq2SeqSizes
 
 
 class StackedSeq2Seq(Seq2Seq):

@@ -16,11 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envs.pairs.turns import Turn, Turns, turn_words
-from envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, PAD_ID, PairVocabulary
-from policies.fitting.batches import Tensors
-from policies.seq2seq.batches import Answered, Sentences
-from policies.vhred.settings import VhredSizes
+from parley.envs.pairs.turns import Turn, Turns, turn_words
+from parley.envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, PAD_ID, PairVocabulary
+from parley.policies.fitting.batches import Tensors
+from parley.policies.seq2seq.batches import Answered, Sentences
+from parley.policies.vhred.settings import VhredSizes
 
 Context = Sequence[Sequence[int]]
 """Word ids of turns, oldest first, as `context_ids` makes them."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from envs.pairs.vocabulary import PairVocabulary
-from policies.checkpoint import ModelFormat
-from policies.vhred.model import VHRED
-from policies.vhred.settings import VhredSizes
+from parley.envs.pairs.vocabulary import PairVocabulary
+from parley.policies.checkpoint import ModelFormat
+from parley.policies.vhred.model import VHRED
+from parley.policies.vhred.settings import VhredSizes
 
 FORMAT = ModelFormat("vhred", PairVocabulary, VhredSizes, VHRED)
 save_model, load_model = FORMAT.save, FORMAT.load

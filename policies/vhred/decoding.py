@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from policies.decoding import beam_search, in_blocks, likeliest, word_by_word
-from policies.vhred.batches import Context, side_by_side
-from policies.vhred.model import VHRED, VhredMemory
+from parley.policies.decoding import beam_search, in_blocks, likeliest, word_by_word
+from parley.policies.vhred.batches import Context, side_by_side
+from parley.policies.vhred.model import VHRED, VhredMemory
 
 
 def greedy(model: VHRED, contexts: Sequence[Context]) -> list[list[int]]:

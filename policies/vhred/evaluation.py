@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from policies.fitting.batches import in_order
-from policies.vhred.batches import DialogueExamples
-from policies.vhred.model import VHRED
+from parley.policies.fitting.batches import in_order
+from parley.policies.vhred.batches import DialogueExamples
+from parley.policies.vhred.model import VHRED
 
 _ROWS = 256
 

@@ -45,14 +45,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from envs.pairs.vocabulary import EOS_ID, EOU_ID, UNK_ID, PairVocabulary
-from policies.fitting.loss import OutputLoss
-from policies.fitting.predictor import Loss, Predictor, real_positions
-from policies.lstm import LSTM
-from policies.places import TokenPlaces
-from policies.vhred.attention import recur_fed_back
-from policies.vhred.batches import DialogueBatch, Dialogues
-from policies.vhred.settings import VhredSizes
+from parley.envs.pairs.vocabulary import EOS_ID, EOU_ID, UNK_ID, PairVocabulary
+from parley.policies.fitting.loss import OutputLoss
+from parley.policies.fitting.predictor import Loss, Predictor, real_positions
+from parley.policies.lstm import LSTM
+from parley.policies.places import TokenPlaces
+from parley.policies.vhred.attention import recur_fed_back
+from parley.policies.vhred.batches import DialogueBatch, Dialogues
+from parley.policies.vhred.settings import VhredSizes
 
 EMBEDDING_RANGE = 0.01
 """Embeddings start uniform in plus or minus this."""

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from torch import nn
 
-from envs.pairs.turns import Turn, Turns
-from policies.decoders import GREEDY, DecoderSettings
-from policies.responder import NetworkResponder
-from policies.vhred.batches import DialogueExamples, context_ids
-from policies.vhred.checkpoints import FORMAT, load_model
-from policies.vhred.decoding import beam as search
-from policies.vhred.decoding import greedy
-from policies.vhred.model import VHRED
+from parley.envs.pairs.turns import Turn, Turns
+from parley.policies.decoders import GREEDY, DecoderSettings
+from parley.policies.responder import NetworkResponder
+from parley.policies.vhred.batches import DialogueExamples, context_ids
+from parley.policies.vhred.checkpoints import FORMAT, load_model
+from parley.policies.vhred.decoding import beam as search
+from parley.policies.vhred.decoding import greedy
+from parley.policies.vhred.model import VHRED
 
 
 class VhredResponder(NetworkResponder[VHRED]):

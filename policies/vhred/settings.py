@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from envs.core.ranges import AtLeastTwo, Configuration, NonNegativeInt, PositiveInt, ShareBelowOne
-from policies.fitting.settings import FitConfig
+from parley.envs.core.ranges import AtLeastTwo, Configuration, NonNegativeInt, PositiveInt, ShareBelowOne
+from parley.policies.fitting.settings import FitConfig
 
 VhredAttention = Literal["words", "turns"]
 

@@ -10,11 +10,11 @@ import torch
 
 from benchmarks.plain_attack import PlainAttack, Target
 from benchmarks.whitebox import Comparison, compare, states
-from engine.negotiation.replacement import ExchangeBatch, Found, ReplacementStep, reactive
-from engine.negotiation.settings import SearchConfig
-from envs.core.errors import ConfigError
-from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID
-from policies.negotiator.speaker import NegotiatorAgent
+from parley.engine.negotiation.replacement import ExchangeBatch, Found, ReplacementStep, reactive
+from parley.engine.negotiation.settings import SearchConfig
+from parley.envs.core.errors import ConfigError
+from parley.envs.negotiation.vocabulary import EOS_ID, SELECTION_ID
+from parley.policies.negotiator.speaker import NegotiatorAgent
 from tests.engine.negotiation import searches
 from tests.policies.negotiator.made_up import VOCABULARY, WORDS, negotiator
 

@@ -13,7 +13,7 @@ import gymnasium
 import pytest
 from gymnasium.utils.env_checker import check_env, data_equivalence
 
-import envs
+import parley.envs
 
 HEADINGS = (
     "Description",
@@ -53,7 +53,7 @@ def trace(env: gymnasium.Env[Any, Any], seed: int) -> list[Any]:
 
 
 def test_the_package_lists_what_gymnasium_knows() -> None:
-    assert sorted(envs.IDS) == IDS
+    assert sorted(parley.envs.IDS) == IDS
     assert "parley/Negotiation-v1" in IDS
 
 
@@ -85,6 +85,6 @@ def test_its_docstring_has_the_fixed_headings(name: str) -> None:
 
 
 def test_the_rooms_door_imports_nothing_heavy() -> None:
-    code = "import sys, envs; print(*sorted({'torch', 'ray', 'pyarrow', 'matplotlib'} & set(sys.modules)))"
+    code = "import sys, parley.envs; print(*sorted({'torch', 'ray', 'pyarrow', 'matplotlib'} & set(sys.modules)))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == ""

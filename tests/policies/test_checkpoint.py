@@ -18,9 +18,9 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from envs.core.errors import CheckpointError, DataError
-from envs.negotiation.vocabulary import Vocabulary
-from policies.checkpoint import (
+from parley.envs.core.errors import CheckpointError, DataError
+from parley.envs.negotiation.vocabulary import Vocabulary
+from parley.policies.checkpoint import (
     FORMAT_VERSION,
     Checkpoint,
     Uninitialised,
@@ -29,7 +29,7 @@ from policies.checkpoint import (
     restore_optimiser,
     save_state,
 )
-from policies.stored import reading
+from parley.policies.stored import reading
 from tests.envs.negotiation.agents import VOCABULARY
 
 PARTS = {"weights.safetensors", "config.json", "vocabulary.json"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from envs.core.errors import ConfigError
-from policies.decoders import GREEDY, DecoderSettings
+from parley.envs.core.errors import ConfigError
+from parley.policies.decoders import GREEDY, DecoderSettings
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from envs.pairs.vocabulary import BOS_ID, EOS_ID
-from policies.decoding import beam_search, n_best
+from parley.envs.pairs.vocabulary import BOS_ID, EOS_ID
+from parley.policies.decoding import beam_search, n_best
 
 WORDS, LONGEST = 7, 6
 

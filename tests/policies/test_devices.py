@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from torch import nn
 
-from envs.pairs.turns import Turns
-from policies.decoders import DecoderSettings
-from policies.fitting.evaluation import evaluate
-from policies.pointer_generator.decoding import paraphrases
-from policies.pointer_generator.settings import BeamConfig
-from policies.seq2seq.responder import Seq2SeqResponder
-from policies.vhred.responder import VhredResponder
+from parley.envs.pairs.turns import Turns
+from parley.policies.decoders import DecoderSettings
+from parley.policies.fitting.evaluation import evaluate
+from parley.policies.pointer_generator.decoding import paraphrases
+from parley.policies.pointer_generator.settings import BeamConfig
+from parley.policies.seq2seq.responder import Seq2SeqResponder
+from parley.policies.vhred.responder import VhredResponder
 from tests.devices import CLOSE, SHARE, on_each_device
 from tests.policies.pointer_generator.made_up import network
 from tests.policies.seq2seq import made_up as pairs

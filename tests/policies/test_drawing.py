@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from policies.drawing import drawn
+from parley.policies.drawing import drawn
 
 
 @pytest.mark.parametrize("size", [5, 512, 513, 700])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from policies.dropout import Dropout
+from parley.policies.dropout import Dropout
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from envs.core.errors import CheckpointError
-from policies.entailment import Entailment, load_entailment
+from parley.envs.core.errors import CheckpointError
+from parley.policies.entailment import Entailment, load_entailment
 
 transformers = pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 tokenizers = pytest.importorskip("tokenizers", reason="the extra hugging-face is not installed")

@@ -11,17 +11,17 @@ import pytest
 import torch
 from torch import nn
 
-from envs.core.errors import CheckpointError
-from policies.checkpoint import ModelFormat
-from policies.choosing_settings import ChoiceSizes
-from policies.discriminator.checkpoints import DISCRIMINATOR
-from policies.dynonet.checkpoints import DYNONET
-from policies.liar import LIAR, new_liar
-from policies.matching.checkpoints import FORMATS
-from policies.negotiator.checkpoints import NEGOTIATOR
-from policies.pointer_generator.checkpoints import FORMAT as POINTER_GENERATOR
-from policies.seq2seq.checkpoints import LANGUAGE_MODEL, SEQ2SEQ
-from policies.vhred.checkpoints import FORMAT as VHRED
+from parley.envs.core.errors import CheckpointError
+from parley.policies.checkpoint import ModelFormat
+from parley.policies.choosing_settings import ChoiceSizes
+from parley.policies.discriminator.checkpoints import DISCRIMINATOR
+from parley.policies.dynonet.checkpoints import DYNONET
+from parley.policies.liar import LIAR, new_liar
+from parley.policies.matching.checkpoints import FORMATS
+from parley.policies.negotiator.checkpoints import NEGOTIATOR
+from parley.policies.pointer_generator.checkpoints import FORMAT as POINTER_GENERATOR
+from parley.policies.seq2seq.checkpoints import LANGUAGE_MODEL, SEQ2SEQ
+from parley.policies.vhred.checkpoints import FORMAT as VHRED
 from tests.policies.discriminator.made_up import network as discriminator
 from tests.policies.dynonet.chats import tiny
 from tests.policies.matching.made_up import KINDS, matcher

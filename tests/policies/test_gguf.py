@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from envs.core.errors import CheckpointError, StorageError
-from envs.data.root import CACHE_VARIABLE
-from policies import gguf
-from policies.chat.loading import load_chat_model
-from policies.chat.model import ChatDecoding, Message
-from policies.gguf import plain_folder
-from policies.hugging_face import is_encoder_decoder, read_model
+from parley.envs.core.errors import CheckpointError, StorageError
+from parley.envs.data.root import CACHE_VARIABLE
+from parley.policies import gguf
+from parley.policies.chat.loading import load_chat_model
+from parley.policies.chat.model import ChatDecoding, Message
+from parley.policies.gguf import plain_folder
+from parley.policies.hugging_face import is_encoder_decoder, read_model
 from tests.policies.small_gguf import write_gguf
 
 pytestmark = pytest.mark.skipif(find_spec("gguf") is None, reason="the extra gguf is not installed")

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from policies.gru import GRU, recur, recur_packed, runs
+from parley.policies.gru import GRU, recur, recur_packed, runs
 
 INPUT, HIDDEN = 3, 4
 

@@ -7,14 +7,14 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from engine.triggers.batch import Task
-from engine.triggers.gibbs_enum import GibbsEnum
-from engine.triggers.objective import TriggerObjective
-from engine.triggers.scorer import PlainScorer
-from engine.triggers.settings import SearchSettings
-from envs.core.errors import ConfigError, DataError
-from policies.hugging_face_tokens import unknown_words
-from policies.hugging_face_victims import HuggingFaceCausal, HuggingFaceVictim
+from parley.engine.triggers.batch import Task
+from parley.engine.triggers.gibbs_enum import GibbsEnum
+from parley.engine.triggers.objective import TriggerObjective
+from parley.engine.triggers.scorer import PlainScorer
+from parley.engine.triggers.settings import SearchSettings
+from parley.envs.core.errors import ConfigError, DataError
+from parley.policies.hugging_face_tokens import unknown_words
+from parley.policies.hugging_face_victims import HuggingFaceCausal, HuggingFaceVictim
 from tests.engine.triggers.made_up import bound, searched
 from tests.policies.small_hugging_face import (
     BOS_ID,

@@ -8,21 +8,21 @@ from typing import Any
 import pytest
 import torch
 
-from envs.core.errors import CheckpointError, ConfigError
-from envs.pairs.turns import parse_turns
+from parley.envs.core.errors import CheckpointError, ConfigError
+from parley.envs.pairs.turns import parse_turns
 
 transformers = pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 
-from policies.chat.answers import ANSWERS  # noqa: E402  # needs the extra
-from policies.chat.loading import load_chat_model  # noqa: E402  # needs the extra
-from policies.chat.model import AnswerKind  # noqa: E402  # needs the extra
-from policies.chat.newest import LEFT_OUT  # noqa: E402  # needs the extra
-from policies.chat.responder import ChatResponder  # noqa: E402  # needs the extra
-from policies.chat.settings import ChatModelSettings  # noqa: E402  # needs the extra
-from policies.decoders import GREEDY, DecoderSettings  # noqa: E402  # needs the extra
-from policies.hugging_face_responder import HuggingFaceResponder, LocalChatResponder  # noqa: E402  # needs the extra
-from policies.responder import replies_of  # noqa: E402  # needs the extra
-from policies.responders import load_responder  # noqa: E402  # needs the extra
+from parley.policies.chat.answers import ANSWERS  # noqa: E402  # needs the extra
+from parley.policies.chat.loading import load_chat_model  # noqa: E402  # needs the extra
+from parley.policies.chat.model import AnswerKind  # noqa: E402  # needs the extra
+from parley.policies.chat.newest import LEFT_OUT  # noqa: E402  # needs the extra
+from parley.policies.chat.responder import ChatResponder  # noqa: E402  # needs the extra
+from parley.policies.chat.settings import ChatModelSettings  # noqa: E402  # needs the extra
+from parley.policies.decoders import GREEDY, DecoderSettings  # noqa: E402  # needs the extra
+from parley.policies.hugging_face_responder import HuggingFaceResponder, LocalChatResponder  # noqa: E402  # needs the extra
+from parley.policies.responder import replies_of  # noqa: E402  # needs the extra
+from parley.policies.responders import load_responder  # noqa: E402  # needs the extra
 from tests.policies.chat.tiny import saved  # noqa: E402  # needs the extra
 from tests.policies.small_hugging_face import MODELS, bart, gpt2, t5  # noqa: E402  # needs the extra
 

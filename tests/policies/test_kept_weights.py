@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from envs.core.errors import StorageError
-from policies.chat.settings import Precision, WeightSettings
-from policies.hugging_face import read_model, read_pretrained
+from parley.envs.core.errors import StorageError
+from parley.policies.chat.settings import Precision, WeightSettings
+from parley.policies.hugging_face import read_model, read_pretrained
 from tests.policies.chat.tiny import saved, tiny_chat
 
 CAUSAL = "AutoModelForCausalLM"

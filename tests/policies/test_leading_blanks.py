@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import torch
 
-from policies.chat.model import Chat, Message
+from parley.policies.chat.model import Chat, Message
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 
-from policies.hugging_face_victims import HuggingFaceCausal
-from policies.leading_blanks import leading_blanks
+from parley.policies.hugging_face_victims import HuggingFaceCausal
+from parley.policies.leading_blanks import leading_blanks
 from tests.policies.byte_pairs import byte_tokenizer
 from tests.policies.sentence_pieces import piece_model
 

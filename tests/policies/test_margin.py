@@ -12,17 +12,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from envs.pairs.turns import Turn, Turns
-from policies.decoders import DecoderSettings
-from policies.fitting.evaluation import evaluate
-from policies.fitting.fit import Fit
-from policies.fitting.loss import OutputLoss
-from policies.fitting.settings import FitConfig
-from policies.margin import Lesson, Lessons, MarginObjective
-from policies.seq2seq.model import Seq2Seq
-from policies.seq2seq.responder import Seq2SeqResponder
-from policies.vhred.model import VHRED
-from policies.vhred.responder import VhredResponder
+from parley.envs.pairs.turns import Turn, Turns
+from parley.policies.decoders import DecoderSettings
+from parley.policies.fitting.evaluation import evaluate
+from parley.policies.fitting.fit import Fit
+from parley.policies.fitting.loss import OutputLoss
+from parley.policies.fitting.settings import FitConfig
+from parley.policies.margin import Lesson, Lessons, MarginObjective
+from parley.policies.seq2seq.model import Seq2Seq
+from parley.policies.seq2seq.responder import Seq2SeqResponder
+from parley.policies.vhred.model import VHRED
+from parley.policies.vhred.responder import VhredResponder
 from tests.policies.fitting.killed import goes_on, ignore
 from tests.policies.seq2seq.made_up import VOCABULARY, seq2seq, sizes
 from tests.policies.vhred.made_up import SIZES

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.places import TokenPlaces
+from parley.policies.places import TokenPlaces
 
 
 @settings(deadline=None)

@@ -13,22 +13,22 @@ import pytest
 import torch
 from torch import nn
 
-from envs.core.errors import ConfigError
-from envs.pairs.turns import Turn, Turns
-from envs.pairs.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
-from policies.fitting import loop
-from policies.fitting.fit import Fit
-from policies.fitting.loss import OutputLoss
-from policies.fitting.settings import FitConfig
-from policies.margin import Lesson, Lessons, MarginObjective
-from policies.reranking import ExamplesByContext, Overheard, RerankingObjective, rotated_others
-from policies.reranking_settings import RerankingSettings
-from policies.responder import TrainableResponder
-from policies.seq2seq.model import Seq2Seq
-from policies.seq2seq.responder import Seq2SeqResponder
-from policies.seq2seq.stacked import build_seq2seq
-from policies.speaking import GREEDY_DRAW, Spoken, say
-from policies.vhred.responder import VhredResponder
+from parley.envs.core.errors import ConfigError
+from parley.envs.pairs.turns import Turn, Turns
+from parley.envs.pairs.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from parley.policies.fitting import loop
+from parley.policies.fitting.fit import Fit
+from parley.policies.fitting.loss import OutputLoss
+from parley.policies.fitting.settings import FitConfig
+from parley.policies.margin import Lesson, Lessons, MarginObjective
+from parley.policies.reranking import ExamplesByContext, Overheard, RerankingObjective, rotated_others
+from parley.policies.reranking_settings import RerankingSettings
+from parley.policies.responder import TrainableResponder
+from parley.policies.seq2seq.model import Seq2Seq
+from parley.policies.seq2seq.responder import Seq2SeqResponder
+from parley.policies.seq2seq.stacked import build_seq2seq
+from parley.policies.speaking import GREEDY_DRAW, Spoken, say
+from parley.policies.vhred.responder import VhredResponder
 from tests.policies.fitting.killed import goes_on, ignore
 from tests.policies.seq2seq.made_up import VOCABULARY, seq2seq, sizes
 from tests.policies.three_words import ThreeWords, along, by_teacher

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from envs.core.errors import CheckpointError, ConfigError
-from policies.decoders import DecoderSettings
-from policies.responder import answer
-from policies.responders import load_responder
-from policies.seq2seq.checkpoints import save_model
-from policies.seq2seq.responder import Seq2SeqResponder
+from parley.envs.core.errors import CheckpointError, ConfigError
+from parley.policies.decoders import DecoderSettings
+from parley.policies.responder import answer
+from parley.policies.responders import load_responder
+from parley.policies.seq2seq.checkpoints import save_model
+from parley.policies.seq2seq.responder import Seq2SeqResponder
 from tests.policies.seq2seq.made_up import language_model, seq2seq
 
 CONTEXT = ((("hello",),),)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tune.plan import Plan
-from tune.space import Choice, Integer
+from parley.tune.plan import Plan
+from parley.tune.space import Choice, Integer
 
 SMALL = Plan(
     job="selfplay",

@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.job import Silent
-from engine.metrics.statistics import Estimate
-from engine.store.run_folder import RunFolder
-from envs.core.errors import RunError
+from parley.engine.jobs.job import Silent
+from parley.engine.metrics.statistics import Estimate
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import RunError
+from parley.tune.config import SweepConfig
+from parley.tune.ledger import HOPELESS, PROPOSED, Ledger, best_row
+from parley.tune.rows import SWEEP_TRIALS
+from parley.tune.space import Choice, Integer, Real
+from parley.tune.study import Study
+from parley.tune.trial import Setup
 from tests.tune import plans
-from tune.config import SweepConfig
-from tune.ledger import HOPELESS, PROPOSED, Ledger, best_row
-from tune.rows import SWEEP_TRIALS
-from tune.space import Choice, Integer, Real
-from tune.study import Study
-from tune.trial import Setup
 
 SAMPLES = 16
 """More than the first ten, which Optuna draws without looking back."""

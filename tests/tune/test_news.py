@@ -10,17 +10,17 @@ import pytest
 import ray
 from ray.tune.experiment import Trial
 
-from engine.jobs.job import Silent
-from engine.metrics.statistics import Estimate
-from engine.runtime import ray_internals
-from engine.runtime.board import Board
-from engine.runtime.session import RaySession
+from parley.engine.jobs.job import Silent
+from parley.engine.metrics.statistics import Estimate
+from parley.engine.runtime import ray_internals
+from parley.engine.runtime.board import Board
+from parley.engine.runtime.session import RaySession
+from parley.tune.driver import SHOWN, _Results
+from parley.tune.ledger import Ledger
+from parley.tune.news import EVERY_S, TrialReporter
+from parley.tune.study import Study
+from parley.tune.trial import BUDGET, HIGH, LOW, NUM, OBJECTIVE
 from tests.tune.test_ledger import PLAN, SAMPLES, opened, setup_of
-from tune.driver import SHOWN, _Results
-from tune.ledger import Ledger
-from tune.news import EVERY_S, TrialReporter
-from tune.study import Study
-from tune.trial import BUDGET, HIGH, LOW, NUM, OBJECTIVE
 
 
 def test_a_trial_tells_each_stage_and_how_far_it_is_now_and_then() -> None:

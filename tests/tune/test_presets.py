@@ -8,19 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.jobs.job import Silent
-from engine.jobs.retrieval.matcher import TRAIN_MATCHER
-from engine.runtime.session import RaySession
-from engine.store.run_folder import RunFolder
-from envs.core.config import assign
-from envs.data.root import CACHE_VARIABLE, DATA_VARIABLE
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.retrieval.matcher import TRAIN_MATCHER
+from parley.engine.runtime.session import RaySession
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.config import assign
+from parley.envs.data.root import CACHE_VARIABLE, DATA_VARIABLE
+from parley.tune.plan import Plan, find_plan
+from parley.tune.space import corners
+from parley.tune.sweep import SWEEP
+from parley.tune.trial import Setup, measure
 from tests.engine.jobs import made_up
 from tests.engine.jobs.perturb import robust
 from tests.engine.jobs.triggers import searches
-from tune.plan import Plan, find_plan
-from tune.space import corners
-from tune.sweep import SWEEP
-from tune.trial import Setup, measure
 
 DESK = "corpus=helpdesk perturb.lexicon=built-in"
 RULE = "dialogues_per_update=6 {0}.supervised_batch=4 {0}.max_turns=4"

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from engine.triggers.settings import SearchSettings
-from envs.core.config import put, with_values
-from envs.core.errors import ConfigError
+from parley.engine.triggers.settings import SearchSettings
+from parley.envs.core.config import put, with_values
+from parley.envs.core.errors import ConfigError
+from parley.tune.config import SweepConfig
+from parley.tune.plan import find_plan, sweeps
+from parley.tune.space import check_space
+from parley.tune.sweep import SWEEP
 from tests.tune import plans
-from tune.config import SweepConfig
-from tune.plan import find_plan, sweeps
-from tune.space import check_space
-from tune.sweep import SWEEP
 
 
 @pytest.mark.parametrize("preset", SWEEP.presets)

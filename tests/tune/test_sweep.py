@@ -13,19 +13,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.cli.flags import parse_job
-from engine.cli.verbs import find_verb
-from engine.jobs.job import Silent
-from engine.jobs.negotiation.match import SELFPLAY
-from engine.jobs.status import INTERRUPTED, run_status
-from engine.report.collect import collect_run
-from engine.runtime.session import TIMEOUT_VARIABLE, RaySession
-from engine.store.run_folder import RunFolder
-from envs.core.errors import CheckpointError, ClusterError, ConfigError, RunError
+from parley.engine.cli.flags import parse_job
+from parley.engine.cli.verbs import find_verb
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.negotiation.match import SELFPLAY
+from parley.engine.jobs.status import INTERRUPTED, run_status
+from parley.engine.report.collect import collect_run
+from parley.engine.runtime.session import TIMEOUT_VARIABLE, RaySession
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import CheckpointError, ClusterError, ConfigError, RunError
+from parley.tune.config import SweepConfig
+from parley.tune.sweep import AGAIN, BEST, SWEEP
+from parley.tune.trial import TRIALS
 from tests.engine.runtime.apart import survives
-from tune.config import SweepConfig
-from tune.sweep import AGAIN, BEST, SWEEP
-from tune.trial import TRIALS
 
 PLANS = Path(__file__).with_name("plans.py")
 ROOT = PLANS.parents[2]
@@ -111,10 +111,10 @@ def test_a_trial_needs_room(tmp_path: Path, ray_session: RaySession) -> None:
 _TWO_CPUS = """
 import sys
 from pathlib import Path
-from engine.jobs.job import Silent
-from engine.runtime.session import connect
-from tune.config import SweepConfig
-from tune.sweep import SWEEP
+from parley.engine.jobs.job import Silent
+from parley.engine.runtime.session import connect
+from parley.tune.config import SweepConfig
+from parley.tune.sweep import SWEEP
 with connect(num_cpus=2):
     SWEEP.run(SweepConfig(sweep=sys.argv[1], num_trials=3, rungs=1, trial_workers=1, concurrent=3), Path("sweep"), Silent())
 """
@@ -123,12 +123,12 @@ with connect(num_cpus=2):
 _LOSES_A_MACHINE = """
 import sys
 from pathlib import Path
-from engine.runtime.session import TIMEOUT_VARIABLE
-from envs.core.errors import ClusterError
+from parley.engine.runtime.session import TIMEOUT_VARIABLE
+from parley.envs.core.errors import ClusterError
 from tests.engine.jobs.made_up import Notes, rows
 from tests.engine.runtime.apart import start_cluster
 from tests.tune.test_sweep import asked
-from tune.sweep import SWEEP
+from parley.tune.sweep import SWEEP
 folder = Path(sys.argv[1])
 cluster = start_cluster(HEAD)
 doomed = cluster.add_node(num_cpus=1)

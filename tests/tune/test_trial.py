@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from engine.jobs.job import FAILURE, Result, Silent
-from engine.metrics.statistics import Estimate
-from engine.runtime.session import RaySession
-from engine.store.lease import STALE_S
-from engine.store.run_folder import RunFolder
-from envs.core.errors import RunError
-from envs.data.root import CACHE_VARIABLE
-from envs.storage.files import put
-from envs.storage.places import local_copy
+from parley.engine.jobs.job import FAILURE, Result, Silent
+from parley.engine.metrics.statistics import Estimate
+from parley.engine.runtime.session import RaySession
+from parley.engine.store.lease import STALE_S
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import RunError
+from parley.envs.data.root import CACHE_VARIABLE
+from parley.envs.storage.files import put
+from parley.envs.storage.places import local_copy
+from parley.tune.config import SweepConfig
+from parley.tune.plan import find_plan
+from parley.tune.sweep import AGAIN, Swept, measured_again
+from parley.tune.trial import Setup, _measured, measure
 from tests.tune.plans import SMALL
-from tune.config import SweepConfig
-from tune.plan import find_plan
-from tune.sweep import AGAIN, Swept, measured_again
-from tune.trial import Setup, _measured, measure
 
 
 def test_what_is_measured_again_shares_no_dialogue_with_what_chose(tmp_path: Path) -> None:

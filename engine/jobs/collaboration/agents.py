@@ -6,24 +6,24 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from engine.jobs.checkpoints import require_checkpoint
-from engine.jobs.weights import checkpoint_folder
-from envs.core.errors import ConfigError
-from envs.core.own_code import made_by, own_code, own_start, takes_messages
-from envs.core.play import agent_errors
-from envs.core.registry import Registry
-from envs.friends.compiled import FriendsCorpus
-from envs.friends.events import ChatEvent
-from envs.friends.game import Act, FriendsView
-from envs.friends.play import FriendsAgent, FriendsSession
-from envs.friends.scripted.bots import FriendsBot
-from policies.chat.addresses import is_chat_address
-from policies.chat.answers import kept_answers
-from policies.chat.friend import ChatFriend
-from policies.chat.own import OwnChatModel
-from policies.chat.seat import ChatSeat, chat_model, require_address
-from policies.chat.settings import DEFAULT, ChatAsking
-from policies.dynonet.settings import FriendsDecoding
+from parley.engine.jobs.checkpoints import require_checkpoint
+from parley.engine.jobs.weights import checkpoint_folder
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.own_code import made_by, own_code, own_start, takes_messages
+from parley.envs.core.play import agent_errors
+from parley.envs.core.registry import Registry
+from parley.envs.friends.compiled import FriendsCorpus
+from parley.envs.friends.events import ChatEvent
+from parley.envs.friends.game import Act, FriendsView
+from parley.envs.friends.play import FriendsAgent, FriendsSession
+from parley.envs.friends.scripted.bots import FriendsBot
+from parley.policies.chat.addresses import is_chat_address
+from parley.policies.chat.answers import kept_answers
+from parley.policies.chat.friend import ChatFriend
+from parley.policies.chat.own import OwnChatModel
+from parley.policies.chat.seat import ChatSeat, chat_model, require_address
+from parley.policies.chat.settings import DEFAULT, ChatAsking
+from parley.policies.dynonet.settings import FriendsDecoding
 
 SCRIPTED = "scripted"
 MAKER = "parley train dynonet"
@@ -31,7 +31,7 @@ MAKER = "parley train dynonet"
 
 friends_agents = Registry("bot that looks for friends", "parley.friends_agents")
 friends_agents.register(SCRIPTED, "asks and tells by templates, selects when sure", f"{__name__}:scripted_bot")
-_SELECTORS = "engine.collaboration.selectors"
+_SELECTORS = "parley.engine.collaboration.selectors"
 friends_agents.register("selector", "selects at random, else what the other selects", f"{_SELECTORS}:selector")
 friends_agents.register("blind-selector", "selects at random, whatever the other does", f"{_SELECTORS}:blind_selector")
 
@@ -72,7 +72,7 @@ def make_friends_agent(
         agent: FriendsAgent = made_by(friends_agents.get(spec), corpus)
         return agent
     folder = require_checkpoint(spec, "--model", MAKER)
-    from policies.dynonet.agent import load_friends_agent
+    from parley.policies.dynonet.agent import load_friends_agent
 
     return load_friends_agent(folder, corpus.linker, device=device, decoding=decoding)
 
@@ -83,7 +83,7 @@ def corpus_of(specs: Sequence[str]) -> str:
         is_run = not (".py:" in spec or spec in friends_agents or is_chat_address(spec))
         folder = checkpoint_folder(spec) if is_run else None
         if folder is not None:
-            from policies.dynonet import checkpoints
+            from parley.policies.dynonet import checkpoints
 
             return checkpoints.corpus_of(folder)
     return ""

@@ -13,33 +13,41 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.jobs.checkpoints import require_checkpoint
-from engine.jobs.collaboration.agents import MAKER, SCRIPTED
-from engine.jobs.collaboration.channels import LIAR, NONE, RANDOM_LIES
-from engine.jobs.collaboration.dynonet import TRAIN_DYNONET, TrainDynoNetConfig
-from engine.jobs.collaboration.liar import RATE, TRAIN_LIAR, TrainLiarConfig, harms_of_lies, liar_learning
-from engine.jobs.composite import Stage
-from engine.jobs.device import threads
-from engine.jobs.hardening import RESULT, START, HardeningCampaign, HardeningConfig
-from engine.jobs.job import Reporter
-from engine.jobs.rounds import rounds_of
-from engine.metrics.collaboration.hardening import AS_CONTROL, BEFORE_HARDENING, BY_CHANCE, ENDINGS, GAINS, LIARS, ROUND_METRICS
-from engine.metrics.collaboration.hardening import RESULT as AFTER_HARDENING
-from engine.metrics.collaboration.lying import GAIN, GAIN_OVER_RANDOM
-from engine.metrics.exploitability import EXPLOITABILITY, best_index
-from engine.metrics.known import KnownAdversaries
-from engine.metrics.rounds import Loss, Round
-from engine.metrics.statistics import Estimate, clustered_rate, rate_difference
-from engine.store.run_folder import RunFolder
-from envs.core.config import check
-from envs.core.ranges import NonNegativeFloat, NonNegativeInt, NumItems, PositiveInt
-from envs.core.seeds import derive_seed
-from envs.friends.lies import LieRules
-from policies.chat.answers import ANSWERS_FOLDER
-from policies.chat.seat import ChatSeat
-from policies.choosing_settings import ChoiceLearning
-from policies.dynonet.settings import DynoNetSizes, FriendsDecoding, dynonet_fit
-from policies.fitting.settings import FitConfig
+from parley.engine.jobs.checkpoints import require_checkpoint
+from parley.engine.jobs.collaboration.agents import MAKER, SCRIPTED
+from parley.engine.jobs.collaboration.channels import LIAR, NONE, RANDOM_LIES
+from parley.engine.jobs.collaboration.dynonet import TRAIN_DYNONET, TrainDynoNetConfig
+from parley.engine.jobs.collaboration.liar import RATE, TRAIN_LIAR, TrainLiarConfig, harms_of_lies, liar_learning
+from parley.engine.jobs.composite import Stage
+from parley.engine.jobs.device import threads
+from parley.engine.jobs.hardening import RESULT, START, HardeningCampaign, HardeningConfig
+from parley.engine.jobs.job import Reporter
+from parley.engine.jobs.rounds import rounds_of
+from parley.engine.metrics.collaboration.hardening import (
+    AS_CONTROL,
+    BEFORE_HARDENING,
+    BY_CHANCE,
+    ENDINGS,
+    GAINS,
+    LIARS,
+    ROUND_METRICS,
+)
+from parley.engine.metrics.collaboration.hardening import RESULT as AFTER_HARDENING
+from parley.engine.metrics.collaboration.lying import GAIN, GAIN_OVER_RANDOM
+from parley.engine.metrics.exploitability import EXPLOITABILITY, best_index
+from parley.engine.metrics.known import KnownAdversaries
+from parley.engine.metrics.rounds import Loss, Round
+from parley.engine.metrics.statistics import Estimate, clustered_rate, rate_difference
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.config import check
+from parley.envs.core.ranges import NonNegativeFloat, NonNegativeInt, NumItems, PositiveInt
+from parley.envs.core.seeds import derive_seed
+from parley.envs.friends.lies import LieRules
+from parley.policies.chat.answers import ANSWERS_FOLDER
+from parley.policies.chat.seat import ChatSeat
+from parley.policies.choosing_settings import ChoiceLearning
+from parley.policies.dynonet.settings import DynoNetSizes, FriendsDecoding, dynonet_fit
+from parley.policies.fitting.settings import FitConfig
 
 CONTROLS = {"control": (NONE, AS_CONTROL), "random": (RANDOM_LIES, BY_CHANCE)}
 """The start trained as long against something else: what, and what its figures end with."""
@@ -243,7 +251,7 @@ class FriendsCampaign(HardeningCampaign[HardenFriendsConfig]):
         return {liar: met[liar] for liar in liars if liar in met}
 
     def store(self, best: int, folder: Path) -> None:
-        from policies.dynonet.checkpoints import DYNONET
+        from parley.policies.dynonet.checkpoints import DYNONET
 
         bot = require_checkpoint(self.model(best), "--model", MAKER)
         DYNONET.save(DYNONET.load(bot), folder, {**DYNONET.provenance(bot), "base": self.model(0), "round": best})

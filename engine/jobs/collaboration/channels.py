@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from engine.collaboration.strategies import (
+from parley.engine.collaboration.strategies import (
     CONFUSING,
     KEPT,
     RANDOM,
@@ -20,21 +20,21 @@ from engine.collaboration.strategies import (
     StrangeHearing,
     Unheard,
 )
-from engine.jobs.checkpoints import absolute_name, require_checkpoint
-from engine.metrics.collaboration.chats import NORMAL
-from engine.perturb import catalogue
-from engine.perturb.resources import Resources
-from engine.perturb.settings import PerturbSettings
-from envs.friends.compiled import FriendsCorpus
-from envs.friends.events import FriendsChat
-from envs.friends.game import FriendsGame
-from envs.friends.lies import LieRules, LyingHearing, by_chance
-from envs.friends.play import Channel, passed_on
-from envs.storage.copies import CHECKPOINT
-from policies.chat.addresses import is_chat_address, short_address
-from policies.chat.liar import ChatLies
-from policies.chat.seat import ChatSeat, chat_model, require_address
-from policies.dynonet.settings import FriendsDecoding
+from parley.engine.jobs.checkpoints import absolute_name, require_checkpoint
+from parley.engine.metrics.collaboration.chats import NORMAL
+from parley.engine.perturb import catalogue
+from parley.engine.perturb.resources import Resources
+from parley.engine.perturb.settings import PerturbSettings
+from parley.envs.friends.compiled import FriendsCorpus
+from parley.envs.friends.events import FriendsChat
+from parley.envs.friends.game import FriendsGame
+from parley.envs.friends.lies import LieRules, LyingHearing, by_chance
+from parley.envs.friends.play import Channel, passed_on
+from parley.envs.storage.copies import CHECKPOINT
+from parley.policies.chat.addresses import is_chat_address, short_address
+from parley.policies.chat.liar import ChatLies
+from parley.policies.chat.seat import ChatSeat, chat_model, require_address
+from parley.policies.dynonet.settings import FriendsDecoding
 
 ALL = (RANDOM, KEPT, CONFUSING)
 """The paper's strategies, for "all"."""
@@ -160,7 +160,7 @@ class Channels:
         if is_chat_liar(name):
             return self._chat_liar(name)
         if name.startswith(LIAR):
-            from policies.liar import liar_choice, load_liar
+            from parley.policies.liar import liar_choice, load_liar
 
             liar, rules = load_liar(require_checkpoint(name.removeprefix(LIAR), "liar:RUN", LIAR_MAKER))
             return LyingHearing(name, self._corpus.linker, rules, liar_choice(liar))

@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from engine.collaboration.strategies import STRANGE, UNHEARD
-from engine.jobs.collaboration.channels import NONE, RANDOM_LIES, is_chat_liar, label_of, strategy_list
-from engine.jobs.sharded import ShardedConfig
-from engine.metrics.collaboration.chats import MODEL, NORMAL, ONE_SIDED, TRAINED
-from engine.perturb.settings import PerturbSettings
-from envs.core.errors import ConfigError
-from envs.core.ranges import NumItems, PositiveInt
-from envs.friends.lies import LieRules
-from envs.friends.play import Remembers
-from envs.friends.scenario import ScenarioOptions
-from policies.chat.addresses import is_chat_address
-from policies.chat.seat import ChatSeat
-from policies.dynonet.settings import FriendsDecoding
+from parley.engine.collaboration.strategies import STRANGE, UNHEARD
+from parley.engine.jobs.collaboration.channels import NONE, RANDOM_LIES, is_chat_liar, label_of, strategy_list
+from parley.engine.jobs.sharded import ShardedConfig
+from parley.engine.metrics.collaboration.chats import MODEL, NORMAL, ONE_SIDED, TRAINED
+from parley.engine.perturb.settings import PerturbSettings
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.ranges import NumItems, PositiveInt
+from parley.envs.friends.lies import LieRules
+from parley.envs.friends.play import Remembers
+from parley.envs.friends.scenario import ScenarioOptions
+from parley.policies.chat.addresses import is_chat_address
+from parley.policies.chat.seat import ChatSeat
+from parley.policies.dynonet.settings import FriendsDecoding
 
 CONTROLS = (UNHEARD, STRANGE)
 """Ours, which say what those come to."""

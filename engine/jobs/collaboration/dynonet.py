@@ -19,38 +19,38 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.jobs.checkpoints import require_checkpoint
-from engine.jobs.collaboration.agents import MAKER
-from engine.jobs.collaboration.channels import NONE, Channels, is_chat_liar, label_of, liars_of, misheard, strategy_list
-from engine.jobs.collaboration.config import CollaborationConfig
-from engine.jobs.command import command_line
-from engine.jobs.device import require_device
-from engine.jobs.job import Reporter
-from engine.jobs.supervised import FitJob, Fitting, SupervisedConfig, estimates, require_splits
-from engine.metrics.collaboration.training import FRIENDS_TRAINING
-from engine.metrics.statistics import Estimate, clustered_rate, mean_count, rate
-from engine.perturb.settings import PerturbSettings
-from envs.core.config import check
-from envs.core.errors import ConfigError
-from envs.core.ranges import NonNegativeInt, PositiveInt
-from envs.core.seeds import derive_seed, stream
-from envs.data.root import root_words
-from envs.friends.corpora import EMBEDDED_FRIENDS
-from envs.friends.lies import LieRules
-from envs.storage.places import display_path
-from policies.chat.answers import ANSWERS_FOLDER
-from policies.chat.seat import ChatSeat
-from policies.dynonet.settings import DynoNetSizes, FriendsDecoding, dynonet_demo, dynonet_fit, dynonet_small
-from policies.fitting.settings import FitConfig
+from parley.engine.jobs.checkpoints import require_checkpoint
+from parley.engine.jobs.collaboration.agents import MAKER
+from parley.engine.jobs.collaboration.channels import NONE, Channels, is_chat_liar, label_of, liars_of, misheard, strategy_list
+from parley.engine.jobs.collaboration.config import CollaborationConfig
+from parley.engine.jobs.command import command_line
+from parley.engine.jobs.device import require_device
+from parley.engine.jobs.job import Reporter
+from parley.engine.jobs.supervised import FitJob, Fitting, SupervisedConfig, estimates, require_splits
+from parley.engine.metrics.collaboration.training import FRIENDS_TRAINING
+from parley.engine.metrics.statistics import Estimate, clustered_rate, mean_count, rate
+from parley.engine.perturb.settings import PerturbSettings
+from parley.envs.core.config import check
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.ranges import NonNegativeInt, PositiveInt
+from parley.envs.core.seeds import derive_seed, stream
+from parley.envs.data.root import root_words
+from parley.envs.friends.corpora import EMBEDDED_FRIENDS
+from parley.envs.friends.lies import LieRules
+from parley.envs.storage.places import display_path
+from parley.policies.chat.answers import ANSWERS_FOLDER
+from parley.policies.chat.seat import ChatSeat
+from parley.policies.dynonet.settings import DynoNetSizes, FriendsDecoding, dynonet_demo, dynonet_fit, dynonet_small
+from parley.policies.fitting.settings import FitConfig
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from envs.friends.compiled import FriendsCorpus
-    from envs.friends.events import FriendsChat
-    from envs.friends.play import Channel
-    from policies.dynonet.model import DynoNet
-    from policies.fitting.evaluation import Fitness
+    from parley.envs.friends.compiled import FriendsCorpus
+    from parley.envs.friends.events import FriendsChat
+    from parley.envs.friends.play import Channel
+    from parley.policies.dynonet.model import DynoNet
+    from parley.policies.fitting.evaluation import Fitness
 
 PUBLISHED = "mutualfriends_scripted"
 
@@ -128,13 +128,13 @@ class TrainDynoNet(FitJob[TrainDynoNetConfig]):
     legend = FRIENDS_TRAINING
 
     def prepare(self, config: TrainDynoNetConfig, path: Path, reporter: Reporter) -> Fitting:
-        from envs.friends.compiled import load_friends
-        from policies.dynonet import checkpoints
-        from policies.dynonet.batches import SideExamples
-        from policies.dynonet.fit import DynoNetFit
-        from policies.dynonet.measuring import by_kind, linked
-        from policies.dynonet.model import DynoNet
-        from policies.dynonet.vocabulary import FriendsVocabulary
+        from parley.envs.friends.compiled import load_friends
+        from parley.policies.dynonet import checkpoints
+        from parley.policies.dynonet.batches import SideExamples
+        from parley.policies.dynonet.fit import DynoNetFit
+        from parley.policies.dynonet.measuring import by_kind, linked
+        from parley.policies.dynonet.model import DynoNet
+        from parley.policies.dynonet.vocabulary import FriendsVocabulary
 
         require_device(config.device, "--device")
         folder = require_checkpoint(config.start, "--start", MAKER) if config.start else None
@@ -250,8 +250,8 @@ def _selfplay(
     config: TrainDynoNetConfig, model: DynoNet, corpus: FriendsCorpus, chats: Sequence[FriendsChat]
 ) -> dict[str, Estimate]:
     """How chats of the model with itself end."""
-    from envs.friends.play import play_friends
-    from policies.dynonet.agent import DynoNetAgent
+    from parley.envs.friends.play import play_friends
+    from parley.policies.dynonet.agent import DynoNetAgent
 
     agent = DynoNetAgent(model, corpus.linker, "dynonet", config.decoding)
     wanted = [(chat.scenario, derive_seed(config.seed, "selfplay", i)) for i, chat in enumerate(chats[: config.selfplay])]

@@ -12,19 +12,19 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from engine.jobs.checkpoints import absolute_name
-from engine.jobs.collaboration.agents import MAKER, corpus_of, friends_agents
-from engine.jobs.collaboration.channels import LIAR, RANDOM_LIES, liars_of, located_strategy, tells_lies
-from engine.jobs.collaboration.config import BLIND, MIXED, SCRIPTED, SELECTORS, CollaborationConfig, Condition
-from engine.jobs.collaboration.judge import require_heard_judge
-from engine.jobs.collaboration.recorded import readings, recorded_metrics, recorded_models
-from engine.jobs.collaboration.rows import CHATS
-from engine.jobs.collaboration.worker import ChatWorker, PlayedChats, asked_chats
-from engine.jobs.command import command_line
-from engine.jobs.job import Job, Reporter, Result, Summary
-from engine.jobs.sharded import RESUME_SAFE, work_off
-from engine.jobs.tables import TABLE_FILE
-from engine.metrics.collaboration.chats import (
+from parley.engine.jobs.checkpoints import absolute_name
+from parley.engine.jobs.collaboration.agents import MAKER, corpus_of, friends_agents
+from parley.engine.jobs.collaboration.channels import LIAR, RANDOM_LIES, liars_of, located_strategy, tells_lies
+from parley.engine.jobs.collaboration.config import BLIND, MIXED, SCRIPTED, SELECTORS, CollaborationConfig, Condition
+from parley.engine.jobs.collaboration.judge import require_heard_judge
+from parley.engine.jobs.collaboration.recorded import readings, recorded_metrics, recorded_models
+from parley.engine.jobs.collaboration.rows import CHATS
+from parley.engine.jobs.collaboration.worker import ChatWorker, PlayedChats, asked_chats
+from parley.engine.jobs.command import command_line
+from parley.engine.jobs.job import Job, Reporter, Result, Summary
+from parley.engine.jobs.sharded import RESUME_SAFE, work_off
+from parley.engine.jobs.tables import TABLE_FILE
+from parley.engine.metrics.collaboration.chats import (
     LIE_RATE,
     MODEL,
     RECORDED,
@@ -35,7 +35,7 @@ from engine.metrics.collaboration.chats import (
     describe,
     of,
 )
-from engine.metrics.collaboration.table import (
+from parley.engine.metrics.collaboration.table import (
     allowed_table,
     lies_table,
     lying_table,
@@ -44,17 +44,17 @@ from engine.metrics.collaboration.table import (
     table_8,
     trained_table,
 )
-from engine.metrics.rows import finished
-from engine.metrics.tables import TextTable
-from engine.perturb.settings import PerturbSettings
-from engine.store.layout import SUMMARY
-from engine.store.run_folder import RunFolder
-from envs.data.root import data_root
-from envs.friends.corpora import EMBEDDED_FRIENDS
-from envs.friends.scenario import check_schema
-from envs.storage.copies import CHECKPOINT
-from policies.chat.addresses import is_chat_address, short_address
-from policies.chat.answers import ANSWERS, ANSWERS_FOLDER
+from parley.engine.metrics.rows import finished
+from parley.engine.metrics.tables import TextTable
+from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.store.layout import SUMMARY
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.data.root import data_root
+from parley.envs.friends.corpora import EMBEDDED_FRIENDS
+from parley.envs.friends.scenario import check_schema
+from parley.envs.storage.copies import CHECKPOINT
+from parley.policies.chat.addresses import is_chat_address, short_address
+from parley.policies.chat.answers import ANSWERS, ANSWERS_FOLDER
 
 CONDITIONS, PAIRS, ATTRIBUTES = "conditions", "pairs", "attributes"
 """Entries of the summary: pair and strategy of each line of the table, what pairs are called, and attributes by category."""

@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from functools import partial
 from typing import cast
 
-from envs.core.errors import ConfigError
-from envs.core.play import agent_errors
-from envs.friends.events import FriendsChat
-from envs.friends.game import FriendsGame, FriendsView
-from policies.chat.addresses import is_chat_address
-from policies.chat.fluency import PlacedUtterance, nats_of, require_chat_judge
-from policies.chat.friend import message_of, talk
-from policies.chat.model import Chat, ScoringChatModel
-from policies.chat.seat import ChatSeat, chat_model
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.play import agent_errors
+from parley.envs.friends.events import FriendsChat
+from parley.envs.friends.game import FriendsGame, FriendsView
+from parley.policies.chat.addresses import is_chat_address
+from parley.policies.chat.fluency import PlacedUtterance, nats_of, require_chat_judge
+from parley.policies.chat.friend import message_of, talk
+from parley.policies.chat.model import Chat, ScoringChatModel
+from parley.policies.chat.seat import ChatSeat, chat_model
 
 
 class HeardJudge:

@@ -14,38 +14,38 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.jobs.checkpoints import require_checkpoint
-from engine.jobs.choices import ChoiceJob
-from engine.jobs.collaboration.agents import SCRIPTED, corpus_of, friends_agents, make_friends_agent
-from engine.jobs.collaboration.channels import LIAR, LIAR_MAKER, NONE
-from engine.jobs.collaboration.config import CollaborationConfig
-from engine.jobs.command import command_line
-from engine.jobs.device import threads
-from engine.jobs.job import Reporter, Summary
-from engine.jobs.sharded import session
-from engine.metrics.collaboration.lying import HARM, HONEST, LYING, POLICY, RANDOM, LiedTo, lying_metrics
-from engine.store.run_folder import RunFolder
-from envs.core.errors import ConfigError
-from envs.core.ranges import Configuration, NonNegativeInt, NumItems, PositiveInt
-from envs.data.root import root_words
-from envs.friends.compiled import load_friends
-from envs.friends.corpora import EMBEDDED_FRIENDS
-from envs.friends.events import FriendsChat
-from envs.friends.game import FriendsRules
-from envs.friends.lies import Choice, LieRules, LyingGame, by_chance, num_lies
-from envs.friends.scenario import ScenarioOptions, check_schema
-from envs.storage.copies import CHECKPOINT
-from envs.storage.places import display_path
-from policies.chat.addresses import is_chat_address
-from policies.chat.answers import ANSWERS_FOLDER
-from policies.chat.friend import ChatFriend
-from policies.chat.seat import ChatSeat
-from policies.choosing_settings import ChoiceLearning, ChoiceSizes
-from policies.dynonet.settings import FriendsDecoding
+from parley.engine.jobs.checkpoints import require_checkpoint
+from parley.engine.jobs.choices import ChoiceJob
+from parley.engine.jobs.collaboration.agents import SCRIPTED, corpus_of, friends_agents, make_friends_agent
+from parley.engine.jobs.collaboration.channels import LIAR, LIAR_MAKER, NONE
+from parley.engine.jobs.collaboration.config import CollaborationConfig
+from parley.engine.jobs.command import command_line
+from parley.engine.jobs.device import threads
+from parley.engine.jobs.job import Reporter, Summary
+from parley.engine.jobs.sharded import session
+from parley.engine.metrics.collaboration.lying import HARM, HONEST, LYING, POLICY, RANDOM, LiedTo, lying_metrics
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.ranges import Configuration, NonNegativeInt, NumItems, PositiveInt
+from parley.envs.data.root import root_words
+from parley.envs.friends.compiled import load_friends
+from parley.envs.friends.corpora import EMBEDDED_FRIENDS
+from parley.envs.friends.events import FriendsChat
+from parley.envs.friends.game import FriendsRules
+from parley.envs.friends.lies import Choice, LieRules, LyingGame, by_chance, num_lies
+from parley.envs.friends.scenario import ScenarioOptions, check_schema
+from parley.envs.storage.copies import CHECKPOINT
+from parley.envs.storage.places import display_path
+from parley.policies.chat.addresses import is_chat_address
+from parley.policies.chat.answers import ANSWERS_FOLDER
+from parley.policies.chat.friend import ChatFriend
+from parley.policies.chat.seat import ChatSeat
+from parley.policies.choosing_settings import ChoiceLearning, ChoiceSizes
+from parley.policies.dynonet.settings import FriendsDecoding
 
 if TYPE_CHECKING:
-    from engine.rllib.lying import LyingChats
-    from policies.liar import Liar
+    from parley.engine.rllib.lying import LyingChats
+    from parley.policies.liar import Liar
 
 RATE = "rate"
 """Entry of the summary: how often the liar lies while it may."""
@@ -145,8 +145,8 @@ def opened_world(config: TrainLiarConfig, answers: Path | None = None) -> LiarWo
         CheckpointError: a checkpoint is not there, or damaged.
         DataError: the corpus cannot be read.
     """
-    from engine.rllib.lying import LyingChats
-    from policies.liar import load_liar, new_liar
+    from parley.engine.rllib.lying import LyingChats
+    from parley.policies.liar import load_liar, new_liar
 
     corpus = load_friends(config.corpus or corpus_of((config.model, config.body)) or EMBEDDED_FRIENDS, config.data_root)
     check_schema(corpus.schema, config.tables)
@@ -175,7 +175,7 @@ def harms_of_lies(
         liars: runs of trained ones, or how often lies are told by chance, by name.
         answers: folder in which answers of chat models are kept.
     """
-    from policies.liar import liar_choice, load_liar
+    from parley.policies.liar import liar_choice, load_liar
 
     world = opened_world(config, answers.absolute()).chats
     chats = world.chats(config.seed, what, range(config.scenarios))
@@ -238,8 +238,8 @@ class TrainLiar(ChoiceJob[TrainLiarConfig, LiarWorld]):
         Raises:
             DivergenceError: a gradient is not finite.
         """
-        from engine.rllib.lying import LiarModule, LiarRunner
-        from policies.liar import liar_choice, save_liar
+        from parley.engine.rllib.lying import LiarModule, LiarRunner
+        from parley.policies.liar import liar_choice, save_liar
 
         config, liar, rules = prepared.config, prepared.liar, prepared.chats.game.rules
         with threads(config.threads), session(1, ""):

@@ -16,18 +16,18 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from engine.jobs.collaboration.agents import MAKER, friends_agents
-from engine.jobs.collaboration.campaign import FriendsCampaign, HardenFriendsConfig, hardening_fit
-from engine.jobs.collaboration.config import CollaborationConfig
-from engine.jobs.command import command_line
-from engine.jobs.hardening import HardeningJob
-from engine.jobs.job import Reporter
-from engine.metrics.collaboration.hardening import CAMPAIGN, FRIENDS
-from envs.core.errors import ConfigError
-from envs.storage.places import display_path
-from policies.chat.addresses import is_chat_address
-from policies.choosing_settings import ChoiceLearning
-from policies.dynonet.settings import dynonet_demo, dynonet_small
+from parley.engine.jobs.collaboration.agents import MAKER, friends_agents
+from parley.engine.jobs.collaboration.campaign import FriendsCampaign, HardenFriendsConfig, hardening_fit
+from parley.engine.jobs.collaboration.config import CollaborationConfig
+from parley.engine.jobs.command import command_line
+from parley.engine.jobs.hardening import HardeningJob
+from parley.engine.jobs.job import Reporter
+from parley.engine.metrics.collaboration.hardening import CAMPAIGN, FRIENDS
+from parley.envs.core.errors import ConfigError
+from parley.envs.storage.places import display_path
+from parley.policies.chat.addresses import is_chat_address
+from parley.policies.choosing_settings import ChoiceLearning
+from parley.policies.dynonet.settings import dynonet_demo, dynonet_small
 
 
 def small() -> HardenFriendsConfig:

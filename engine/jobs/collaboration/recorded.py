@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from engine.jobs.collaboration.agents import MAKER, friends_agents
-from engine.jobs.collaboration.config import CollaborationConfig
-from engine.jobs.device import threads
-from engine.metrics.collaboration.chats import (
+from parley.engine.jobs.collaboration.agents import MAKER, friends_agents
+from parley.engine.jobs.collaboration.config import CollaborationConfig
+from parley.engine.jobs.device import threads
+from parley.engine.metrics.collaboration.chats import (
     ENTITY_PERPLEXITY,
     ITEM_PERPLEXITY,
     KNOWN_PERPLEXITY,
@@ -26,15 +26,15 @@ from engine.metrics.collaboration.chats import (
     UNKNOWN,
     of,
 )
-from engine.metrics.statistics import Estimate, clustered_rate, ratio_of_sums
-from envs.core.errors import ConfigError
-from envs.friends.compiled import FriendsCorpus, load_friends
-from policies.chat.addresses import is_chat_address
+from parley.engine.metrics.statistics import Estimate, clustered_rate, ratio_of_sums
+from parley.envs.core.errors import ConfigError
+from parley.envs.friends.compiled import FriendsCorpus, load_friends
+from parley.policies.chat.addresses import is_chat_address
 
 if TYPE_CHECKING:
-    from envs.friends.events import FriendsChat
-    from policies.dynonet.batches import SideExamples
-    from policies.dynonet.model import DynoNet
+    from parley.envs.friends.events import FriendsChat
+    from parley.policies.dynonet.batches import SideExamples
+    from parley.policies.dynonet.model import DynoNet
 
 
 class RecordedReading(NamedTuple):
@@ -69,8 +69,8 @@ def readings(config: CollaborationConfig) -> Iterator[RecordedReading]:
         CheckpointError: a model is damaged.
         DataError: the corpus cannot be read, or has attributes or tables that a model does not know.
     """
-    from policies.dynonet import checkpoints
-    from policies.dynonet.batches import SideExamples
+    from parley.policies.dynonet import checkpoints
+    from parley.policies.dynonet.batches import SideExamples
 
     models = recorded_models(config)
     corpus = load_friends(config.recorded, config.data_root) if models else None
@@ -84,7 +84,7 @@ def readings(config: CollaborationConfig) -> Iterator[RecordedReading]:
 
 def recorded_metrics(config: CollaborationConfig) -> dict[str, Estimate]:
     """What is measured on recorded chats (`RECORDED`), by pair; errors as those of `readings`."""
-    from policies.dynonet.measuring import by_kind, linked, whose
+    from parley.policies.dynonet.measuring import by_kind, linked, whose
 
     found: dict[str, Estimate] = {}
     with threads(1):

@@ -7,12 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.collaboration.strategies import ChatKnowledge
-from engine.store.schemas import list_of, ok_row, with_base
-from envs.friends.events import ChatEvent, FriendsChat, Lying, Mention
-from envs.friends.schema import Entity
-from envs.friends.scripted.phrases import is_question
-from policies.chat.model import NO_REPLIES
+from parley.engine.collaboration.strategies import ChatKnowledge
+from parley.engine.store.schemas import list_of, ok_row, with_base
+from parley.envs.friends.events import ChatEvent, FriendsChat, Lying, Mention
+from parley.envs.friends.schema import Entity
+from parley.envs.friends.scripted.phrases import is_question
+from parley.policies.chat.model import NO_REPLIES
 
 _MENTION = pa.struct(
     [

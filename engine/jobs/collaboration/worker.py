@@ -12,24 +12,24 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from engine.jobs.apart import rows_apart
-from engine.jobs.collaboration.agents import make_friends_agent
-from engine.jobs.collaboration.channels import Channels, liars_of
-from engine.jobs.collaboration.config import CollaborationConfig, Condition
-from engine.jobs.collaboration.judge import load_heard_judge
-from engine.jobs.collaboration.rows import chat_row, lost_chat
-from engine.jobs.sharded import Sharded, spread
-from engine.runtime.record import Counts, Rows
-from engine.runtime.sharding import Shard
-from engine.store.schemas import OK
-from envs.core.play import AgentError
-from envs.core.seeds import derive_seed, stream
-from envs.friends.compiled import FriendsCorpus, load_friends
-from envs.friends.events import FriendsChat
-from envs.friends.game import FriendsRules
-from envs.friends.play import Channel, FriendsAgent, play_friends
-from envs.friends.scenario import FriendsScenario, random_friends
-from policies.chat.model import ChatTooLongError, NoReplyError
+from parley.engine.jobs.apart import rows_apart
+from parley.engine.jobs.collaboration.agents import make_friends_agent
+from parley.engine.jobs.collaboration.channels import Channels, liars_of
+from parley.engine.jobs.collaboration.config import CollaborationConfig, Condition
+from parley.engine.jobs.collaboration.judge import load_heard_judge
+from parley.engine.jobs.collaboration.rows import chat_row, lost_chat
+from parley.engine.jobs.sharded import Sharded, spread
+from parley.engine.runtime.record import Counts, Rows
+from parley.engine.runtime.sharding import Shard
+from parley.engine.store.schemas import OK
+from parley.envs.core.play import AgentError
+from parley.envs.core.seeds import derive_seed, stream
+from parley.envs.friends.compiled import FriendsCorpus, load_friends
+from parley.envs.friends.events import FriendsChat
+from parley.envs.friends.game import FriendsRules
+from parley.envs.friends.play import Channel, FriendsAgent, play_friends
+from parley.envs.friends.scenario import FriendsScenario, random_friends
+from parley.policies.chat.model import ChatTooLongError, NoReplyError
 
 _SIDE_BY_SIDE, _CHATS_SIDE_BY_SIDE = (64, 256), (8, 32)
 """Chats of a shard at least and at most; the same where a chat model takes part, whose chats take long."""
@@ -128,7 +128,7 @@ class ChatWorker:
         self.channels: dict[str, Channel | None] = {name: channels.named(called.get(name, name)) for name in names}
 
     def run(self, shard: Shard[AskedChat]) -> list[dict[str, Any]]:
-        """One row per chat, by `engine.jobs.collaboration.rows.CHATS`."""
+        """One row per chat, by `parley.engine.jobs.collaboration.rows.CHATS`."""
         rows = rows_apart(self._played, shard, PlayedChats(self.config).seed)
         for row, asked in zip(rows, shard.items, strict=True):
             if row["status"] != OK:
@@ -205,7 +205,7 @@ def chat_seed(config: CollaborationConfig, number: int) -> int:
 
 def is_scripted(config: CollaborationConfig) -> bool:
     """Whether nobody computes with torch: no bot, no liar, no judge."""
-    from engine.jobs.collaboration.agents import friends_agents
+    from parley.engine.jobs.collaboration.agents import friends_agents
 
     if config.judge or liars_of(config.channel_names.values()):
         return False

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.jobs.corpora.facts import Check, Info, Problem, Spread, problem, said_of, spread, where
-from envs.candidates.compiled import no_group, open_candidates
-from envs.candidates.groups import Context
-from envs.candidates.options import CandidateOptions
-from envs.candidates.sources import CandidateSource
-from envs.candidates.split import KINDS, CandidateSplit
+from parley.engine.jobs.corpora.facts import Check, Info, Problem, Spread, problem, said_of, spread, where
+from parley.envs.candidates.compiled import no_group, open_candidates
+from parley.envs.candidates.groups import Context
+from parley.envs.candidates.options import CandidateOptions
+from parley.envs.candidates.sources import CandidateSource
+from parley.envs.candidates.split import KINDS, CandidateSplit
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,13 +10,13 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from engine.jobs.corpora.facts import Check, Info, Spread, problem, said_of, spread, where
-from envs.core.errors import ConfigError, DataError
-from envs.friends.chats import write_chats
-from envs.friends.compiled import FriendsCorpus, load_friends, open_friends
-from envs.friends.events import ChatEvent, FriendsChat, Mention
-from envs.friends.schema import Entity
-from envs.friends.sources import LEXICON_FILE, PUBLISHED, SCHEMA_FILE, ChatSource
+from parley.engine.jobs.corpora.facts import Check, Info, Spread, problem, said_of, spread, where
+from parley.envs.core.errors import ConfigError, DataError
+from parley.envs.friends.chats import write_chats
+from parley.envs.friends.compiled import FriendsCorpus, load_friends, open_friends
+from parley.envs.friends.events import ChatEvent, FriendsChat, Mention
+from parley.envs.friends.schema import Entity
+from parley.envs.friends.sources import LEXICON_FILE, PUBLISHED, SCHEMA_FILE, ChatSource
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,32 +11,32 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.jobs.corpora.candidates import CandidateCheck, CandidateInfo, check_candidates, describe_candidates
-from engine.jobs.corpora.chats import ChatCheck, ChatInfo, check_chats, describe_chats
-from engine.jobs.corpora.facts import Check, Info, Problem, Spread, problem, said_of, spread, where
-from engine.jobs.corpora.pairs import PairCheck, PairInfo, check_pairs, describe_pairs
-from envs.candidates.compiled import open_candidates
-from envs.candidates.corpora import candidate_corpora, holds_rows, own_candidates
-from envs.candidates.sources import CandidateSource
-from envs.core.errors import ConfigError, DataError
-from envs.core.registry import nearest
-from envs.data.download import DownloadError, Progress, download, replacing
-from envs.data.lines import corpus_named, data_command, read_lines, whole_commands
-from envs.data.own_files import own_file
-from envs.data.root import data_root as resolve_data_root
-from envs.data.root import missing_files
-from envs.data.sources import CorpusFile, named_source
-from envs.friends.compiled import open_friends
-from envs.friends.corpora import friend_corpora
-from envs.friends.sources import ChatSource
-from envs.negotiation.corpora.catalogue import CorpusSource, FileCorpus, corpora, find_negotiations
-from envs.negotiation.corpora.compiled import Split, open_corpus
-from envs.negotiation.corpora.raw_dealornodeal import rebuild_train
-from envs.negotiation.domain import DISAGREE, DISCONNECT, NO_AGREEMENT, Domain
-from envs.negotiation.vocabulary import EOS_ID, UNK_ID, Vocabulary
-from envs.pairs.compiled import open_pairs
-from envs.pairs.corpora import find_pairs, is_path, of_your_own, pair_corpora
-from envs.pairs.sources import PairSource
+from parley.engine.jobs.corpora.candidates import CandidateCheck, CandidateInfo, check_candidates, describe_candidates
+from parley.engine.jobs.corpora.chats import ChatCheck, ChatInfo, check_chats, describe_chats
+from parley.engine.jobs.corpora.facts import Check, Info, Problem, Spread, problem, said_of, spread, where
+from parley.engine.jobs.corpora.pairs import PairCheck, PairInfo, check_pairs, describe_pairs
+from parley.envs.candidates.compiled import open_candidates
+from parley.envs.candidates.corpora import candidate_corpora, holds_rows, own_candidates
+from parley.envs.candidates.sources import CandidateSource
+from parley.envs.core.errors import ConfigError, DataError
+from parley.envs.core.registry import nearest
+from parley.envs.data.download import DownloadError, Progress, download, replacing
+from parley.envs.data.lines import corpus_named, data_command, read_lines, whole_commands
+from parley.envs.data.own_files import own_file
+from parley.envs.data.root import data_root as resolve_data_root
+from parley.envs.data.root import missing_files
+from parley.envs.data.sources import CorpusFile, named_source
+from parley.envs.friends.compiled import open_friends
+from parley.envs.friends.corpora import friend_corpora
+from parley.envs.friends.sources import ChatSource
+from parley.envs.negotiation.corpora.catalogue import CorpusSource, FileCorpus, corpora, find_negotiations
+from parley.envs.negotiation.corpora.compiled import Split, open_corpus
+from parley.envs.negotiation.corpora.raw_dealornodeal import rebuild_train
+from parley.envs.negotiation.domain import DISAGREE, DISCONNECT, NO_AGREEMENT, Domain
+from parley.envs.negotiation.vocabulary import EOS_ID, UNK_ID, Vocabulary
+from parley.envs.pairs.compiled import open_pairs
+from parley.envs.pairs.corpora import find_pairs, is_path, of_your_own, pair_corpora
+from parley.envs.pairs.sources import PairSource
 
 TRAIN_FILE = "train.txt"
 AnySource = CorpusSource | PairSource | CandidateSource | ChatSource
@@ -138,7 +138,8 @@ def find_corpus(name: str) -> AnySource:
     """The corpus of that name, of any kind.
 
     Args:
-        name: a registered name, `path/file.py:NAME`, or a path of pairs or of candidates (see `envs.pairs.corpora.is_path`).
+        name: a registered name, `path/file.py:NAME`, or a path of pairs or of candidates (see
+            `parley.envs.pairs.corpora.is_path`).
 
     Raises:
         ConfigError: no such corpus, with the nearest name.

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from envs.core.errors import DataError
-from envs.data.lines import FileLine
-from envs.data.sources import Source
+from parley.envs.core.errors import DataError
+from parley.envs.data.lines import FileLine
+from parley.envs.data.sources import Source
 
 GENERATED = "generated on this machine"
 

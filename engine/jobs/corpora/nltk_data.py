@@ -6,9 +6,9 @@ import io
 import os
 from dataclasses import dataclass
 
-from engine.jobs.job import Reporter
-from engine.perturb.nltk_lexicon import FOLDERS, missing_folders
-from envs.core.errors import DataError
+from parley.engine.jobs.job import Reporter
+from parley.engine.perturb.nltk_lexicon import FOLDERS, missing_folders
+from parley.envs.core.errors import DataError
 
 NLTK = "nltk"
 """What is said in the place of a corpus."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.jobs.corpora.facts import Check, Info, Spread, problem, said_of, spread, where
-from envs.pairs.compiled import PairSplit, nothing_to_learn, open_pairs
-from envs.pairs.sources import PairSource
-from envs.pairs.vocabulary import UNK_ID
+from parley.engine.jobs.corpora.facts import Check, Info, Spread, problem, said_of, spread, where
+from parley.envs.pairs.compiled import PairSplit, nothing_to_learn, open_pairs
+from parley.envs.pairs.sources import PairSource
+from parley.envs.pairs.vocabulary import UNK_ID
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,27 +14,27 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from engine.jobs.flat import FlatRows
-from engine.jobs.generation.adversarial_config import AdversarialConfig, absolute, labels_of
-from engine.jobs.generation.adversarial_worker import JUDGED, JudgedFold, Judging
-from engine.jobs.generation.judged_pairs import PAIRS_FILE, flat_pairs, write_pairs
-from engine.jobs.generation.pooled import Pooled, pooled
-from engine.jobs.job import Job, Reporter, Result, Silent, Summary
-from engine.jobs.sharded import RESUME_SAFE, work_off
-from engine.jobs.tables import TABLE_FILE, noted
-from engine.metrics.generation.adversarial import JudgedRows, adversarial_metrics, describe
-from engine.metrics.generation.tables import AskedJudges, tables, verdicts
-from engine.metrics.tables import TextTable
-from engine.store.layout import SUMMARY
-from engine.store.run_folder import RunFolder
-from engine.store.schemas import OK
-from envs.core.config import from_dict
-from envs.data.own_files import without_options
-from envs.pairs.replied import SAMPLE
-from policies.chat.answers import ANSWERS_FOLDER
-from policies.chat.usage import by_kind
-from policies.judges.judge import CONTROLS
-from policies.judges.makers import judge_maker
+from parley.engine.jobs.flat import FlatRows
+from parley.engine.jobs.generation.adversarial_config import AdversarialConfig, absolute, labels_of
+from parley.engine.jobs.generation.adversarial_worker import JUDGED, JudgedFold, Judging
+from parley.engine.jobs.generation.judged_pairs import PAIRS_FILE, flat_pairs, write_pairs
+from parley.engine.jobs.generation.pooled import Pooled, pooled
+from parley.engine.jobs.job import Job, Reporter, Result, Silent, Summary
+from parley.engine.jobs.sharded import RESUME_SAFE, work_off
+from parley.engine.jobs.tables import TABLE_FILE, noted
+from parley.engine.metrics.generation.adversarial import JudgedRows, adversarial_metrics, describe
+from parley.engine.metrics.generation.tables import AskedJudges, tables, verdicts
+from parley.engine.metrics.tables import TextTable
+from parley.engine.store.layout import SUMMARY
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.store.schemas import OK
+from parley.envs.core.config import from_dict
+from parley.envs.data.own_files import without_options
+from parley.envs.pairs.replied import SAMPLE
+from parley.policies.chat.answers import ANSWERS_FOLDER
+from parley.policies.chat.usage import by_kind
+from parley.policies.judges.judge import CONTROLS
+from parley.policies.judges.makers import judge_maker
 
 SYSTEMS, VERDICTS, NOTES, NUM_FITS = "systems", "verdicts", "notes", "fits"
 """Entries of the summary: labels of the machine files; what it comes to; what was left out; how many rows there are."""

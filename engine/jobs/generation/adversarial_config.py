@@ -8,16 +8,16 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Literal
 
-from engine.jobs.sharded import ShardedConfig
-from envs.core.errors import ConfigError
-from envs.core.ranges import AtLeastTwo, Configuration, PositiveInt
-from envs.data.own_files import own_file_names, without_options
-from envs.data.records import KINDS
-from envs.pairs.replied import SAMPLE
-from envs.storage.places import is_uri
-from policies.chat.addresses import absolute_address, is_chat_address, short_address
-from policies.chat.settings import ChatAsking
-from policies.judges.judge import CONTROLS, JudgeSettings, judges
+from parley.engine.jobs.sharded import ShardedConfig
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.ranges import AtLeastTwo, Configuration, PositiveInt
+from parley.envs.data.own_files import own_file_names, without_options
+from parley.envs.data.records import KINDS
+from parley.envs.pairs.replied import SAMPLE
+from parley.envs.storage.places import is_uri
+from parley.policies.chat.addresses import absolute_address, is_chat_address, short_address
+from parley.policies.chat.settings import ChatAsking
+from parley.policies.judges.judge import CONTROLS, JudgeSettings, judges
 
 LIKELIHOODS_JUDGE = "svm-neural"
 """The judge that reads log-probabilities."""

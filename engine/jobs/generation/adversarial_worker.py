@@ -13,16 +13,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from engine.jobs.sharded import Sharded
-from engine.metrics.generation.scenarios import ADVERSUC, JudgedScenario
-from engine.runtime.record import Counts, Rows
-from engine.runtime.sharding import Shard
-from engine.store.schemas import OK, error_row, list_of, ok_row, with_base
-from envs.core.errors import RefusedModelError
-from envs.core.seeds import derive_seed
-from policies.chat.model import NO_REPLIES
-from policies.judges.judge import Answering, Featured, Judge, JudgeSettings, Parsing, scores_by
-from policies.judges.makers import judge_maker
+from parley.engine.jobs.sharded import Sharded
+from parley.engine.metrics.generation.scenarios import ADVERSUC, JudgedScenario
+from parley.engine.runtime.record import Counts, Rows
+from parley.engine.runtime.sharding import Shard
+from parley.engine.store.schemas import OK, error_row, list_of, ok_row, with_base
+from parley.envs.core.errors import RefusedModelError
+from parley.envs.core.seeds import derive_seed
+from parley.policies.chat.model import NO_REPLIES
+from parley.policies.judges.judge import Answering, Featured, Judge, JudgeSettings, Parsing, scores_by
+from parley.policies.judges.makers import judge_maker
 
 NUM_EXAMPLES, NUM_FEATURES = 3, 50
 
@@ -33,7 +33,7 @@ _EXAMPLE = pa.struct(
 _FEATURE = pa.struct([pa.field("word", pa.string()), pa.field("weight", pa.float64())])
 JUDGED = with_base(
     [
-        # As `engine.metrics.generation.scenarios`; label of the judge; the fold whose pairs it has not seen.
+        # As `parley.engine.metrics.generation.scenarios`; label of the judge; the fold whose pairs it has not seen.
         pa.field("scenario", pa.string()),
         pa.field("judge", pa.string()),
         pa.field("fold", pa.int64()),

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.jobs.checkpoints import located, require_checkpoint
-from engine.jobs.generation.minmax_config import MinMaxRepliesConfig, ReplyTrainingConfig
-from engine.jobs.supervised import require_splits
-from envs.pairs.compiled import PairSplit, load_pairs
-from envs.pairs.stop_words import is_content
-from envs.replies.pairs import PairsInWords, pairs_in_words
-from envs.storage.copies import fetched_model
-from policies.decoders import MAKERS, DecoderSettings, lacks_backward, with_backward
+from parley.engine.jobs.checkpoints import located, require_checkpoint
+from parley.engine.jobs.generation.minmax_config import MinMaxRepliesConfig, ReplyTrainingConfig
+from parley.engine.jobs.supervised import require_splits
+from parley.envs.pairs.compiled import PairSplit, load_pairs
+from parley.envs.pairs.stop_words import is_content
+from parley.envs.replies.pairs import PairsInWords, pairs_in_words
+from parley.envs.storage.copies import fetched_model
+from parley.policies.decoders import MAKERS, DecoderSettings, lacks_backward, with_backward
 
 if TYPE_CHECKING:
-    from engine.rllib.reply_world import ReplyWorld
-    from policies.seq2seq.model import Seq2Seq
+    from parley.engine.rllib.reply_world import ReplyWorld
+    from parley.policies.seq2seq.model import Seq2Seq
 
 BACKWARD = "backward"
 """Folder of the backward model that is trained first where none is named."""
@@ -34,8 +34,8 @@ def require_decoders(config: ReplyTrainingConfig) -> None:
         ConfigError: no decoder is called so, or a backward model predicts contexts of other turns than the generator reads.
         CheckpointError: a model is not there; a backward model predicts replies.
     """
-    from policies.seq2seq.backward import load_backward
-    from policies.seq2seq.replying import require_turns
+    from parley.policies.seq2seq.backward import load_backward
+    from parley.policies.seq2seq.replying import require_turns
 
     if config.backward:
         require_checkpoint(config.backward, "--backward", MAKERS[BACKWARD])
@@ -59,9 +59,9 @@ def recorded_pairs(config: MinMaxRepliesConfig, generator: Seq2Seq) -> PairsInWo
 
 def training_world(config: MinMaxRepliesConfig, generator: str) -> ReplyWorld:
     """What a training learns on; runners make it by themselves."""
-    from engine.generation.weights import ResponseWeights
-    from engine.rllib.reply_world import ReplyWorld
-    from policies.seq2seq.checkpoints import load_seq2seq
+    from parley.engine.generation.weights import ResponseWeights
+    from parley.engine.rllib.reply_world import ReplyWorld
+    from parley.policies.seq2seq.checkpoints import load_seq2seq
 
     model = load_seq2seq(Path(generator))
     pairs, words = recorded_pairs(config, model).splits["train"], model.vocabulary
@@ -105,9 +105,9 @@ def contest_of(config: MinMaxRepliesConfig, generator: str, discriminator: str) 
         ConfigError: their words or lengths do not fit.
         DataError: the corpus cannot be read, or a split is empty.
     """
-    from engine.generation.rewards import limit
-    from policies.discriminator.checkpoints import load_discriminator, require_prefixes
-    from policies.seq2seq.checkpoints import load_seq2seq
+    from parley.engine.generation.rewards import limit
+    from parley.policies.discriminator.checkpoints import load_discriminator, require_prefixes
+    from parley.policies.seq2seq.checkpoints import load_seq2seq
 
     model = load_seq2seq(Path(generator))
     if discriminator:

@@ -14,29 +14,34 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engine.jobs.checkpoints import require_checkpoint, require_word_model
-from engine.jobs.generation.negatives import Negatives
-from engine.jobs.job import Reporter
-from engine.jobs.supervised import RESUME_SAFE, FitJob, Fitting, PairFitConfig, open_pairs, require_splits
-from engine.jobs.weights import weights_digests
-from engine.metrics.generation.training import DISCRIMINATION, accuracies, accuracy
-from engine.metrics.statistics import Estimate
-from envs.core.errors import ConfigError
-from envs.core.ranges import PositiveInt
-from envs.core.seeds import derive_seed
-from envs.data.root import root_words
-from envs.replies.pairs import pairs_in_words
-from envs.storage.places import display_path, local_copy
-from policies.decoders import DecoderSettings, lacks_backward, with_backward
-from policies.discriminator.settings import DiscriminatorSizes, discriminator_fit, discriminator_released, discriminator_small
-from policies.fitting.settings import FitConfig
+from parley.engine.jobs.checkpoints import require_checkpoint, require_word_model
+from parley.engine.jobs.generation.negatives import Negatives
+from parley.engine.jobs.job import Reporter
+from parley.engine.jobs.supervised import RESUME_SAFE, FitJob, Fitting, PairFitConfig, open_pairs, require_splits
+from parley.engine.jobs.weights import weights_digests
+from parley.engine.metrics.generation.training import DISCRIMINATION, accuracies, accuracy
+from parley.engine.metrics.statistics import Estimate
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.ranges import PositiveInt
+from parley.envs.core.seeds import derive_seed
+from parley.envs.data.root import root_words
+from parley.envs.replies.pairs import pairs_in_words
+from parley.envs.storage.places import display_path, local_copy
+from parley.policies.decoders import DecoderSettings, lacks_backward, with_backward
+from parley.policies.discriminator.settings import (
+    DiscriminatorSizes,
+    discriminator_fit,
+    discriminator_released,
+    discriminator_small,
+)
+from parley.policies.fitting.settings import FitConfig
 
 if TYPE_CHECKING:
-    from envs.pairs.compiled import PairSplit
-    from policies.discriminator.batches import ReplyExamples
-    from policies.discriminator.model import Discriminator
-    from policies.fitting.evaluation import Fitness
-    from policies.fitting.fit import Fit
+    from parley.envs.pairs.compiled import PairSplit
+    from parley.policies.discriminator.batches import ReplyExamples
+    from parley.policies.discriminator.model import Discriminator
+    from parley.policies.fitting.evaluation import Fitness
+    from parley.policies.fitting.fit import Fit
 
 NEGATIVES = "negatives.safetensors"
 """The file of a run that holds the generator's replies."""
@@ -103,9 +108,9 @@ class TrainDiscriminator(FitJob[TrainDiscriminatorConfig]):
     legend = DISCRIMINATION
 
     def prepare(self, config: TrainDiscriminatorConfig, path: Path, reporter: Reporter) -> Fitting:
-        from policies.discriminator.checkpoints import DISCRIMINATOR, PREFIXES
-        from policies.discriminator.model import Discriminator
-        from policies.seq2seq.checkpoints import load_seq2seq
+        from parley.policies.discriminator.checkpoints import DISCRIMINATOR, PREFIXES
+        from parley.policies.discriminator.model import Discriminator
+        from parley.policies.seq2seq.checkpoints import load_seq2seq
 
         if config.backward:
             require_checkpoint(config.backward, "--backward", "parley train seq2seq --backward")
@@ -170,7 +175,7 @@ class _Told:
 
     def fit(self, state: Path) -> Fit[Any]:
         """Decodes what is not decoded yet, and makes the fit."""
-        from policies.fitting.fit import Fit
+        from parley.policies.fitting.fit import Fit
 
         config, model = self._config, self._model
         for split, pairs in self._pairs.items():
@@ -181,13 +186,13 @@ class _Told:
 
     def measure(self) -> dict[str, float]:
         """After an epoch."""
-        from policies.discriminator.judging import judge
+        from parley.policies.discriminator.judging import judge
 
         return {"validation_accuracy": judge(self._model, self._whole["val"]).accuracy}
 
     def finish(self, test: Fitness) -> dict[str, Estimate]:
         """Figures of the fitted model."""
-        from policies.discriminator.judging import judge
+        from parley.policies.discriminator.judging import judge
 
         found: dict[str, Estimate] = {}
         for name, split in MEASURED.items():
@@ -213,7 +218,7 @@ def labelled(
         seed: draws beginnings.
         prefixes: whether beginnings stand for replies.
     """
-    from policies.discriminator.batches import JudgedReplies, ReplyExamples
+    from parley.policies.discriminator.batches import JudgedReplies, ReplyExamples
 
     read, items = pairs.utterances, []
     for row, ((source, recorded), said) in enumerate(zip(pairs.pairs.tolist(), negatives, strict=True)):

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engine.metrics.generation.adversarial import JudgedScores
-from engine.metrics.generation.scenarios import (
+from parley.engine.metrics.generation.adversarial import JudgedScores
+from parley.engine.metrics.generation.scenarios import (
     ADVERSUC,
     RANDOM,
     JudgedScenario,
@@ -23,16 +23,16 @@ from engine.metrics.generation.scenarios import (
     random_replies,
     source_name,
 )
-from engine.metrics.replies import has_word
-from envs.core.seeds import derive_seed
-from envs.pairs.compiled import PairSplit
-from envs.pairs.replied import RepliedPair
-from envs.pairs.turns import EOT
-from envs.pairs.vocabulary import PairVocabulary
-from policies.decoders import DecoderSettings
+from parley.engine.metrics.replies import has_word
+from parley.envs.core.seeds import derive_seed
+from parley.envs.pairs.compiled import PairSplit
+from parley.envs.pairs.replied import RepliedPair
+from parley.envs.pairs.turns import EOT
+from parley.envs.pairs.vocabulary import PairVocabulary
+from parley.policies.decoders import DecoderSettings
 
 if TYPE_CHECKING:
-    from policies.seq2seq.model import Seq2Seq
+    from parley.policies.seq2seq.model import Seq2Seq
 
 NUM_FOLDS = 5
 _JUDGE = "svm-unigram"
@@ -59,7 +59,7 @@ class HeldOut:
 
     def said(self, generator: Seq2Seq) -> list[list[int]]:
         """What a generator answers, word ids without `</s>`."""
-        from policies.seq2seq.replying import ReplyDecoder
+        from parley.policies.seq2seq.replying import ReplyDecoder
 
         seeds = [derive_seed(self._seed, "held-out reply", row) for row in range(len(self._sources))]
         return [reply[: self._max_words] for reply in ReplyDecoder(generator, self._decoder)(self._sources, seeds)]
@@ -81,8 +81,8 @@ class HeldOut:
         return {scenario.name: self._scores(scenario).with_told(silent) for scenario in asked}
 
     def _scores(self, scenario: JudgedScenario) -> JudgedScores:
-        from policies.judges.judge import JudgeSettings, scores_by
-        from policies.judges.makers import judge_maker
+        from parley.policies.judges.judge import JudgeSettings, scores_by
+        from parley.policies.judges.makers import judge_maker
 
         pairs, labels = [each.pair for each in scenario.pairs], np.array([each.label for each in scenario.pairs])
         scores, make = np.zeros(len(pairs)), judge_maker(_JUDGE, JudgeSettings())

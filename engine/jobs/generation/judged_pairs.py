@@ -14,12 +14,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.jobs.flat import FlatRows, Line, Row
-from engine.metrics.generation.scenarios import JudgedScenario
-from engine.store.documents import write_whole
-from engine.store.head import whole
-from engine.store.schemas import list_of, with_base
-from envs.core.errors import RunError
+from parley.engine.jobs.flat import FlatRows, Line, Row
+from parley.engine.metrics.generation.scenarios import JudgedScenario
+from parley.engine.store.documents import write_whole
+from parley.engine.store.head import whole
+from parley.engine.store.schemas import list_of, with_base
+from parley.envs.core.errors import RunError
 
 PAIRS_FILE = "pairs.parquet"
 JUDGED_PAIRS = pa.schema(
@@ -67,8 +67,8 @@ def write_pairs(path: Path, scenarios: Iterable[JudgedScenario]) -> None:
 
 FLAT_JUDGED = with_base(
     [
-        # As `engine.metrics.generation.scenarios`; the file of its system, null in scenarios of people alone; the judge; the
-        # fold whose pairs it has not seen.
+        # As `parley.engine.metrics.generation.scenarios`; the file of its system, null in scenarios of people alone; the judge;
+        # the fold whose pairs it has not seen.
         pa.field("scenario", pa.string()),
         pa.field("system", pa.string()),
         pa.field("judge", pa.string()),

@@ -17,39 +17,39 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.jobs.checkpoints import require_checkpoint, require_word_model
-from engine.jobs.composite import Composite, Stage, run_stages
-from engine.jobs.device import threads
-from engine.jobs.generation.contest import BACKWARD, Contest, contest_of, require_decoders, training_world
-from engine.jobs.generation.discriminator import TRAIN_DISCRIMINATOR, TrainDiscriminatorConfig
-from engine.jobs.generation.held_out import NUM_FOLDS, HeldOut
-from engine.jobs.generation.minmax_config import MinMaxRepliesConfig, helpdesk, li2017, released
-from engine.jobs.generation.watching import Alarm, CollapseError, Watcher
-from engine.jobs.generation.word_rewards import REWARDS_OF_WORDS, word_rewards
-from engine.jobs.job import Reporter, Steps, Summary
-from engine.jobs.placement import fitting_runners
-from engine.jobs.responders.seq2seq import TRAIN_SEQ2SEQ, TrainSeq2SeqConfig
-from engine.jobs.scalars import Scalars
-from engine.jobs.sharded import session
-from engine.jobs.supervised import STATE
-from engine.jobs.updates import built, make_updates
-from engine.metrics.generation.minmax import AGAINST_DISCRIMINATOR, GAIN, NATS, PICKED, step_figures
-from engine.metrics.generation.scenarios import ADVERSUC, RANDOM
-from engine.metrics.generation.variety import COMMONEST, WORDS, variety
-from engine.metrics.replies import reply_metrics
-from engine.metrics.statistics import Estimate, count, rate_difference, ratio_of_sums, refit_spread
-from engine.metrics.training import BEFORE
-from engine.store.layout import SUMMARY
-from engine.store.run_folder import RunFolder
-from envs.core.config import from_dict
-from envs.core.errors import ConfigError
-from envs.storage.copies import CHECKPOINT
-from envs.storage.places import display_path
-from policies.decoders import DecoderSettings, lacks_backward, with_backward
+from parley.engine.jobs.checkpoints import require_checkpoint, require_word_model
+from parley.engine.jobs.composite import Composite, Stage, run_stages
+from parley.engine.jobs.device import threads
+from parley.engine.jobs.generation.contest import BACKWARD, Contest, contest_of, require_decoders, training_world
+from parley.engine.jobs.generation.discriminator import TRAIN_DISCRIMINATOR, TrainDiscriminatorConfig
+from parley.engine.jobs.generation.held_out import NUM_FOLDS, HeldOut
+from parley.engine.jobs.generation.minmax_config import MinMaxRepliesConfig, helpdesk, li2017, released
+from parley.engine.jobs.generation.watching import Alarm, CollapseError, Watcher
+from parley.engine.jobs.generation.word_rewards import REWARDS_OF_WORDS, word_rewards
+from parley.engine.jobs.job import Reporter, Steps, Summary
+from parley.engine.jobs.placement import fitting_runners
+from parley.engine.jobs.responders.seq2seq import TRAIN_SEQ2SEQ, TrainSeq2SeqConfig
+from parley.engine.jobs.scalars import Scalars
+from parley.engine.jobs.sharded import session
+from parley.engine.jobs.supervised import STATE
+from parley.engine.jobs.updates import built, make_updates
+from parley.engine.metrics.generation.minmax import AGAINST_DISCRIMINATOR, GAIN, NATS, PICKED, step_figures
+from parley.engine.metrics.generation.scenarios import ADVERSUC, RANDOM
+from parley.engine.metrics.generation.variety import COMMONEST, WORDS, variety
+from parley.engine.metrics.replies import reply_metrics
+from parley.engine.metrics.statistics import Estimate, count, rate_difference, ratio_of_sums, refit_spread
+from parley.engine.metrics.training import BEFORE
+from parley.engine.store.layout import SUMMARY
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.config import from_dict
+from parley.envs.core.errors import ConfigError
+from parley.envs.storage.copies import CHECKPOINT
+from parley.envs.storage.places import display_path
+from parley.policies.decoders import DecoderSettings, lacks_backward, with_backward
 
 if TYPE_CHECKING:
-    from engine.metrics.generation.adversarial import JudgedScores
-    from engine.rllib.replies import ReplyMinMax, ReplyMinMaxConfig
+    from parley.engine.metrics.generation.adversarial import JudgedScores
+    from parley.engine.rllib.replies import ReplyMinMax, ReplyMinMaxConfig
 
 ITERATION, CHECK, ALARM = "iteration", "check", "alarm"
 """Kinds of events: an update, a measurement on the validation split, and something that went wrong."""
@@ -80,7 +80,7 @@ class MinMaxReplies(Composite[MinMaxRepliesConfig, MinMaxRepliesConfig, Summary]
 
     def prepare(self, config: MinMaxRepliesConfig, path: Path, reporter: Reporter) -> MinMaxRepliesConfig:
         """Checks what is named; the rest is trained, a backward model in the sizes of the generator."""
-        from policies.seq2seq.checkpoints import load_seq2seq
+        from parley.policies.seq2seq.checkpoints import load_seq2seq
 
         if config.discriminator and not config.start:
             what = "a discriminator needs the generator whose replies it was fitted to"
@@ -176,7 +176,7 @@ class _ReplyTraining:
 
     def finish(self, num_runners: int) -> None:
         """Makes what is left of the updates."""
-        from engine.negotiation.reinforce import DivergenceError
+        from parley.engine.negotiation.reinforce import DivergenceError
 
         updates, has_begun = self._learning.updates, (self._run.path / STATE).exists()
         with built(self._settings(num_runners)) as algorithm:
@@ -193,7 +193,7 @@ class _ReplyTraining:
                 raise DivergenceError(error.what, where=error.where, got=error.got, fix=fix) from error
 
     def _settings(self, num_runners: int) -> ReplyMinMaxConfig:
-        from engine.rllib.replies import ReplyMinMaxConfig
+        from parley.engine.rllib.replies import ReplyMinMaxConfig
 
         config, contest = self._config, self._contest
         make_world = partial(training_world, config, contest.generator)
@@ -236,10 +236,10 @@ class _ReplyTraining:
 
     def _check(self, algorithm: ReplyMinMax, rounds: int) -> None:
         """Measures the generator on the validation split, and keeps it where it is the best so far."""
-        from engine.rllib import state
-        from policies.fitting.evaluation import evaluate
-        from policies.seq2seq.batches import PairExamples
-        from policies.seq2seq.checkpoints import save_model
+        from parley.engine.rllib import state
+        from parley.policies.fitting.evaluation import evaluate
+        from parley.policies.seq2seq.batches import PairExamples
+        from parley.policies.seq2seq.checkpoints import save_model
 
         model = self._contest.model
         model.load_state_dict(state.learned_weights(algorithm))
@@ -262,9 +262,9 @@ class _ReplyTraining:
 
     def _tell_rewards(self, algorithm: ReplyMinMax) -> None:
         """What words of replies earn at the end, for a reader to look at."""
-        from engine.generation.rewards import limit
-        from engine.rllib.replies_env import DISCRIMINATOR as LISTENER
-        from engine.rllib.replies_env import GENERATOR as SPEAKER
+        from parley.engine.generation.rewards import limit
+        from parley.engine.rllib.replies_env import DISCRIMINATOR as LISTENER
+        from parley.engine.rllib.replies_env import GENERATOR as SPEAKER
 
         config, modules = self._config, algorithm.env_runner.module
         generator, discriminator = modules[SPEAKER].net, modules[LISTENER].net
@@ -273,7 +273,7 @@ class _ReplyTraining:
         self._run.event(REWARDS_OF_WORDS, replies=shown)
 
     def _best_so_far(self) -> str:
-        from policies.seq2seq.checkpoints import SEQ2SEQ
+        from parley.policies.seq2seq.checkpoints import SEQ2SEQ
 
         good = self._run.path / GOOD
         folder = good if good.exists() else self._run.path / BEST
@@ -287,9 +287,9 @@ class _ReplyTraining:
 
     def figures(self) -> dict[str, Estimate]:
         """What the legend names, once all updates are made; stores the best generator."""
-        from policies.fitting.evaluation import evaluate
-        from policies.seq2seq.batches import PairExamples
-        from policies.seq2seq.checkpoints import load_seq2seq, save_model
+        from parley.policies.fitting.evaluation import evaluate
+        from parley.policies.seq2seq.batches import PairExamples
+        from parley.policies.seq2seq.checkpoints import load_seq2seq, save_model
 
         config, contest, picked = self._config, self._contest, self._picked()
         best = load_seq2seq(self._run.path / BEST)

@@ -6,14 +6,19 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Literal
 
-from engine.generation import settings as settings_of_rewards
-from engine.generation.settings import RewardSettings
-from engine.rllib.reply_settings import ReplyLearning, Reward
-from envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt, NumItems, PositiveInt, Share
-from policies.discriminator.settings import DiscriminatorSizes, discriminator_fit, discriminator_released, discriminator_small
-from policies.fitting.settings import FitConfig
-from policies.seq2seq import settings
-from policies.seq2seq.settings import Seq2SeqSizes
+from parley.engine.generation import settings as settings_of_rewards
+from parley.engine.generation.settings import RewardSettings
+from parley.engine.rllib.reply_settings import ReplyLearning, Reward
+from parley.envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt, NumItems, PositiveInt, Share
+from parley.policies.discriminator.settings import (
+    DiscriminatorSizes,
+    discriminator_fit,
+    discriminator_released,
+    discriminator_small,
+)
+from parley.policies.fitting.settings import FitConfig
+from parley.policies.seq2seq import settings
+from parley.policies.seq2seq.settings import Seq2SeqSizes
 
 
 @dataclass(frozen=True, kw_only=True)

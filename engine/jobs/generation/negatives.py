@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engine.jobs.job import Reporter
-from engine.metrics.generation.training import DECODED, SAMPLED
-from envs.core.errors import CheckpointError
-from envs.core.seeds import derive_seed, stream
-from policies.decoders import DecoderSettings
+from parley.engine.jobs.job import Reporter
+from parley.engine.metrics.generation.training import DECODED, SAMPLED
+from parley.envs.core.errors import CheckpointError
+from parley.envs.core.seeds import derive_seed, stream
+from parley.policies.decoders import DecoderSettings
 
 if TYPE_CHECKING:
-    from envs.pairs.compiled import PairSplit
-    from policies.seq2seq.model import Seq2Seq
+    from parley.envs.pairs.compiled import PairSplit
+    from parley.policies.seq2seq.model import Seq2Seq
 
 _PART = 1_000
 """Contexts that are decoded between two savings."""
@@ -51,7 +51,7 @@ class Negatives:
         origin: Mapping[str, str | int],
         others: Path | None = None,
     ) -> None:
-        from policies.seq2seq.replying import ReplyDecoder
+        from parley.policies.seq2seq.replying import ReplyDecoder
 
         ways = {DECODED: decoder, SAMPLED: DecoderSettings(rule="sample")}
         self._ways = {name: ReplyDecoder(generator, settings) for name, settings in ways.items()}
@@ -100,7 +100,7 @@ class Negatives:
         return [found[row] for row in rows]
 
     def _read(self, path: Path) -> dict[str, list[np.ndarray]]:
-        from policies.checkpoint import load_state
+        from parley.policies.checkpoint import load_state
 
         if not path.exists():
             return {}
@@ -119,7 +119,7 @@ class Negatives:
     def _write(self, path: Path, found: dict[str, list[np.ndarray]]) -> None:
         import torch
 
-        from policies.checkpoint import save_state
+        from parley.policies.checkpoint import save_state
 
         tensors = {}
         for name, replies in found.items():

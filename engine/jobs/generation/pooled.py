@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.jobs.generation.adversarial_config import AdversarialConfig, labels_of
-from engine.metrics.generation.scenarios import (
+from parley.engine.jobs.generation.adversarial_config import AdversarialConfig, labels_of
+from parley.engine.metrics.generation.scenarios import (
     ADVERSUC,
     CUT,
     HUMAN_HUMAN,
@@ -30,12 +30,12 @@ from engine.metrics.generation.scenarios import (
     said_elsewhere,
     source_name,
 )
-from envs.core.errors import DataError
-from envs.data.own_files import own_file, without_options
-from envs.data.root import data_root
-from envs.pairs.replied import SAMPLE, RepliedPair, in_one_vocabulary, read_replied, read_sample_replies, unknown_share
-from envs.pairs.tokens import UNKNOWN
-from envs.storage.copies import fetched_file
+from parley.envs.core.errors import DataError
+from parley.envs.data.own_files import own_file, without_options
+from parley.envs.data.root import data_root
+from parley.envs.pairs.replied import SAMPLE, RepliedPair, in_one_vocabulary, read_replied, read_sample_replies, unknown_share
+from parley.envs.pairs.tokens import UNKNOWN
+from parley.envs.storage.copies import fetched_file
 
 _HUMAN, _NEXT = "human", "next"
 _OFTEN = 0.02

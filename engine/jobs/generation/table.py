@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engine.jobs.checkpoints import require_checkpoint, require_word_model
-from engine.jobs.composite import Composite, Stage, run_stages
-from engine.jobs.generation.adversarial_config import AdversarialConfig, label_of, labels_of
-from engine.jobs.generation.contest import require_decoders
-from engine.jobs.generation.table_config import TrainedTableConfig, helpdesk_table, li2017_table
-from engine.jobs.generation.table_stages import (
+from parley.engine.jobs.checkpoints import require_checkpoint, require_word_model
+from parley.engine.jobs.composite import Composite, Stage, run_stages
+from parley.engine.jobs.generation.adversarial_config import AdversarialConfig, label_of, labels_of
+from parley.engine.jobs.generation.contest import require_decoders
+from parley.engine.jobs.generation.table_config import TrainedTableConfig, helpdesk_table, li2017_table
+from parley.engine.jobs.generation.table_stages import (
     JUDGE_LM,
     System,
     discriminators,
@@ -33,18 +33,18 @@ from engine.jobs.generation.table_stages import (
     systems,
     trainings,
 )
-from engine.jobs.job import Reporter, Result, Summary
-from engine.jobs.repeated import run_beside
-from engine.jobs.responders.reply import HUMAN_FILE, MACHINE_FILE
-from engine.jobs.sharded import session
-from engine.jobs.tables import TABLE_FILE, noted
-from engine.metrics.generation.adversarial import CONSTANT, ERE, JudgedRows
-from engine.metrics.generation.concluded import conclusions, placements
-from engine.metrics.generation.diversity import overlap
-from engine.metrics.generation.minmax import PICKED
-from engine.metrics.generation.scenarios import MATCHED, PER_FOLD, RANDOM, source_name
-from engine.metrics.generation.tables import is_reliable
-from engine.metrics.generation.trained import (
+from parley.engine.jobs.job import Reporter, Result, Summary
+from parley.engine.jobs.repeated import run_beside
+from parley.engine.jobs.responders.reply import HUMAN_FILE, MACHINE_FILE
+from parley.engine.jobs.sharded import session
+from parley.engine.jobs.tables import TABLE_FILE, noted
+from parley.engine.metrics.generation.adversarial import CONSTANT, ERE, JudgedRows
+from parley.engine.metrics.generation.concluded import conclusions, placements
+from parley.engine.metrics.generation.diversity import overlap
+from parley.engine.metrics.generation.minmax import PICKED
+from parley.engine.metrics.generation.scenarios import MATCHED, PER_FOLD, RANDOM, source_name
+from parley.engine.metrics.generation.tables import is_reliable
+from parley.engine.metrics.generation.trained import (
     EMPTY,
     JUDGED,
     OVERLAP,
@@ -59,22 +59,22 @@ from engine.metrics.generation.trained import (
     table_metrics,
     trained_tables,
 )
-from engine.metrics.statistics import count
-from engine.metrics.tables import TextTable
-from engine.store.layout import SUMMARY
-from engine.store.run_folder import RunFolder
-from envs.core.config import from_dict
-from envs.core.errors import ConfigError, DataError
-from envs.pairs.compiled import load_pairs
-from envs.pairs.contexts import examples
-from envs.pairs.replied import read_replied
-from envs.pairs.turns import EOT
-from envs.storage.copies import fetched_model
-from envs.storage.places import display_path
+from parley.engine.metrics.statistics import count
+from parley.engine.metrics.tables import TextTable
+from parley.engine.store.layout import SUMMARY
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.config import from_dict
+from parley.envs.core.errors import ConfigError, DataError
+from parley.envs.pairs.compiled import load_pairs
+from parley.envs.pairs.contexts import examples
+from parley.envs.pairs.replied import read_replied
+from parley.envs.pairs.turns import EOT
+from parley.envs.storage.copies import fetched_model
+from parley.envs.storage.places import display_path
 
 if TYPE_CHECKING:
-    from envs.pairs.vocabulary import PairVocabulary
-    from policies.seq2seq.scoring import WordScores
+    from parley.envs.pairs.vocabulary import PairVocabulary
+    from parley.policies.seq2seq.scoring import WordScores
 
 CONCLUDED, PLACED = "conclusions", "placements"
 """Entries of the summary: what the table comes to, and where trainings lie beside the temperature curve, in sentences."""
@@ -109,7 +109,7 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
 
     def prepare(self, config: TrainedTableConfig, path: Path, reporter: Reporter) -> TrainedTableConfig:
         """Checks what is named, and takes the sizes of what is trained beside from the first start."""
-        from policies.seq2seq.checkpoints import load_seq2seq
+        from parley.policies.seq2seq.checkpoints import load_seq2seq
 
         begun = [require_word_model(name, "--start", "parley train seq2seq") for name in config.starts]
         for name, option, maker in (
@@ -171,8 +171,8 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
 
     def measure(self, run: RunFolder, found: TrainedTableConfig) -> Summary:
         """The figures of every row that is finished, whichever `--rows` it was measured under."""
-        from policies.seq2seq.checkpoints import load_language_model, load_seq2seq
-        from policies.seq2seq.scoring import WordScores
+        from parley.policies.seq2seq.checkpoints import load_language_model, load_seq2seq
+        from parley.policies.seq2seq.scoring import WordScores
 
         config, path = found, run.path
         done = measured_systems(config, path)

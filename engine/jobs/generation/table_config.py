@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from engine.jobs.generation.minmax_config import ReplyTrainingConfig, helpdesk, li2017
-from engine.metrics.generation.trained import AT, DECODED, TRAINED
-from engine.rllib.reply_settings import ReplyLearning
-from envs.core.config import shared
-from envs.core.errors import ConfigError
-from envs.core.ranges import NonNegativeInt, NumItemsOrAll, PositiveInt
-from envs.core.registry import nearest
-from policies.decoders import DecoderSettings
-from policies.judges.judge import CONTROLS
+from parley.engine.jobs.generation.minmax_config import ReplyTrainingConfig, helpdesk, li2017
+from parley.engine.metrics.generation.trained import AT, DECODED, TRAINED
+from parley.engine.rllib.reply_settings import ReplyLearning
+from parley.envs.core.config import shared
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.ranges import NonNegativeInt, NumItemsOrAll, PositiveInt
+from parley.envs.core.registry import nearest
+from parley.policies.decoders import DecoderSettings
+from parley.policies.judges.judge import CONTROLS
 
 TEMPERATURES = (0.4, 0.6, 0.8, 1.2)
 DECODERS = {

@@ -6,19 +6,19 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from engine.jobs.composite import Stage
-from engine.jobs.generation.adversarial import EVALUATE_ADVERSARIAL
-from engine.jobs.generation.adversarial_config import AdversarialConfig
-from engine.jobs.generation.discriminator import TRAIN_DISCRIMINATOR, TrainDiscriminatorConfig
-from engine.jobs.generation.minmax import MINMAX_REPLIES, MinMaxRepliesConfig
-from engine.jobs.generation.table_config import DECODERS, TrainedTableConfig
-from engine.jobs.responders.reply import HUMAN_FILE, MACHINE_FILE, NEXT_FILE, REPLY, ReplyConfig
-from engine.jobs.responders.seq2seq import TRAIN_LM, TRAIN_SEQ2SEQ, TrainLMConfig, TrainSeq2SeqConfig
-from engine.metrics.generation.trained import AT, DECODED, SAMPLED, TRAINED
-from envs.core.seeds import derive_seed
-from envs.storage.places import display_path
-from policies.decoders import DecoderSettings, lacks_backward, with_backward
-from policies.seq2seq.settings import LanguageModelSizes
+from parley.engine.jobs.composite import Stage
+from parley.engine.jobs.generation.adversarial import EVALUATE_ADVERSARIAL
+from parley.engine.jobs.generation.adversarial_config import AdversarialConfig
+from parley.engine.jobs.generation.discriminator import TRAIN_DISCRIMINATOR, TrainDiscriminatorConfig
+from parley.engine.jobs.generation.minmax import MINMAX_REPLIES, MinMaxRepliesConfig
+from parley.engine.jobs.generation.table_config import DECODERS, TrainedTableConfig
+from parley.engine.jobs.responders.reply import HUMAN_FILE, MACHINE_FILE, NEXT_FILE, REPLY, ReplyConfig
+from parley.engine.jobs.responders.seq2seq import TRAIN_LM, TRAIN_SEQ2SEQ, TrainLMConfig, TrainSeq2SeqConfig
+from parley.engine.metrics.generation.trained import AT, DECODED, SAMPLED, TRAINED
+from parley.envs.core.seeds import derive_seed
+from parley.envs.storage.places import display_path
+from parley.policies.decoders import DecoderSettings, lacks_backward, with_backward
+from parley.policies.seq2seq.settings import LanguageModelSizes
 
 START, BACKWARD, LM, JUDGE_LM, DISCRIMINATOR, BEGINNINGS = "start", "backward", "lm", "judge-lm", "discriminator", "beginnings"
 """Folders of models that are trained first."""

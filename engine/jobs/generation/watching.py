@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from engine.jobs.generation.minmax_config import Watch
-from engine.metrics.generation.variety import ADVANTAGE, COMMONEST, DISTINCT, WORDS
-from envs.core.errors import ParleyError
+from parley.engine.jobs.generation.minmax_config import Watch
+from parley.engine.metrics.generation.variety import ADVANTAGE, COMMONEST, DISTINCT, WORDS
+from parley.envs.core.errors import ParleyError
 
 
 class CollapseError(ParleyError):

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from engine.generation.settings import Method, RewardSettings
-from envs.core.seeds import derive_seed
+from parley.engine.generation.settings import Method, RewardSettings
+from parley.envs.core.seeds import derive_seed
 
 if TYPE_CHECKING:
-    from envs.pairs.compiled import PairSplit
-    from policies.discriminator.model import Discriminator
-    from policies.seq2seq.model import Seq2Seq
+    from parley.envs.pairs.compiled import PairSplit
+    from parley.policies.discriminator.model import Discriminator
+    from parley.policies.seq2seq.model import Seq2Seq
 
 NUM_SHOWN = 8
 REWARDS_OF_WORDS = "rewards of words"
@@ -35,10 +35,10 @@ def word_rewards(
     Returns:
         Of each `context` and `reply`, which is words, and `rewards` by method, a number for each word.
     """
-    from engine.generation.replies import reply_actions
-    from engine.generation.rewards import rewards
-    from policies.discriminator.batches import context_batch
-    from policies.seq2seq.decoding import read, sample
+    from parley.engine.generation.replies import reply_actions
+    from parley.engine.generation.rewards import rewards
+    from parley.policies.discriminator.batches import context_batch
+    from parley.policies.seq2seq.decoding import read, sample
 
     shown = pairs.first(NUM_SHOWN)
     sources = [shown.utterances[source] for source in shown.pairs[:, 0].tolist()]

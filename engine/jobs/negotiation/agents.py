@@ -6,19 +6,19 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from engine.jobs.checkpoints import _instead, absolute_name, require_checkpoint
-from engine.jobs.weights import checkpoint_folder
-from envs.core.errors import CheckpointError, ConfigError
-from envs.core.registry import nearest
-from envs.negotiation.agents import HUMAN, agents, is_chat_model
-from envs.negotiation.agents import make_agent as agent_of
-from envs.negotiation.domain import DEAL_OR_NO_DEAL, domain_of
-from envs.negotiation.game import Agent
-from envs.negotiation.vocabulary import Vocabulary
-from policies.chat.addresses import is_chat_address, is_local
-from policies.chat.fluency import require_chat_judge
-from policies.negotiator.settings import KIND
-from policies.stored import read_words
+from parley.engine.jobs.checkpoints import _instead, absolute_name, require_checkpoint
+from parley.engine.jobs.weights import checkpoint_folder
+from parley.envs.core.errors import CheckpointError, ConfigError
+from parley.envs.core.registry import nearest
+from parley.envs.negotiation.agents import HUMAN, agents, is_chat_model
+from parley.envs.negotiation.agents import make_agent as agent_of
+from parley.envs.negotiation.domain import DEAL_OR_NO_DEAL, domain_of
+from parley.envs.negotiation.game import Agent
+from parley.envs.negotiation.vocabulary import Vocabulary
+from parley.policies.chat.addresses import is_chat_address, is_local
+from parley.policies.chat.fluency import require_chat_judge
+from parley.policies.negotiator.settings import KIND
+from parley.policies.stored import read_words
 
 ANY_AGENT = "parley selfplay, play, attack rl, transfer and tactic, train adversary, evaluate exploitability and minmax"
 """Where an agent of any kind can be met."""
@@ -202,7 +202,7 @@ def start_of(named: str, target: str, option: str) -> str:
 def make_agent(
     spec: str, vocabulary: Vocabulary | None = None, temperature: float = 0.5, device: str = "cpu", **chat: Any
 ) -> Agent:
-    """The agent that a name stands for, as `envs.negotiation.agents.make_agent`, which is told what is there instead.
+    """The agent that a name stands for, as `parley.envs.negotiation.agents.make_agent`, which is told what is there instead.
 
     Raises:
         ConfigError: nothing is called that, or the file of a user's own makes no agent.

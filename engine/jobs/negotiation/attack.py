@@ -10,18 +10,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar, cast
 
-from engine.jobs.job import Reporter, Summary
-from engine.jobs.negotiation.agents import require_partner
-from engine.jobs.negotiation.match import MatchConfig, MatchJob, OneMatchConfig, Roster
-from engine.negotiation.transfer import PAPER_SENTENCE, PAPER_TURN, TransferAgent, last_sentences, unspeakable_words
-from engine.store.layout import CONFIG
-from engine.store.mirror import fetched_run
-from engine.store.run_folder import RunFolder
-from envs.core.config import shared
-from envs.core.errors import ConfigError, RunError
-from envs.core.ranges import Configuration, NonNegativeInt, PositiveInt
-from envs.negotiation.game import Agent
-from envs.negotiation.vocabulary import Vocabulary
+from parley.engine.jobs.job import Reporter, Summary
+from parley.engine.jobs.negotiation.agents import require_partner
+from parley.engine.jobs.negotiation.match import MatchConfig, MatchJob, OneMatchConfig, Roster
+from parley.engine.negotiation.transfer import PAPER_SENTENCE, PAPER_TURN, TransferAgent, last_sentences, unspeakable_words
+from parley.engine.store.layout import CONFIG
+from parley.engine.store.mirror import fetched_run
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.config import shared
+from parley.envs.core.errors import ConfigError, RunError
+from parley.envs.core.ranges import Configuration, NonNegativeInt, PositiveInt
+from parley.envs.negotiation.game import Agent
+from parley.envs.negotiation.vocabulary import Vocabulary
 
 UNFOUND = "unfound"
 """Entry of the summary: why a row of a table has nothing to play."""

@@ -22,25 +22,25 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from engine.jobs.beside import Beside
-from engine.jobs.composite import Stage, run_side_by_side
-from engine.jobs.job import Reporter, Result
-from engine.jobs.negotiation import exploitability, reinforce
-from engine.jobs.negotiation.agents import is_weightless
-from engine.jobs.negotiation.attack import ATTACK_RL, AttackConfig
-from engine.jobs.negotiation.campaign_config import MinMaxConfig
-from engine.jobs.negotiation.exploitability import EVALUATE_EXPLOITABILITY, ExploitabilityConfig
-from engine.jobs.negotiation.judge import judge_of
-from engine.jobs.negotiation.language import validation_perplexity
-from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
-from engine.jobs.negotiation.oracles import Mixed, mixed
-from engine.jobs.negotiation.payoffs import PopulationConfig
-from engine.jobs.negotiation.population import EVALUATE_POPULATION, played_in
-from engine.jobs.repeated import nth_name
-from engine.jobs.rounds import StopRule, make_rounds
-from engine.jobs.whole import share_of
-from engine.metrics.exploitability import EXPLOITABILITY, MEAN_FRESH
-from engine.metrics.negotiation.campaign import (
+from parley.engine.jobs.beside import Beside
+from parley.engine.jobs.composite import Stage, run_side_by_side
+from parley.engine.jobs.job import Reporter, Result
+from parley.engine.jobs.negotiation import exploitability, reinforce
+from parley.engine.jobs.negotiation.agents import is_weightless
+from parley.engine.jobs.negotiation.attack import ATTACK_RL, AttackConfig
+from parley.engine.jobs.negotiation.campaign_config import MinMaxConfig
+from parley.engine.jobs.negotiation.exploitability import EVALUATE_EXPLOITABILITY, ExploitabilityConfig
+from parley.engine.jobs.negotiation.judge import judge_of
+from parley.engine.jobs.negotiation.language import validation_perplexity
+from parley.engine.jobs.negotiation.match import SELFPLAY, MatchConfig
+from parley.engine.jobs.negotiation.oracles import Mixed, mixed
+from parley.engine.jobs.negotiation.payoffs import PopulationConfig
+from parley.engine.jobs.negotiation.population import EVALUATE_POPULATION, played_in
+from parley.engine.jobs.repeated import nth_name
+from parley.engine.jobs.rounds import StopRule, make_rounds
+from parley.engine.jobs.whole import share_of
+from parley.engine.metrics.exploitability import EXPLOITABILITY, MEAN_FRESH
+from parley.engine.metrics.negotiation.campaign import (
     AFTER,
     BEFORE,
     PERPLEXITY,
@@ -50,17 +50,17 @@ from engine.metrics.negotiation.campaign import (
     exploitability_of,
     rounds_table,
 )
-from engine.metrics.negotiation.population import Played
-from engine.metrics.rounds import Round
-from engine.metrics.statistics import NOTHING, Estimate
-from engine.negotiation.opponents import OpponentConfig
-from engine.negotiation.settings import ReinforceConfig
-from engine.store.head import whole
-from engine.store.layout import SUMMARY
-from engine.store.mirror import fetched_run
-from engine.store.run_folder import RunFolder
-from envs.core.seeds import derive_seed
-from envs.storage.places import display_path
+from parley.engine.metrics.negotiation.population import Played
+from parley.engine.metrics.rounds import Round
+from parley.engine.metrics.statistics import NOTHING, Estimate
+from parley.engine.negotiation.opponents import OpponentConfig
+from parley.engine.negotiation.settings import ReinforceConfig
+from parley.engine.store.head import whole
+from parley.engine.store.layout import SUMMARY
+from parley.engine.store.mirror import fetched_run
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.seeds import derive_seed
+from parley.envs.storage.places import display_path
 
 PAYOFFS = "payoffs"
 """The stage of a round that plays all targets and adversaries before it."""
@@ -170,7 +170,7 @@ class Campaign:
         self, number: int, role: str, rule: ReinforceConfig, phase: Callable[[int, ReinforceConfig], Stage]
     ) -> Result:
         """Trains one side; where that diverges, again from the phase's start, at half the rate from then on."""
-        from engine.negotiation.reinforce import DivergenceError
+        from parley.engine.negotiation.reinforce import DivergenceError
 
         while True:
             slower = self._rule(role, rule, number)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from engine.jobs.negotiation import reinforce
-from engine.jobs.negotiation.exploitability import MeasuringConfig
-from engine.jobs.repeated import RepeatedConfig
-from engine.negotiation.opponents import OpponentConfig
-from engine.negotiation.settings import ReinforceConfig
-from envs.core.config import check
-from envs.core.ranges import NonNegativeFloat, NonNegativeInt, NumItems, PositiveInt
+from parley.engine.jobs.negotiation import reinforce
+from parley.engine.jobs.negotiation.exploitability import MeasuringConfig
+from parley.engine.jobs.repeated import RepeatedConfig
+from parley.engine.negotiation.opponents import OpponentConfig
+from parley.engine.negotiation.settings import ReinforceConfig
+from parley.envs.core.config import check
+from parley.envs.core.ranges import NonNegativeFloat, NonNegativeInt, NumItems, PositiveInt
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.jobs.negotiation.campaign import Campaign
-from engine.jobs.negotiation.exploitability import BEST, SCRIPTED
-from engine.jobs.negotiation.population import labels, played_in
-from engine.metrics.exploitability import best_index, gained_by_training
-from engine.metrics.known import KnownAdversaries
-from engine.metrics.negotiation.population import Played, payoff_estimates
-from engine.metrics.rounds import Round
-from engine.metrics.statistics import mean
+from parley.engine.jobs.negotiation.campaign import Campaign
+from parley.engine.jobs.negotiation.exploitability import BEST, SCRIPTED
+from parley.engine.jobs.negotiation.population import labels, played_in
+from parley.engine.metrics.exploitability import best_index, gained_by_training
+from parley.engine.metrics.known import KnownAdversaries
+from parley.engine.metrics.negotiation.population import Played, payoff_estimates
+from parley.engine.metrics.rounds import Round
+from parley.engine.metrics.statistics import mean
 
 ROUNDS_PLAYED, ALL_PLAYED = "crossplay-rounds", "crossplay"
 """Stages: the targets and adversaries of the rounds; those of result and control too."""

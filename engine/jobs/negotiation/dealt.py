@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envs.core.errors import ConfigError
-from envs.core.seeds import stream
-from envs.data.lines import read_lines
-from envs.negotiation.corpora.catalogue import corpora, find_negotiations
-from envs.negotiation.corpora.compiled import load_corpus
-from envs.negotiation.corpora.dealornodeal import parse_scenarios
-from envs.negotiation.domain import DEAL_OR_NO_DEAL, domain_of
-from envs.negotiation.scenario import Scenario
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.seeds import stream
+from parley.envs.data.lines import read_lines
+from parley.envs.negotiation.corpora.catalogue import corpora, find_negotiations
+from parley.envs.negotiation.corpora.compiled import load_corpus
+from parley.envs.negotiation.corpora.dealornodeal import parse_scenarios
+from parley.envs.negotiation.domain import DEAL_OR_NO_DEAL, domain_of
+from parley.envs.negotiation.scenario import Scenario
 
 if TYPE_CHECKING:
-    from engine.jobs.negotiation.match import MatchConfig
+    from parley.engine.jobs.negotiation.match import MatchConfig
 
 RANDOM = "random"
 RANDOM_OF = "random:"

@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engine.jobs.composite import Stage
-from engine.jobs.negotiation.agents import require_judge
-from engine.jobs.negotiation.language import require_words
-from engine.jobs.repeated import nth_name
-from engine.metrics.negotiation.attack_table import KNOWN, ROWS, TACTIC
-from engine.negotiation.settings import DefenceConfig, SearchConfig
-from envs.core.errors import ConfigError
-from envs.core.play import Session
-from envs.negotiation.game import Agent
-from policies.chat.seat import ChatSeat
+from parley.engine.jobs.composite import Stage
+from parley.engine.jobs.negotiation.agents import require_judge
+from parley.engine.jobs.negotiation.language import require_words
+from parley.engine.jobs.repeated import nth_name
+from parley.engine.metrics.negotiation.attack_table import KNOWN, ROWS, TACTIC
+from parley.engine.negotiation.settings import DefenceConfig, SearchConfig
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.play import Session
+from parley.envs.negotiation.game import Agent
+from parley.policies.chat.seat import ChatSeat
 
 if TYPE_CHECKING:
-    from engine.negotiation.defences import PerplexityFilter
-    from envs.negotiation.corpora.compiled import Split
-    from envs.negotiation.vocabulary import Vocabulary
+    from parley.engine.negotiation.defences import PerplexityFilter
+    from parley.envs.negotiation.corpora.compiled import Split
+    from parley.envs.negotiation.vocabulary import Vocabulary
 
 FILTER, OWN_DEMAND = "filter", "own-demand"
 """What a table puts around the target: a filter, a refusal to end."""
@@ -84,7 +84,7 @@ def perplexity_filter(
         ConfigError: nobody judges, or a chat model that gives no likelihoods.
         CheckpointError: there is no such model, or it is damaged.
     """
-    from engine.negotiation.defences import load_filter
+    from parley.engine.negotiation.defences import load_filter
 
     return load_filter(filter_judge(judge, limit), limit, vocabulary, device, seat)
 
@@ -111,7 +111,7 @@ def defend(target: Agent, defence: DefenceConfig, judge: str, device: str, seat:
     """
     if not defence.wanted:
         return target
-    from engine.negotiation.defences import defended
+    from parley.engine.negotiation.defences import defended
 
     limit = defence.max_perplexity
     return defended(target, defence, filter_judge(judge, limit) if limit else "", device, seat)
@@ -159,7 +159,7 @@ def chosen_limit(
         DataError: the corpus is missing or broken.
         CheckpointError: the judge is not there, or is damaged.
     """
-    from envs.negotiation.corpora.compiled import load_corpus
+    from parley.envs.negotiation.corpora.compiled import load_corpus
 
     spoken = load_corpus(corpus, data_root)
     ears, splits = perplexity_filter(judge, np.inf, spoken.vocabulary, device, seat), spoken.splits

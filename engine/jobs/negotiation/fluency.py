@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 import numpy as np
 
-from engine.jobs.negotiation.agents import require_judge
-from envs.core.play import agent_errors
-from envs.negotiation.agents import is_chat_model
-from envs.negotiation.game import NegotiationGame
-from policies.chat.bargaining import before
-from policies.chat.fluency import PlacedUtterance, nats_of
-from policies.chat.model import ScoringChatModel
-from policies.chat.seat import ChatSeat, chat_model
+from parley.engine.jobs.negotiation.agents import require_judge
+from parley.envs.core.play import agent_errors
+from parley.envs.negotiation.agents import is_chat_model
+from parley.envs.negotiation.game import NegotiationGame
+from parley.policies.chat.bargaining import before
+from parley.policies.chat.fluency import PlacedUtterance, nats_of
+from parley.policies.chat.model import ScoringChatModel
+from parley.policies.chat.seat import ChatSeat, chat_model
 
 if TYPE_CHECKING:
-    from engine.negotiation.adversary import Attempt
-    from policies.negotiator.model import Negotiator
+    from parley.engine.negotiation.adversary import Attempt
+    from parley.policies.negotiator.model import Negotiator
 
 
 class Judged(NamedTuple):
@@ -65,7 +65,7 @@ def load_judge(spec: str, device: str, seat: ChatSeat) -> FluencyJudge:
     named = require_judge(spec)
     if is_chat_model(spec):
         return ChatJudge(cast("ScoringChatModel", chat_model(spec, seat.on(device), answers=None)))
-    from policies.negotiator.checkpoints import load_model
+    from parley.policies.negotiator.checkpoints import load_model
 
     return NegotiatorJudge(load_model(Path(named)).to(device))
 
@@ -82,7 +82,7 @@ class NegotiatorJudge:
 
     def dialogues(self, game: NegotiationGame, side: int) -> np.ndarray:
         """See `FluencyJudge`."""
-        from policies.negotiator.scoring import utterance_nll
+        from parley.policies.negotiator.scoring import utterance_nll
 
         return utterance_nll(self._model, game, side)[0]
 
@@ -90,7 +90,7 @@ class NegotiatorJudge:
         self, game: NegotiationGame, rows: Sequence[int], attempts: Sequence[Attempt], said: Sequence[np.ndarray]
     ) -> list[Judged]:
         """See `FluencyJudge`."""
-        from policies.negotiator.scoring import sentence_nll
+        from parley.policies.negotiator.scoring import sentence_nll
 
         starts = np.array([attempt.start for attempt in attempts])
         found = sentence_nll(self._model, game, np.array(rows), starts, said)

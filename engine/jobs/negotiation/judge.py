@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from engine.jobs.negotiation.agents import vocabulary_of
-from engine.jobs.weights import checkpoint_folder, name_beside
-from envs.core.errors import CheckpointError, StorageError
-from policies.negotiator.settings import KIND
-from policies.stored import read_header
+from parley.engine.jobs.negotiation.agents import vocabulary_of
+from parley.engine.jobs.weights import checkpoint_folder, name_beside
+from parley.envs.core.errors import CheckpointError, StorageError
+from parley.policies.negotiator.settings import KIND
+from parley.policies.stored import read_header
 
 NOBODY_JUDGES = "neither side is a model, so nobody judges fluency; --judge names a checkpoint that does"
 _BEGAN_WITH = {"rl": "learner", "adversary": "learner", "target": "target"}

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from engine.jobs.negotiation.agents import require_negotiator
-from engine.metrics.statistics import Estimate, count
-from engine.negotiation.settings import ReinforceConfig
-from envs.core.errors import ConfigError
-from envs.data.root import root_words
-from envs.negotiation.corpora.catalogue import find_negotiations
-from envs.negotiation.vocabulary import Vocabulary
+from parley.engine.jobs.negotiation.agents import require_negotiator
+from parley.engine.metrics.statistics import Estimate, count
+from parley.engine.negotiation.settings import ReinforceConfig
+from parley.envs.core.errors import ConfigError
+from parley.envs.data.root import root_words
+from parley.envs.negotiation.corpora.catalogue import find_negotiations
+from parley.envs.negotiation.vocabulary import Vocabulary
 
 PUBLISHED = "dealornodeal"
 """The corpus of the published agents, which presets take unless they are the demonstration's."""
@@ -35,8 +35,8 @@ class Language:
     """
 
     def __init__(self, corpus: str, data_root: Path | None, base: Any, rule: ReinforceConfig, limit: float) -> None:
-        from envs.negotiation.corpora.compiled import load_corpus
-        from policies.negotiator.evaluation import evaluate
+        from parley.envs.negotiation.corpora.compiled import load_corpus
+        from parley.policies.negotiator.evaluation import evaluate
 
         _require_same_game(corpus, base.vocabulary)
         found = load_corpus(corpus, data_root)
@@ -66,8 +66,8 @@ class Language:
         Raises:
             DivergenceError: it is not a number, or no model that still learns has it.
         """
-        from engine.negotiation.reinforce import DivergenceError
-        from policies.training import DIVERGED
+        from parley.engine.negotiation.reinforce import DivergenceError
+        from parley.policies.training import DIVERGED
 
         for estimate in measured.values():
             if not estimate.value < math.exp(DIVERGED):
@@ -108,7 +108,7 @@ def require_words(corpus: str, data_root: Path | None, words: Vocabulary, otherw
         ConfigError: it has other words than they.
         DataError: the corpus is missing or broken.
     """
-    from envs.negotiation.corpora.compiled import load_corpus
+    from parley.envs.negotiation.corpora.compiled import load_corpus
 
     _require_same_game(corpus, words)
     found = load_corpus(corpus, data_root).vocabulary
@@ -133,9 +133,9 @@ def validation_perplexity(spec: str, corpus: str, data_root: Path | None) -> Est
         CheckpointError: there is no checkpoint, or it is damaged.
         DataError: the corpus is missing or broken.
     """
-    from envs.negotiation.corpora.compiled import load_corpus
-    from policies.negotiator.checkpoints import load_model
-    from policies.negotiator.evaluation import evaluate
+    from parley.envs.negotiation.corpora.compiled import load_corpus
+    from parley.policies.negotiator.checkpoints import load_model
+    from parley.policies.negotiator.evaluation import evaluate
 
     model = load_model(require_negotiator(spec, "the agent"))
     dialogues = load_corpus(corpus, data_root).splits["val"]

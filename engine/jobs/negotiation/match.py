@@ -20,38 +20,38 @@ from pathlib import Path
 from traceback import format_exception
 from typing import Any, ClassVar, TypeVar
 
-from engine.jobs.job import Job, Reporter, Summary
-from engine.jobs.negotiation.agents import make_agent, require_judge, vocabulary_of, words_of
-from engine.jobs.negotiation.dealt import RANDOM, game_of, match_scenarios, num_distinct
-from engine.jobs.negotiation.defended import defend, defended_row
-from engine.jobs.negotiation.fluency import load_judge
-from engine.jobs.negotiation.judge import NOBODY_JUDGES, judge_of, who_judges
-from engine.jobs.negotiation.person import tell_outcome
-from engine.jobs.negotiation.rows import DIALOGUES, dialogue_row
-from engine.jobs.sharded import RESUME_SAFE, Sharded, ShardedConfig, ended_sessions, spread, work_off
-from engine.metrics.negotiation.chat import CHAT_METRICS, chat_metrics
-from engine.metrics.negotiation.defences import DEFENCE_METRICS, defence_metrics
-from engine.metrics.negotiation.dialogues import METRICS, negotiation_metrics
-from engine.metrics.statistics import NOTHING, Estimate, count
-from engine.negotiation.settings import DefenceConfig
-from engine.runtime import logs
-from engine.runtime.record import Counts, Rows
-from engine.runtime.sharding import Shard
-from engine.store.layout import SUMMARY
-from engine.store.run_folder import RunFolder
-from engine.store.schemas import OK, error_row
-from envs.core.errors import ConfigError
-from envs.core.play import AgentError, Session, play_apart, play_sessions
-from envs.core.ranges import NonNegativeFloat, NonNegativeInt, NumItems, PositiveInt
-from envs.core.seeds import derive_seed
-from envs.negotiation.agents import BUILT_IN, HUMAN, is_chat_model
-from envs.negotiation.game import Agent, NegotiationGame, Rules, require_game
-from envs.negotiation.scenario import Scenario
-from envs.negotiation.vocabulary import Vocabulary
-from policies.chat.addresses import is_chat_address
-from policies.chat.answers import ANSWERS_FOLDER
-from policies.chat.negotiator import ChatNegotiator, moves_of
-from policies.chat.seat import ChatSeat
+from parley.engine.jobs.job import Job, Reporter, Summary
+from parley.engine.jobs.negotiation.agents import make_agent, require_judge, vocabulary_of, words_of
+from parley.engine.jobs.negotiation.dealt import RANDOM, game_of, match_scenarios, num_distinct
+from parley.engine.jobs.negotiation.defended import defend, defended_row
+from parley.engine.jobs.negotiation.fluency import load_judge
+from parley.engine.jobs.negotiation.judge import NOBODY_JUDGES, judge_of, who_judges
+from parley.engine.jobs.negotiation.person import tell_outcome
+from parley.engine.jobs.negotiation.rows import DIALOGUES, dialogue_row
+from parley.engine.jobs.sharded import RESUME_SAFE, Sharded, ShardedConfig, ended_sessions, spread, work_off
+from parley.engine.metrics.negotiation.chat import CHAT_METRICS, chat_metrics
+from parley.engine.metrics.negotiation.defences import DEFENCE_METRICS, defence_metrics
+from parley.engine.metrics.negotiation.dialogues import METRICS, negotiation_metrics
+from parley.engine.metrics.statistics import NOTHING, Estimate, count
+from parley.engine.negotiation.settings import DefenceConfig
+from parley.engine.runtime import logs
+from parley.engine.runtime.record import Counts, Rows
+from parley.engine.runtime.sharding import Shard
+from parley.engine.store.layout import SUMMARY
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.store.schemas import OK, error_row
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.play import AgentError, Session, play_apart, play_sessions
+from parley.envs.core.ranges import NonNegativeFloat, NonNegativeInt, NumItems, PositiveInt
+from parley.envs.core.seeds import derive_seed
+from parley.envs.negotiation.agents import BUILT_IN, HUMAN, is_chat_model
+from parley.envs.negotiation.game import Agent, NegotiationGame, Rules, require_game
+from parley.envs.negotiation.scenario import Scenario
+from parley.envs.negotiation.vocabulary import Vocabulary
+from parley.policies.chat.addresses import is_chat_address
+from parley.policies.chat.answers import ANSWERS_FOLDER
+from parley.policies.chat.negotiator import ChatNegotiator, moves_of
+from parley.policies.chat.seat import ChatSeat
 
 logger = logging.getLogger(__name__)
 
@@ -272,7 +272,7 @@ class MatchWorker:
         return None
 
     def rows(self, game: NegotiationGame, sessions: tuple[Session, Session], keys: Sequence[str]) -> list[dict[str, Any]]:
-        """The finished dialogues as rows (`engine.jobs.negotiation.rows.DIALOGUES`)."""
+        """The finished dialogues as rows (`parley.engine.jobs.negotiation.rows.DIALOGUES`)."""
         rows = [dialogue_row(game, row, key) for row, key in enumerate(keys)]
         rows = [row | chats for row, chats in zip(rows, _chat_columns(sessions, len(rows)), strict=True)]
         if self.config.defence.wanted:

@@ -17,10 +17,10 @@ from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
-from engine.jobs import sharded
-from engine.jobs.job import Reporter, Result, Summary
-from engine.jobs.negotiation import exploitability, reinforce, training
-from engine.jobs.negotiation.agents import (
+from parley.engine.jobs import sharded
+from parley.engine.jobs.job import Reporter, Result, Summary
+from parley.engine.jobs.negotiation import exploitability, reinforce, training
+from parley.engine.jobs.negotiation.agents import (
     is_weightless,
     require_learner,
     require_negotiator,
@@ -28,33 +28,33 @@ from engine.jobs.negotiation.agents import (
     require_partner,
     shared_vocabulary,
 )
-from engine.jobs.negotiation.campaign import CONTROL, FINAL, Campaign
-from engine.jobs.negotiation.campaign_config import MinMaxConfig
-from engine.jobs.negotiation.crossplay import CrossPlayed, choose_round, measure_all
-from engine.jobs.negotiation.exploitability import LEGEND as LEARNED
-from engine.jobs.negotiation.exploitability import MORE, NUM_IDLE, NUM_KNOWN, NUM_TRAINED, known_adversaries
-from engine.jobs.negotiation.language import PUBLISHED, corpus_words, require_words
-from engine.jobs.repeated import RepeatedJob
-from engine.jobs.rounds import ROUNDS_MADE
-from engine.jobs.sharded import session
-from engine.metrics.exploitability import EXPLOITABILITY
-from engine.metrics.known import KNOWN
-from engine.metrics.negotiation.campaign import (
+from parley.engine.jobs.negotiation.campaign import CONTROL, FINAL, Campaign
+from parley.engine.jobs.negotiation.campaign_config import MinMaxConfig
+from parley.engine.jobs.negotiation.crossplay import CrossPlayed, choose_round, measure_all
+from parley.engine.jobs.negotiation.exploitability import LEGEND as LEARNED
+from parley.engine.jobs.negotiation.exploitability import MORE, NUM_IDLE, NUM_KNOWN, NUM_TRAINED, known_adversaries
+from parley.engine.jobs.negotiation.language import PUBLISHED, corpus_words, require_words
+from parley.engine.jobs.repeated import RepeatedJob
+from parley.engine.jobs.rounds import ROUNDS_MADE
+from parley.engine.jobs.sharded import session
+from parley.engine.metrics.exploitability import EXPLOITABILITY
+from parley.engine.metrics.known import KNOWN
+from parley.engine.metrics.negotiation.campaign import (
     AFTER,
     BEFORE,
     ROUND_METRICS,
     has_lost_language,
     still_playing,
 )
-from engine.metrics.negotiation.dialogues import NEITHER
-from engine.metrics.rounds import Round
-from engine.metrics.statistics import Estimate, Metric, count, mean, paired_difference
-from engine.negotiation.opponents import OpponentConfig
-from engine.store.layout import SUMMARY
-from engine.store.run_folder import RunFolder
-from envs.core.errors import CheckpointError
-from envs.storage.copies import CHECKPOINT
-from envs.storage.places import display_path
+from parley.engine.metrics.negotiation.dialogues import NEITHER
+from parley.engine.metrics.rounds import Round
+from parley.engine.metrics.statistics import Estimate, Metric, count, mean, paired_difference
+from parley.engine.negotiation.opponents import OpponentConfig
+from parley.engine.store.layout import SUMMARY
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import CheckpointError
+from parley.envs.storage.copies import CHECKPOINT
+from parley.envs.storage.places import display_path
 
 FINAL_STAGES = {
     f"00-{exploitability.BEST}": "best known adversary, before",
@@ -142,7 +142,7 @@ def _lost(before: Mapping[str, float], after: Mapping[str, float]) -> Estimate:
 
 def _store(campaign: Campaign, config: MinMaxConfig, path: Path, best: Round) -> None:
     """The result as the campaign's own checkpoint."""
-    from policies.negotiator.checkpoints import load_model, provenance, save_model
+    from parley.policies.negotiator.checkpoints import load_model, provenance, save_model
 
     folder = require_negotiator(campaign.target(best.number), "--target")
     origin = {**provenance(folder), "campaign_from": config.target, "round": best.number}

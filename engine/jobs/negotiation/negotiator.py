@@ -7,22 +7,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.jobs.device import require_device, threads
-from engine.jobs.job import Job, Reporter, Summary
-from engine.jobs.negotiation.language import corpus_words
-from engine.jobs.supervised import EPOCHS, RESUME_SAFE, STATE, SupervisedConfig, tell_precision
-from engine.metrics.statistics import count
-from engine.metrics.training import NEGOTIATOR
-from engine.store.layout import SUMMARY
-from engine.store.run_folder import RunFolder
-from envs.data.root import root_words
-from envs.negotiation.corpora.compiled import Corpus, load_corpus
-from envs.storage.copies import CHECKPOINT
-from envs.storage.places import display_path
-from policies.negotiator.settings import NegotiatorFitConfig, NegotiatorSizes
+from parley.engine.jobs.device import require_device, threads
+from parley.engine.jobs.job import Job, Reporter, Summary
+from parley.engine.jobs.negotiation.language import corpus_words
+from parley.engine.jobs.supervised import EPOCHS, RESUME_SAFE, STATE, SupervisedConfig, tell_precision
+from parley.engine.metrics.statistics import count
+from parley.engine.metrics.training import NEGOTIATOR
+from parley.engine.store.layout import SUMMARY
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.data.root import root_words
+from parley.envs.negotiation.corpora.compiled import Corpus, load_corpus
+from parley.envs.storage.copies import CHECKPOINT
+from parley.envs.storage.places import display_path
+from parley.policies.negotiator.settings import NegotiatorFitConfig, NegotiatorSizes
 
 if TYPE_CHECKING:
-    from policies.negotiator.evaluation import NegotiatorFitness
+    from parley.policies.negotiator.evaluation import NegotiatorFitness
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,10 +92,10 @@ class TrainNegotiator(Job[TrainNegotiatorConfig, tuple[TrainNegotiatorConfig, Co
 
     def work(self, run: RunFolder, prepared: tuple[TrainNegotiatorConfig, Corpus], reporter: Reporter) -> Summary:
         """Fits a negotiator, resuming exactly at the last finished epoch, and stores it as `checkpoint`."""
-        from policies.negotiator.checkpoints import save_model
-        from policies.negotiator.evaluation import evaluate
-        from policies.negotiator.fit import NegotiatorEpoch, NegotiatorFit
-        from policies.negotiator.model import Negotiator
+        from parley.policies.negotiator.checkpoints import save_model
+        from parley.policies.negotiator.evaluation import evaluate
+        from parley.policies.negotiator.fit import NegotiatorEpoch, NegotiatorFit
+        from parley.policies.negotiator.model import Negotiator
 
         config, corpus = prepared
         train, validation, test = (corpus.splits[name] for name in ("train", "val", "test"))

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.jobs.job import Reporter
-from engine.jobs.negotiation.payoffs import PopulationConfig
-from engine.jobs.negotiation.population import EVALUATE_POPULATION, SHARES, by_weights
-from engine.negotiation.opponents import OpponentConfig
-from engine.store.run_folder import RunFolder
-from envs.storage.places import display_path
+from parley.engine.jobs.job import Reporter
+from parley.engine.jobs.negotiation.payoffs import PopulationConfig
+from parley.engine.jobs.negotiation.population import EVALUATE_POPULATION, SHARES, by_weights
+from parley.engine.negotiation.opponents import OpponentConfig
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.storage.places import display_path
 
 if TYPE_CHECKING:
-    from engine.jobs.negotiation.campaign_config import MinMaxConfig
+    from parley.engine.jobs.negotiation.campaign_config import MinMaxConfig
 
 
 @dataclass(frozen=True)

@@ -15,32 +15,32 @@ from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 
-from engine.jobs.negotiation import reinforce
-from engine.jobs.negotiation.agents import split_names, start_of, words_of
-from engine.jobs.negotiation.dealt import RANDOM, game_of, match_scenarios
-from engine.jobs.negotiation.defended import defend
-from engine.jobs.negotiation.judge import judge_of
-from engine.jobs.negotiation.language import PUBLISHED
-from engine.jobs.negotiation.match import MatchConfig, MatchWorker, Roster, dialogue_seed
-from engine.jobs.negotiation.rows import DIALOGUES
-from engine.jobs.repeated import TRAINING
-from engine.jobs.sharded import Sharded, ShardedConfig, spread
-from engine.negotiation.settings import DefenceConfig, ReinforceConfig
-from engine.runtime.record import Counts, Rows
-from engine.runtime.sharding import Shard
-from engine.store.layout import SUMMARY
-from engine.store.mirror import fetched_run
-from engine.store.run_folder import RunFolder
-from engine.store.schemas import OK
-from envs.core.errors import ConfigError, RunError
-from envs.core.ranges import NonNegativeFloat, NonNegativeInt, NumItems
-from envs.negotiation.agents import make_agent
-from envs.negotiation.game import Agent, require_game
-from envs.negotiation.scenario import Scenario
-from envs.negotiation.vocabulary import Vocabulary
-from envs.storage.places import display_path
-from policies.chat.addresses import is_chat_address
-from policies.chat.seat import ChatSeat
+from parley.engine.jobs.negotiation import reinforce
+from parley.engine.jobs.negotiation.agents import split_names, start_of, words_of
+from parley.engine.jobs.negotiation.dealt import RANDOM, game_of, match_scenarios
+from parley.engine.jobs.negotiation.defended import defend
+from parley.engine.jobs.negotiation.judge import judge_of
+from parley.engine.jobs.negotiation.language import PUBLISHED
+from parley.engine.jobs.negotiation.match import MatchConfig, MatchWorker, Roster, dialogue_seed
+from parley.engine.jobs.negotiation.rows import DIALOGUES
+from parley.engine.jobs.repeated import TRAINING
+from parley.engine.jobs.sharded import Sharded, ShardedConfig, spread
+from parley.engine.negotiation.settings import DefenceConfig, ReinforceConfig
+from parley.engine.runtime.record import Counts, Rows
+from parley.engine.runtime.sharding import Shard
+from parley.engine.store.layout import SUMMARY
+from parley.engine.store.mirror import fetched_run
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.store.schemas import OK
+from parley.envs.core.errors import ConfigError, RunError
+from parley.envs.core.ranges import NonNegativeFloat, NonNegativeInt, NumItems
+from parley.envs.negotiation.agents import make_agent
+from parley.envs.negotiation.game import Agent, require_game
+from parley.envs.negotiation.scenario import Scenario
+from parley.envs.negotiation.vocabulary import Vocabulary
+from parley.envs.storage.places import display_path
+from parley.policies.chat.addresses import is_chat_address
+from parley.policies.chat.seat import ChatSeat
 
 _PAIR = (pa.field("target", pa.string()), pa.field("adversary", pa.string()), pa.field("number", pa.int64()))
 PAYOFFS = pa.schema([*DIALOGUES, *_PAIR])

@@ -14,11 +14,11 @@ from typing import Protocol
 
 import numpy as np
 
-from envs.core.play import Utterances
-from envs.core.visible import visible
-from envs.negotiation.game import NegotiationGame, SideView
-from envs.negotiation.render import render_dialogue
-from envs.negotiation.vocabulary import SELECTION, SELECTION_ID, Vocabulary, split_text
+from parley.envs.core.play import Utterances
+from parley.envs.core.visible import visible
+from parley.envs.negotiation.game import NegotiationGame, SideView
+from parley.envs.negotiation.render import render_dialogue
+from parley.envs.negotiation.vocabulary import SELECTION, SELECTION_ID, Vocabulary, split_text
 
 HELP = f"""Type what you say. Commands:
   /deal   end the dialogue and choose items (also {SELECTION})

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.jobs.negotiation.dealt import match_scenarios
-from engine.jobs.negotiation.match import MatchConfig, dialogue_seed
-from engine.jobs.negotiation.rows import dialogue_row
-from envs.negotiation.agents import as_agent
-from envs.negotiation.game import NegotiationGame, Rules, play
-from envs.negotiation.vocabulary import Vocabulary
+from parley.engine.jobs.negotiation.dealt import match_scenarios
+from parley.engine.jobs.negotiation.match import MatchConfig, dialogue_seed
+from parley.engine.jobs.negotiation.rows import dialogue_row
+from parley.envs.negotiation.agents import as_agent
+from parley.envs.negotiation.game import NegotiationGame, Rules, play
+from parley.envs.negotiation.vocabulary import Vocabulary
 
 
 def play_dialogues(

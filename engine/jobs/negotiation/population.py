@@ -13,16 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from engine.jobs.job import Job, Reporter, Summary
-from engine.jobs.negotiation import reinforce
-from engine.jobs.negotiation.agents import require_negotiator, split_names, words_of
-from engine.jobs.negotiation.language import require_words
-from engine.jobs.negotiation.payoffs import PAYOFFS, Population, PopulationConfig, fresh_start, members
-from engine.jobs.sharded import RESUME_SAFE, work_off
-from engine.jobs.tables import TABLE_FILE
-from engine.jobs.weights import weights_digests
-from engine.metrics.exploitability import EXPLOITABILITY, MEAN_FRESH, best_index
-from engine.metrics.negotiation.population import (
+from parley.engine.jobs.job import Job, Reporter, Summary
+from parley.engine.jobs.negotiation import reinforce
+from parley.engine.jobs.negotiation.agents import require_negotiator, split_names, words_of
+from parley.engine.jobs.negotiation.language import require_words
+from parley.engine.jobs.negotiation.payoffs import PAYOFFS, Population, PopulationConfig, fresh_start, members
+from parley.engine.jobs.sharded import RESUME_SAFE, work_off
+from parley.engine.jobs.tables import TABLE_FILE
+from parley.engine.jobs.weights import weights_digests
+from parley.engine.metrics.exploitability import EXPLOITABILITY, MEAN_FRESH, best_index
+from parley.engine.metrics.negotiation.population import (
     LEGEND,
     Played,
     elo,
@@ -30,21 +30,21 @@ from engine.metrics.negotiation.population import (
     payoff_estimates,
     ratings_table,
 )
-from engine.metrics.repeats import crossed_mean
-from engine.metrics.statistics import Estimate, mean
-from engine.metrics.tables import TextTable
-from engine.negotiation.opponents import OpponentConfig
-from engine.store.head import changed_weights, name_now
-from engine.store.layout import CONFIG, SUMMARY
-from engine.store.mirror import fetched_run
-from engine.store.run_folder import RunFolder
-from engine.store.schemas import OK
-from envs.core.config import to_dict
-from envs.core.errors import ConfigError, RunError
-from envs.core.seeds import derive_seed
-from envs.negotiation.agents import HUMAN, make_agent
-from envs.storage.places import display_path
-from policies.chat.answers import ANSWERS_FOLDER
+from parley.engine.metrics.repeats import crossed_mean
+from parley.engine.metrics.statistics import Estimate, mean
+from parley.engine.metrics.tables import TextTable
+from parley.engine.negotiation.opponents import OpponentConfig
+from parley.engine.store.head import changed_weights, name_now
+from parley.engine.store.layout import CONFIG, SUMMARY
+from parley.engine.store.mirror import fetched_run
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.store.schemas import OK
+from parley.envs.core.config import to_dict
+from parley.envs.core.errors import ConfigError, RunError
+from parley.envs.core.seeds import derive_seed
+from parley.envs.negotiation.agents import HUMAN, make_agent
+from parley.envs.storage.places import display_path
+from parley.policies.chat.answers import ANSWERS_FOLDER
 
 FRESH = "fresh"
 """What the folders of fresh adversaries and of their dialogues begin with."""

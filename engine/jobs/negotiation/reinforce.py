@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from engine.jobs.job import Reporter
-from engine.jobs.negotiation.agents import (
+from parley.engine.jobs.job import Reporter
+from parley.engine.jobs.negotiation.agents import (
     is_weightless,
     require_negotiator,
     require_partner,
@@ -24,16 +24,16 @@ from engine.jobs.negotiation.agents import (
     start_of,
     weightless_name,
 )
-from engine.jobs.negotiation.defended import filter_judge
-from engine.jobs.negotiation.judge import judge_of
-from engine.jobs.negotiation.language import corpus_words
-from engine.jobs.negotiation.training import LearnJob, PreparedTraining, TrainingConfig, lessons
-from engine.negotiation.opponents import Opponent, OpponentConfig, TrainingRoster
-from engine.negotiation.settings import DefenceConfig, ReinforceConfig
-from envs.core.config import to_dict
-from envs.core.errors import ConfigError
-from envs.data.root import root_words
-from envs.storage.places import display_path, is_uri
+from parley.engine.jobs.negotiation.defended import filter_judge
+from parley.engine.jobs.negotiation.judge import judge_of
+from parley.engine.jobs.negotiation.language import corpus_words
+from parley.engine.jobs.negotiation.training import LearnJob, PreparedTraining, TrainingConfig, lessons
+from parley.engine.negotiation.opponents import Opponent, OpponentConfig, TrainingRoster
+from parley.engine.negotiation.settings import DefenceConfig, ReinforceConfig
+from parley.envs.core.config import to_dict
+from parley.envs.core.errors import ConfigError
+from parley.envs.data.root import root_words
+from parley.envs.storage.places import display_path, is_uri
 
 PARTNER = "partner"
 

@@ -19,32 +19,43 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from engine.jobs.composite import Composite, Stage, run_as_needed
-from engine.jobs.job import Reporter, Result, Silent, Summary
-from engine.jobs.negotiation import minmax, negotiator, reinforce, table, table_config
-from engine.jobs.negotiation.attack import TransferSettings
-from engine.jobs.negotiation.campaign import Campaign
-from engine.jobs.negotiation.campaign_config import MinMaxConfig
-from engine.jobs.negotiation.crossplay import best_trained
-from engine.jobs.negotiation.language import PUBLISHED
-from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
-from engine.jobs.repeated import nth_name, nth_seed
-from engine.jobs.rounds import rounds_of
-from engine.jobs.tables import TABLE_FILE, write_tables
-from engine.metrics.negotiation.reproduction import CONTROL, HARDENED, KNOWN, LEGEND, PARTS, PLAIN, RL, SV, TURN, Reproduction
-from engine.metrics.repeats import TRAININGS
-from engine.metrics.rounds import Round
-from engine.metrics.statistics import Estimate
-from engine.metrics.tables import TextTable
-from engine.negotiation.settings import ReinforceConfig, SearchConfig
-from engine.store.documents import write_document
-from engine.store.layout import SUMMARY
-from engine.store.run_folder import RunFolder
-from envs.core.config import check, from_dict
-from envs.core.errors import ConfigError, RunError
-from envs.core.ranges import Configuration, NonNegativeInt, NumItems, NumSeeds
-from envs.storage.places import display_path
-from policies.negotiator.settings import NegotiatorFitConfig
+from parley.engine.jobs.composite import Composite, Stage, run_as_needed
+from parley.engine.jobs.job import Reporter, Result, Silent, Summary
+from parley.engine.jobs.negotiation import minmax, negotiator, reinforce, table, table_config
+from parley.engine.jobs.negotiation.attack import TransferSettings
+from parley.engine.jobs.negotiation.campaign import Campaign
+from parley.engine.jobs.negotiation.campaign_config import MinMaxConfig
+from parley.engine.jobs.negotiation.crossplay import best_trained
+from parley.engine.jobs.negotiation.language import PUBLISHED
+from parley.engine.jobs.negotiation.match import SELFPLAY, MatchConfig
+from parley.engine.jobs.repeated import nth_name, nth_seed
+from parley.engine.jobs.rounds import rounds_of
+from parley.engine.jobs.tables import TABLE_FILE, write_tables
+from parley.engine.metrics.negotiation.reproduction import (
+    CONTROL,
+    HARDENED,
+    KNOWN,
+    LEGEND,
+    PARTS,
+    PLAIN,
+    RL,
+    SV,
+    TURN,
+    Reproduction,
+)
+from parley.engine.metrics.repeats import TRAININGS
+from parley.engine.metrics.rounds import Round
+from parley.engine.metrics.statistics import Estimate
+from parley.engine.metrics.tables import TextTable
+from parley.engine.negotiation.settings import ReinforceConfig, SearchConfig
+from parley.engine.store.documents import write_document
+from parley.engine.store.layout import SUMMARY
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.config import check, from_dict
+from parley.envs.core.errors import ConfigError, RunError
+from parley.envs.core.ranges import Configuration, NonNegativeInt, NumItems, NumSeeds
+from parley.envs.storage.places import display_path
+from parley.policies.negotiator.settings import NegotiatorFitConfig
 
 FIGURES = "figures.json"
 """The page's figures, in the run's folder."""

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from engine.store.schemas import list_of, ok_row, with_base
-from envs.negotiation.game import NOBODY, NegotiationGame
-from envs.negotiation.scenario import ILLEGAL
-from policies.chat.negotiator import ChatMoves
+from parley.engine.store.schemas import list_of, ok_row, with_base
+from parley.envs.negotiation.game import NOBODY, NegotiationGame
+from parley.envs.negotiation.scenario import ILLEGAL
+from parley.policies.chat.negotiator import ChatMoves
 
 _CHAT = pa.struct([pa.field(each.name, pa.int64()) for each in fields(ChatMoves)])
 DIALOGUES = with_base(

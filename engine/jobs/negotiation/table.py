@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from engine.jobs import sharded
-from engine.jobs.beside import Beside
-from engine.jobs.composite import Composite, Stage, run_side_by_side
-from engine.jobs.job import USAGE, Reporter, Result, Summary, failure_of
-from engine.jobs.negotiation import whitebox
-from engine.jobs.negotiation.agents import (
+from parley.engine.jobs import sharded
+from parley.engine.jobs.beside import Beside
+from parley.engine.jobs.composite import Composite, Stage, run_side_by_side
+from parley.engine.jobs.job import USAGE, Reporter, Result, Summary, failure_of
+from parley.engine.jobs.negotiation import whitebox
+from parley.engine.jobs.negotiation.agents import (
     is_weightless,
     require_learner,
     require_one_game,
@@ -26,12 +26,12 @@ from engine.jobs.negotiation.agents import (
     start_of,
     words_of,
 )
-from engine.jobs.negotiation.attack import UNFOUND
-from engine.jobs.negotiation.defended import FILTER, FilterLimit, chosen_limit, defences_around, defended_stages
-from engine.jobs.negotiation.judge import who_judges
-from engine.jobs.negotiation.language import require_words
-from engine.jobs.negotiation.match import seconds_per_dialogue
-from engine.jobs.negotiation.table_config import (
+from parley.engine.jobs.negotiation.attack import UNFOUND
+from parley.engine.jobs.negotiation.defended import FILTER, FilterLimit, chosen_limit, defences_around, defended_stages
+from parley.engine.jobs.negotiation.judge import who_judges
+from parley.engine.jobs.negotiation.language import require_words
+from parley.engine.jobs.negotiation.match import seconds_per_dialogue
+from parley.engine.jobs.negotiation.table_config import (
     BLACK_BOX,
     PLAYED,
     TableConfig,
@@ -42,7 +42,7 @@ from engine.jobs.negotiation.table_config import (
     on_rl,
     on_supervised,
 )
-from engine.jobs.negotiation.table_stages import (
+from parley.engine.jobs.negotiation.table_stages import (
     ADVERSARY,
     adversaries_of,
     chains_of,
@@ -52,11 +52,11 @@ from engine.jobs.negotiation.table_stages import (
     strongest_attacks,
     table_judge,
 )
-from engine.jobs.repeated import nth_name, run_beside
-from engine.jobs.tables import TABLE_FILE
-from engine.jobs.weights import checkpoint_folder
-from engine.metrics.negotiation.attack import ATTACK_METRICS, UNTOUCHED
-from engine.metrics.negotiation.attack_table import (
+from parley.engine.jobs.repeated import nth_name, run_beside
+from parley.engine.jobs.tables import TABLE_FILE
+from parley.engine.jobs.weights import checkpoint_folder
+from parley.engine.metrics.negotiation.attack import ATTACK_METRICS, UNTOUCHED
+from parley.engine.metrics.negotiation.attack_table import (
     ADAPTIVE,
     ASKED_METRICS,
     KNOWN,
@@ -71,24 +71,24 @@ from engine.metrics.negotiation.attack_table import (
     table_lines,
     titles_of,
 )
-from engine.metrics.negotiation.chat import CHAT_METRICS
-from engine.metrics.negotiation.defences import DEFENCE_METRICS
-from engine.metrics.negotiation.targets_table import STRONGEST, endings_of, targets_table
-from engine.metrics.repeats import TRAININGS, over_trainings, spread_of
-from engine.metrics.statistics import NOTHING, Estimate, Metric, count
-from engine.metrics.tables import TextTable
-from engine.negotiation.tactics import REFINED
-from engine.negotiation.transfer import encode_sentence
-from engine.runtime.shares import Share
-from engine.store.layout import SUMMARY
-from engine.store.mirror import fetched_run
-from engine.store.parts import Outcomes
-from engine.store.run_folder import RunFolder
-from envs.core.errors import ConfigError, RunError
-from envs.negotiation.agents import is_chat_model
-from envs.negotiation.domain import DEAL_OR_NO_DEAL
-from envs.storage.places import display_path
-from policies.chat.answers import usage_of
+from parley.engine.metrics.negotiation.chat import CHAT_METRICS
+from parley.engine.metrics.negotiation.defences import DEFENCE_METRICS
+from parley.engine.metrics.negotiation.targets_table import STRONGEST, endings_of, targets_table
+from parley.engine.metrics.repeats import TRAININGS, over_trainings, spread_of
+from parley.engine.metrics.statistics import NOTHING, Estimate, Metric, count
+from parley.engine.metrics.tables import TextTable
+from parley.engine.negotiation.tactics import REFINED
+from parley.engine.negotiation.transfer import encode_sentence
+from parley.engine.runtime.shares import Share
+from parley.engine.store.layout import SUMMARY
+from parley.engine.store.mirror import fetched_run
+from parley.engine.store.parts import Outcomes
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import ConfigError, RunError
+from parley.envs.negotiation.agents import is_chat_model
+from parley.envs.negotiation.domain import DEAL_OR_NO_DEAL
+from parley.envs.storage.places import display_path
+from parley.policies.chat.answers import usage_of
 
 BASELINE = "baseline"
 """Entry of the summary that holds the metrics of the other table that is shown beside."""

@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from engine.jobs.negotiation import reinforce
-from engine.jobs.negotiation.agents import is_weightless, split_names
-from engine.jobs.negotiation.attack import TransferSettings
-from engine.jobs.negotiation.defended import FILTER, OWN_DEMAND
-from engine.jobs.negotiation.match import PlayedConfig
-from engine.jobs.negotiation.trigger import SMALL, is_readable_chat_model
-from engine.jobs.repeated import RepeatedConfig
-from engine.metrics.negotiation.attack_table import PLAIN, ROWS, SEARCHES, TABLE_2, TACTIC, TRIGGERS, TURNS
-from engine.negotiation.settings import ReinforceConfig, SearchConfig, TacticSettings
-from engine.triggers.settings import SearchSettings
-from envs.core.errors import ConfigError
-from envs.core.ranges import NonNegativeFloat, NumItems, PositiveShare
-from envs.core.registry import nearest
+from parley.engine.jobs.negotiation import reinforce
+from parley.engine.jobs.negotiation.agents import is_weightless, split_names
+from parley.engine.jobs.negotiation.attack import TransferSettings
+from parley.engine.jobs.negotiation.defended import FILTER, OWN_DEMAND
+from parley.engine.jobs.negotiation.match import PlayedConfig
+from parley.engine.jobs.negotiation.trigger import SMALL, is_readable_chat_model
+from parley.engine.jobs.repeated import RepeatedConfig
+from parley.engine.metrics.negotiation.attack_table import PLAIN, ROWS, SEARCHES, TABLE_2, TACTIC, TRIGGERS, TURNS
+from parley.engine.negotiation.settings import ReinforceConfig, SearchConfig, TacticSettings
+from parley.engine.triggers.settings import SearchSettings
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.ranges import NonNegativeFloat, NumItems, PositiveShare
+from parley.envs.core.registry import nearest
 
 BLACK_BOX = (PLAIN, "none", "rl", "transfer")
 """Rows that only play with the target."""

@@ -9,19 +9,19 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from engine.jobs.composite import Stage
-from engine.jobs.negotiation import reinforce, whitebox
-from engine.jobs.negotiation.agents import is_weightless
-from engine.jobs.negotiation.attack import ATTACK_RL, TRANSFER_ROW, AttackConfig, TransferConfig, TransferSettings
-from engine.jobs.negotiation.defended import defences_around
-from engine.jobs.negotiation.exploitability import gains_in
-from engine.jobs.negotiation.judge import judge_of
-from engine.jobs.negotiation.match import SELFPLAY, MatchConfig, PlayedConfig
-from engine.jobs.negotiation.table_config import TableConfig, is_given
-from engine.jobs.negotiation.tactic import ATTACK_TACTIC, TacticConfig
-from engine.jobs.negotiation.trigger import ATTACK_TRIGGER
-from engine.jobs.repeated import nth_name, nth_seed
-from engine.metrics.negotiation.attack_table import (
+from parley.engine.jobs.composite import Stage
+from parley.engine.jobs.negotiation import reinforce, whitebox
+from parley.engine.jobs.negotiation.agents import is_weightless
+from parley.engine.jobs.negotiation.attack import ATTACK_RL, TRANSFER_ROW, AttackConfig, TransferConfig, TransferSettings
+from parley.engine.jobs.negotiation.defended import defences_around
+from parley.engine.jobs.negotiation.exploitability import gains_in
+from parley.engine.jobs.negotiation.judge import judge_of
+from parley.engine.jobs.negotiation.match import SELFPLAY, MatchConfig, PlayedConfig
+from parley.engine.jobs.negotiation.table_config import TableConfig, is_given
+from parley.engine.jobs.negotiation.tactic import ATTACK_TACTIC, TacticConfig
+from parley.engine.jobs.negotiation.trigger import ATTACK_TRIGGER
+from parley.engine.jobs.repeated import nth_name, nth_seed
+from parley.engine.metrics.negotiation.attack_table import (
     KNOWN,
     PLAIN,
     ROWS,
@@ -32,13 +32,13 @@ from engine.metrics.negotiation.attack_table import (
     UNATTACKED,
     around_trained,
 )
-from engine.metrics.negotiation.targets_table import STRONGEST, endings_of, strongest_attack
-from engine.metrics.statistics import Estimate
-from engine.negotiation.settings import DefenceConfig
-from engine.negotiation.transfer import PAPER_SENTENCE
-from engine.store.layout import SUMMARY
-from envs.core.config import shared
-from envs.storage.places import display_path
+from parley.engine.metrics.negotiation.targets_table import STRONGEST, endings_of, strongest_attack
+from parley.engine.metrics.statistics import Estimate
+from parley.engine.negotiation.settings import DefenceConfig
+from parley.engine.negotiation.transfer import PAPER_SENTENCE
+from parley.engine.store.layout import SUMMARY
+from parley.envs.core.config import shared
+from parley.envs.storage.places import display_path
 
 ADVERSARY = "adversary"
 """Name of the stage that trains one; also of its folder."""

@@ -14,19 +14,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from engine.jobs.job import Job, Reporter, Result, Summary
-from engine.jobs.negotiation.agents import require_partner, split_names
-from engine.jobs.negotiation.attack import AttackConfig
-from engine.jobs.negotiation.dealt import RANDOM
-from engine.jobs.negotiation.judge import who_judges
-from engine.jobs.negotiation.match import SELFPLAY, MatchConfig, OneMatchConfig
-from engine.jobs.negotiation.trying import TACTICS, TacticTrials
-from engine.jobs.sharded import RESUME_SAFE, work_off
-from engine.jobs.tables import TABLE_FILE
-from engine.metrics.negotiation.tactics import COSTS, LEGEND, TacticsPlayed, tactics_table
-from engine.metrics.tables import TextTable
-from engine.negotiation.settings import TacticSettings
-from engine.negotiation.tactics import (
+from parley.engine.jobs.job import Job, Reporter, Result, Summary
+from parley.engine.jobs.negotiation.agents import require_partner, split_names
+from parley.engine.jobs.negotiation.attack import AttackConfig
+from parley.engine.jobs.negotiation.dealt import RANDOM
+from parley.engine.jobs.negotiation.judge import who_judges
+from parley.engine.jobs.negotiation.match import SELFPLAY, MatchConfig, OneMatchConfig
+from parley.engine.jobs.negotiation.trying import TACTICS, TacticTrials
+from parley.engine.jobs.sharded import RESUME_SAFE, work_off
+from parley.engine.jobs.tables import TABLE_FILE
+from parley.engine.metrics.negotiation.tactics import COSTS, LEGEND, TacticsPlayed, tactics_table
+from parley.engine.metrics.tables import TextTable
+from parley.engine.negotiation.settings import TacticSettings
+from parley.engine.negotiation.tactics import (
     ARMS,
     ATTACKERS,
     NONE,
@@ -39,21 +39,21 @@ from engine.negotiation.tactics import (
     spread_out,
     transcript,
 )
-from engine.store.layout import CONFIG, SUMMARY
-from engine.store.mirror import fetched_run
-from engine.store.run_folder import RunFolder
-from envs.core.config import shared
-from envs.core.errors import ConfigError, RunError
-from envs.core.ranges import NumItems
-from envs.core.registry import nearest
-from envs.core.seeds import derive_seed
-from envs.negotiation.agents import is_chat_model
-from envs.negotiation.domain import domain_of
-from envs.storage.places import display_path
-from policies.chat.answers import ANSWERS_FOLDER
-from policies.chat.model import ChatDecoding, ChatModel
-from policies.chat.seat import chat_model, require_address
-from policies.chat.written import written_lines
+from parley.engine.store.layout import CONFIG, SUMMARY
+from parley.engine.store.mirror import fetched_run
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.config import shared
+from parley.envs.core.errors import ConfigError, RunError
+from parley.envs.core.ranges import NumItems
+from parley.envs.core.registry import nearest
+from parley.envs.core.seeds import derive_seed
+from parley.envs.negotiation.agents import is_chat_model
+from parley.envs.negotiation.domain import domain_of
+from parley.envs.storage.places import display_path
+from parley.policies.chat.answers import ANSWERS_FOLDER
+from parley.policies.chat.model import ChatDecoding, ChatModel
+from parley.policies.chat.seat import chat_model, require_address
+from parley.policies.chat.written import written_lines
 
 Stream = tuple[str, int]
 """An attacker and the number of its stream, from 1."""

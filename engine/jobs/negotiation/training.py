@@ -13,30 +13,30 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from engine.jobs.device import threads
-from engine.jobs.job import Reporter, Steps, Summary
-from engine.jobs.negotiation.defended import defend
-from engine.jobs.negotiation.language import PUBLISHED, Language
-from engine.jobs.placement import fitting_runners
-from engine.jobs.repeated import RepeatedConfig, RepeatedJob
-from engine.jobs.scalars import Scalars
-from engine.jobs.sharded import session
-from engine.jobs.updates import built, make_updates
-from engine.metrics.statistics import count, mean
-from engine.metrics.training import LEARNING, LOST
-from engine.negotiation.opponents import TrainingRoster
-from engine.negotiation.settings import ReinforceConfig
-from engine.runtime.meters import Meters
-from engine.runtime.session import RaySession
-from engine.store.layout import CONFIG, SUMMARY
-from engine.store.run_folder import RunFolder
-from envs.core.config import check, from_dict, shared
-from envs.core.errors import ConfigError
-from envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt, PositiveInt
-from envs.negotiation.agents import make_agent, require_same_game
-from envs.storage.copies import CHECKPOINT, fetched_model
-from policies.chat.answers import ANSWERS_FOLDER
-from policies.chat.seat import ChatSeat
+from parley.engine.jobs.device import threads
+from parley.engine.jobs.job import Reporter, Steps, Summary
+from parley.engine.jobs.negotiation.defended import defend
+from parley.engine.jobs.negotiation.language import PUBLISHED, Language
+from parley.engine.jobs.placement import fitting_runners
+from parley.engine.jobs.repeated import RepeatedConfig, RepeatedJob
+from parley.engine.jobs.scalars import Scalars
+from parley.engine.jobs.sharded import session
+from parley.engine.jobs.updates import built, make_updates
+from parley.engine.metrics.statistics import count, mean
+from parley.engine.metrics.training import LEARNING, LOST
+from parley.engine.negotiation.opponents import TrainingRoster
+from parley.engine.negotiation.settings import ReinforceConfig
+from parley.engine.runtime.meters import Meters
+from parley.engine.runtime.session import RaySession
+from parley.engine.store.layout import CONFIG, SUMMARY
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.config import check, from_dict, shared
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt, PositiveInt
+from parley.envs.negotiation.agents import make_agent, require_same_game
+from parley.envs.storage.copies import CHECKPOINT, fetched_model
+from parley.policies.chat.answers import ANSWERS_FOLDER
+from parley.policies.chat.seat import ChatSeat
 
 _FIGURES = ("reward", "advantage", "agreement", "dialogues", "seconds", "seconds_networks_speaking", "seconds_learning")
 """What is read of an update's event."""
@@ -155,7 +155,7 @@ def lessons(config: TrainingConfig, roster: TrainingRoster, title: str, provenan
         CheckpointError: a checkpoint is damaged or of another kind.
         ConfigError: the corpus cannot guard the learner's language, or an opponent plays another game.
     """
-    from policies.negotiator.checkpoints import load_model
+    from parley.policies.negotiator.checkpoints import load_model
 
     base = load_model(fetched_model(roster.learner))
     # What is damaged or mistaken is found before there is a run.
@@ -188,7 +188,7 @@ def snapshot(path: Path, dialogues: int) -> Path:
 
 def keep_learner(best: Path, path: Path) -> None:
     """Stores the learner of a run as that of another one, which it is a stage of."""
-    from policies.negotiator.checkpoints import load_model, provenance, save_model
+    from parley.policies.negotiator.checkpoints import load_model, provenance, save_model
 
     folder = best / CHECKPOINT
     save_model(load_model(folder), path / CHECKPOINT, {**provenance(folder), "training": best.name})
@@ -224,7 +224,7 @@ class LearnJob(RepeatedJob[TrainingConfigT, PreparedTraining, Summary]):
             DivergenceError: training lost itself: a gradient is not finite, or the perplexity is above its limit.
             ClusterError: too little room for runners or learner, or they keep dying.
         """
-        from policies.negotiator.checkpoints import save_model
+        from parley.policies.negotiator.checkpoints import save_model
 
         config, base, language = prepared.config, prepared.base, prepared.language
         with threads(config.threads), session(config.num_learning_cpus, config.address) as here:
@@ -274,7 +274,7 @@ class _Training:
 
     def finish(self) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """Makes what is left of the updates; returns the figures of all of them and the learner's weights."""
-        from engine.rllib.learner_group import LearnerLostError
+        from parley.engine.rllib.learner_group import LearnerLostError
 
         updates = self._config.reinforce.updates
         self._reporter.stage("learning", updates, "updates")
@@ -295,8 +295,8 @@ class _Training:
 
     def _go_on(self) -> dict[str, Any]:
         """Makes the updates after the last saved state with a learner of its own; returns its weights."""
-        from engine.rllib import state
-        from engine.rllib.learner_group import LearnerLostError
+        from parley.engine.rllib import state
+        from parley.engine.rllib.learner_group import LearnerLostError
 
         # After a loss a machine that takes the learner may still come.
         wait_s = self._session.start_timeout_s if self._num_lost else 0.0
@@ -320,7 +320,7 @@ class _Training:
 
     def _note(self, algorithm: Any, number: int, scalars: Scalars) -> str:
         """Writes down the newest update, and looks at its language where its state is to be saved."""
-        from engine.rllib import state
+        from parley.engine.rllib import state
 
         if number > self._furthest:
             self._furthest, self._num_lost = number, 0
@@ -345,7 +345,7 @@ class _Training:
     def _check_language(self, number: int, weights: Mapping[str, Any], scalars: Scalars) -> None:
         if self._language.limit == math.inf:
             return
-        from engine.negotiation.reinforce import DivergenceError
+        from parley.engine.negotiation.reinforce import DivergenceError
 
         perplexity = self._language.measured(weights)["perplexity"].value
         self._folder.event("language", number=number, perplexity=perplexity)
@@ -360,7 +360,7 @@ class _Training:
 
 
 def _settings(config: TrainingConfig, roster: TrainingRoster, vocabulary: Any) -> Any:
-    from engine.rllib.algorithm import DialogueReinforceConfig
+    from parley.engine.rllib.algorithm import DialogueReinforceConfig
 
     settings = DialogueReinforceConfig().dialogues(
         reinforce=config.reinforce,

@@ -11,32 +11,32 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from engine.jobs.job import ATTACK, Reporter, Summary
-from engine.jobs.negotiation.attack import AttackConfig, AttackJob
-from engine.jobs.negotiation.match import MatchConfig, MatchWorker, Roster, seconds_per_dialogue
-from engine.jobs.negotiation.rows import ATTACKS
-from engine.jobs.negotiation.whitebox import FIXED_TURN, AttackWorker
-from engine.metrics.negotiation.attack import ATTACK_METRICS, UNTOUCHED, attack_metrics, untouched_metrics
-from engine.metrics.negotiation.chat import CHAT_METRICS, chat_metrics
-from engine.metrics.statistics import Estimate
-from engine.store.run_folder import RunFolder
-from engine.triggers import settings
-from engine.triggers.composition import AttackComposition, shown_access
-from engine.triggers.settings import SearchSettings
-from envs.core.config import check
-from envs.core.errors import ConfigError
-from envs.core.ranges import NonNegativeInt, NumItems, PositiveInt
-from envs.negotiation.game import Agent
-from envs.negotiation.vocabulary import Vocabulary, split_text
-from envs.storage.places import HUGGING_FACE
-from policies.alphabets import ASCII
-from policies.chat.addresses import GGUF
+from parley.engine.jobs.job import ATTACK, Reporter, Summary
+from parley.engine.jobs.negotiation.attack import AttackConfig, AttackJob
+from parley.engine.jobs.negotiation.match import MatchConfig, MatchWorker, Roster, seconds_per_dialogue
+from parley.engine.jobs.negotiation.rows import ATTACKS
+from parley.engine.jobs.negotiation.whitebox import FIXED_TURN, AttackWorker
+from parley.engine.metrics.negotiation.attack import ATTACK_METRICS, UNTOUCHED, attack_metrics, untouched_metrics
+from parley.engine.metrics.negotiation.chat import CHAT_METRICS, chat_metrics
+from parley.engine.metrics.statistics import Estimate
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.triggers import settings
+from parley.engine.triggers.composition import AttackComposition, shown_access
+from parley.engine.triggers.settings import SearchSettings
+from parley.envs.core.config import check
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.ranges import NonNegativeInt, NumItems, PositiveInt
+from parley.envs.negotiation.game import Agent
+from parley.envs.negotiation.vocabulary import Vocabulary, split_text
+from parley.envs.storage.places import HUGGING_FACE
+from parley.policies.alphabets import ASCII
+from parley.policies.chat.addresses import GGUF
 
 if TYPE_CHECKING:
-    from engine.negotiation.triggered import FoundWords, SearchedTalk
-    from engine.triggers.objective import TriggerObjective
-    from policies.chat.local import LocalChatModel
-    from policies.chat.negotiator import ChatNegotiator
+    from parley.engine.negotiation.triggered import FoundWords, SearchedTalk
+    from parley.engine.triggers.objective import TriggerObjective
+    from parley.policies.chat.local import LocalChatModel
+    from parley.policies.chat.negotiator import ChatNegotiator
 
 SMALL = replace(settings.gcg(), candidates=32, max_candidates=320)
 """GCG with lists of 32 and ten steps: two prompts of a few hundred tokens are read for each candidate."""
@@ -81,7 +81,7 @@ def is_readable_chat_model(spec: str) -> bool:
 
 def objective() -> TriggerObjective:
     """What a search minimises: the mean nats of both answers."""
-    from engine.triggers.objective import TriggerObjective
+    from parley.engine.triggers.objective import TriggerObjective
 
     return TriggerObjective(kind="likelihood")
 
@@ -96,8 +96,8 @@ class TalkSearcher:
     """
 
     def __init__(self, model: LocalChatModel, vocabulary: Vocabulary, config: TalkTriggerConfig) -> None:
-        from policies.hugging_face_tokens import InputRules
-        from policies.hugging_face_victims import HuggingFaceCausal
+        from parley.policies.hugging_face_tokens import InputRules
+        from parley.policies.hugging_face_victims import HuggingFaceCausal
 
         self._model, self._config = model, config
         self._victim = HuggingFaceCausal(model.model, model.tokenizer, config.length, rules=InputRules(alphabet=ASCII))
@@ -108,12 +108,12 @@ class TalkSearcher:
 
     def __call__(self, talk: SearchedTalk) -> FoundWords:
         """The words that were found, and what that took."""
-        from engine.negotiation.triggered import FoundWords
-        from engine.triggers.attack import TriggerSearch, best_restart
-        from engine.triggers.batch import tasks_of
-        from engine.triggers.catalogue import make_method
-        from engine.triggers.universal import UniversalVictim
-        from policies.hugging_face_tokens import InputRules
+        from parley.engine.negotiation.triggered import FoundWords
+        from parley.engine.triggers.attack import TriggerSearch, best_restart
+        from parley.engine.triggers.batch import tasks_of
+        from parley.engine.triggers.catalogue import make_method
+        from parley.engine.triggers.universal import UniversalVictim
+        from parley.policies.hugging_face_tokens import InputRules
 
         rules, victims, targets = InputRules(written=talk.written), [], []
         for number, (chat, answer) in enumerate(talk.prompts):
@@ -145,7 +145,7 @@ class TalkTriggerRoster(Roster):
     @property
     def composition(self) -> AttackComposition:
         """The attack."""
-        from engine.triggers.catalogue import make_method
+        from parley.engine.triggers.catalogue import make_method
 
         attack, method = self.attack, make_method(self.attack.method, self.attack.search)
         return AttackComposition(
@@ -160,7 +160,7 @@ class TalkTriggerRoster(Roster):
 
     def check(self) -> None:
         """As in a match; the target's weights must be here, and the method must search words."""
-        from engine.triggers.catalogue import make_method
+        from parley.engine.triggers.catalogue import make_method
 
         if not is_readable_chat_model(self.config.target):
             fix = f"--target {HUGGING_FACE}FOLDER or {GGUF}FILE; parley attack reactive reads Parley's own negotiators"
@@ -175,8 +175,8 @@ class TalkTriggerRoster(Roster):
         super().check()
 
     def agents(self, device: str = "cpu") -> tuple[Agent, Agent]:
-        from engine.negotiation.defences import DefendedAgent
-        from engine.negotiation.triggered import TriggerAgent
+        from parley.engine.negotiation.defences import DefendedAgent
+        from parley.engine.negotiation.triggered import TriggerAgent
 
         speaker, target = super().agents(device)
         read = cast("ChatNegotiator", target.agent if isinstance(target, DefendedAgent) else target)

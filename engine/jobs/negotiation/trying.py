@@ -15,15 +15,15 @@ from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
 
-from engine.jobs.negotiation.dealt import match_scenarios
-from engine.jobs.negotiation.match import MatchConfig, MatchWorker, Roster, dialogue_seed
-from engine.jobs.negotiation.rows import DIALOGUES
-from engine.jobs.sharded import Sharded
-from engine.runtime.record import Counts, Rows
-from engine.runtime.sharding import Shard
-from engine.store.schemas import OK
-from envs.negotiation.scenario import Scenario
-from policies.chat.negotiator import ChatNegotiator
+from parley.engine.jobs.negotiation.dealt import match_scenarios
+from parley.engine.jobs.negotiation.match import MatchConfig, MatchWorker, Roster, dialogue_seed
+from parley.engine.jobs.negotiation.rows import DIALOGUES
+from parley.engine.jobs.sharded import Sharded
+from parley.engine.runtime.record import Counts, Rows
+from parley.engine.runtime.sharding import Shard
+from parley.engine.store.schemas import OK
+from parley.envs.negotiation.scenario import Scenario
+from parley.policies.chat.negotiator import ChatNegotiator
 
 _OF_TACTICS = [
     pa.field("tactic", pa.string()),

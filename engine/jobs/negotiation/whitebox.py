@@ -12,25 +12,25 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import numpy as np
 
-from engine.jobs.job import Reporter, Summary
-from engine.jobs.negotiation.agents import make_agent, require_negotiator, shared_vocabulary
-from engine.jobs.negotiation.attack import AttackConfig, AttackJob, TransferSettings, transfer_sentences
-from engine.jobs.negotiation.defended import perplexity_filter
-from engine.jobs.negotiation.match import MatchConfig, MatchWorker, Roster, seconds_per_dialogue
-from engine.jobs.negotiation.rows import ATTACKS
-from engine.metrics.negotiation.attack import ATTACK_METRICS, attack_metrics
-from engine.metrics.negotiation.defences import DEFENCE_METRICS, defence_metrics
-from engine.metrics.statistics import Estimate
-from engine.negotiation.settings import FIXED_TURN_KINDS, AttackKind, SearchConfig
-from engine.negotiation.transfer import PAPER_SENTENCE, encode_sentence
-from engine.store.run_folder import RunFolder
-from envs.core.config import check
-from envs.core.play import Session
-from envs.negotiation.game import Agent, NegotiationGame
+from parley.engine.jobs.job import Reporter, Summary
+from parley.engine.jobs.negotiation.agents import make_agent, require_negotiator, shared_vocabulary
+from parley.engine.jobs.negotiation.attack import AttackConfig, AttackJob, TransferSettings, transfer_sentences
+from parley.engine.jobs.negotiation.defended import perplexity_filter
+from parley.engine.jobs.negotiation.match import MatchConfig, MatchWorker, Roster, seconds_per_dialogue
+from parley.engine.jobs.negotiation.rows import ATTACKS
+from parley.engine.metrics.negotiation.attack import ATTACK_METRICS, attack_metrics
+from parley.engine.metrics.negotiation.defences import DEFENCE_METRICS, defence_metrics
+from parley.engine.metrics.statistics import Estimate
+from parley.engine.negotiation.settings import FIXED_TURN_KINDS, AttackKind, SearchConfig
+from parley.engine.negotiation.transfer import PAPER_SENTENCE, encode_sentence
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.config import check
+from parley.envs.core.play import Session
+from parley.envs.negotiation.game import Agent, NegotiationGame
 
 if TYPE_CHECKING:
-    from engine.negotiation.adversary import AttackLog, Attempt
-    from engine.negotiation.replacement import ReplacementStep
+    from parley.engine.negotiation.adversary import AttackLog, Attempt
+    from parley.engine.negotiation.replacement import ReplacementStep
 
 REACTIVE: AttackKind = "reactive"
 PREEMPTIVE: AttackKind = "preemptive"
@@ -126,9 +126,9 @@ class SearchRoster(Roster):
         return (*super().checkpoints(), self.surrogate)
 
     def agents(self, device: str = "cpu") -> tuple[Agent, Agent]:
-        from engine.negotiation.adversary import SearchAgent
-        from engine.negotiation.defences import DefendedAgent
-        from policies.negotiator.speaker import NegotiatorAgent
+        from parley.engine.negotiation.adversary import SearchAgent
+        from parley.engine.negotiation.defences import DefendedAgent
+        from parley.policies.negotiator.speaker import NegotiatorAgent
 
         speaker, target = super().agents(device)
         read = target.agent if isinstance(target, DefendedAgent) else target
@@ -151,7 +151,7 @@ class SearchRoster(Roster):
 
 
 class AttackWorker(MatchWorker):
-    """Plays shards of attacked dialogues; rows by `engine.jobs.negotiation.rows.ATTACKS`."""
+    """Plays shards of attacked dialogues; rows by `parley.engine.jobs.negotiation.rows.ATTACKS`."""
 
     def __init__(self, roster: SearchRoster) -> None:
         super().__init__(roster)
@@ -196,7 +196,7 @@ class AttackWorker(MatchWorker):
 
 
 def _attempt_row(game: NegotiationGame, row: int, attempt: Attempt) -> dict[str, Any]:
-    from engine.negotiation.candidates import special_words
+    from parley.engine.negotiation.candidates import special_words
 
     transcript = game.transcript(row)
     answers = transcript[attempt.turn + 1 : attempt.turn + 2]

@@ -19,30 +19,30 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from engine.jobs.command import command_line
-from engine.jobs.job import Reporter
-from engine.jobs.perturb.config import RobustnessConfig
-from engine.jobs.perturb.continued import Continued, ContinuedConfig, ContinuedJob, Further, fine_tuning, open_model
-from engine.jobs.perturb.lessons import NONE, RANDOM_SOURCE
-from engine.jobs.perturb.models import ADVERSARIAL, RERANKED, admitted, provenance, usual_words
-from engine.jobs.weights import checkpoint_folder
-from engine.metrics.statistics import Estimate, mean, rate, ratio_of_sums
-from engine.metrics.training import AGAINST
-from engine.perturb import catalogue
-from engine.perturb.settings import PerturbSettings
-from engine.store.run_folder import RunFolder
-from envs.core.ranges import NonNegativeFloat, PositiveFloat
-from envs.data.root import data_root
-from envs.pairs.compiled import load_pairs
-from envs.pairs.turns import Example
-from envs.storage.places import display_path
+from parley.engine.jobs.command import command_line
+from parley.engine.jobs.job import Reporter
+from parley.engine.jobs.perturb.config import RobustnessConfig
+from parley.engine.jobs.perturb.continued import Continued, ContinuedConfig, ContinuedJob, Further, fine_tuning, open_model
+from parley.engine.jobs.perturb.lessons import NONE, RANDOM_SOURCE
+from parley.engine.jobs.perturb.models import ADVERSARIAL, RERANKED, admitted, provenance, usual_words
+from parley.engine.jobs.weights import checkpoint_folder
+from parley.engine.metrics.statistics import Estimate, mean, rate, ratio_of_sums
+from parley.engine.metrics.training import AGAINST
+from parley.engine.perturb import catalogue
+from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.ranges import NonNegativeFloat, PositiveFloat
+from parley.envs.data.root import data_root
+from parley.envs.pairs.compiled import load_pairs
+from parley.envs.pairs.turns import Example
+from parley.envs.storage.places import display_path
 
 if TYPE_CHECKING:
-    from engine.jobs.perturb.lessons import LessonSplit
-    from engine.perturb.strategy import Strategy
-    from policies.fitting.fit import Epoch
-    from policies.margin import MarginObjective, MarginTargets
-    from policies.responder import TrainableResponder
+    from parley.engine.jobs.perturb.lessons import LessonSplit
+    from parley.engine.perturb.strategy import Strategy
+    from parley.policies.fitting.fit import Epoch
+    from parley.policies.margin import MarginObjective, MarginTargets
+    from parley.policies.responder import TrainableResponder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,10 +110,10 @@ def _strategies(
         ConfigError: no such strategy, or one lacks a setting.
         DataError: what one of them leans on is not there.
     """
-    from engine.jobs.perturb.examples import perturbation_seed
-    from engine.jobs.perturb.lessons import AsRecorded, RandomSource
-    from engine.perturb.catalogue import build
-    from engine.perturb.resources import Resources
+    from parley.engine.jobs.perturb.examples import perturbation_seed
+    from parley.engine.jobs.perturb.lessons import AsRecorded, RandomSource
+    from parley.engine.perturb.catalogue import build
+    from parley.engine.perturb.resources import Resources
 
     root = data_root(config.data_root)
     resources = Resources(config.perturb, known, common, root, config.device, corpus)
@@ -137,7 +137,7 @@ def _figures(
     made: Mapping[str, LessonSplit],
 ) -> dict[str, Estimate]:
     """What the legend names, of the model as it is."""
-    from policies.fitting.evaluation import evaluate
+    from parley.policies.fitting.evaluation import evaluate
 
     estimates = {}
     for split in ("test", "validation"):
@@ -196,8 +196,8 @@ class TrainAdversarial(ContinuedJob[TrainAdversarialConfig, Training]):
 
     def further(self, run: RunFolder, prepared: Training, reporter: Reporter) -> Further:
         """Perturbed contexts with the recorded replies, and margins between contexts and their perturbations."""
-        from engine.perturb.built_in import ANNOUNCEMENT
-        from policies.margin import Lessons, MarginObjective
+        from parley.engine.perturb.built_in import ANNOUNCEMENT
+        from parley.policies.margin import Lessons, MarginObjective
 
         config, responder = prepared.config, prepared.responder
         if config.perturb.lexicon == "built-in":
@@ -237,7 +237,7 @@ class TrainAdversarial(ContinuedJob[TrainAdversarialConfig, Training]):
 
 def _lessons(run: RunFolder, prepared: Training, split: str, reporter: Reporter) -> LessonSplit:
     """A split perturbed, with an event that says how."""
-    from engine.jobs.perturb.lessons import make_lessons
+    from parley.engine.jobs.perturb.lessons import make_lessons
 
     title = f"perturbing the {split} split"
     made = make_lessons(prepared.splits[split], prepared.strategies[split], prepared.config.seed, reporter, title)

@@ -13,31 +13,31 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from engine.jobs.checkpoints import require_checkpoint
-from engine.jobs.flat import FlatRows, each_of
-from engine.jobs.job import Job, Reporter, Result, Silent, Summary
-from engine.jobs.perturb.audit_worker import Auditing, audit_resources, entailment_model, likelihood_model
-from engine.jobs.perturb.config import AuditConfig
-from engine.jobs.perturb.examples import chosen_examples, tell_of_left_out, tried
-from engine.jobs.perturb.models import OWN_TURNS
-from engine.jobs.perturb.rows import AUDIT
-from engine.jobs.perturb.sheet import DrawnLine, LabelledSheet, drawn_lines, read_sheet, sheet
-from engine.jobs.sharded import RESUME_SAFE, work_off
-from engine.jobs.tables import TABLE_FILE, noted
-from engine.metrics.perturb.audit import CONTROL, KEPT, KINDS, WRONG, audit_metrics, describe_audit
-from engine.metrics.perturb.audit_table import TRIGRAMS, audit_tables
-from engine.metrics.perturb.labels import label_metrics
-from engine.metrics.tables import TextTable
-from engine.perturb.settings import PerturbSettings
-from engine.store.documents import write_whole
-from engine.store.layout import SUMMARY
-from engine.store.run_folder import RunFolder
-from envs.core.config import from_dict
-from envs.core.errors import ConfigError, DataError, RunError
-from envs.data.root import data_root
-from envs.pairs.compiled import load_pairs
-from envs.pairs.turns import Example
-from envs.storage.places import display_path
+from parley.engine.jobs.checkpoints import require_checkpoint
+from parley.engine.jobs.flat import FlatRows, each_of
+from parley.engine.jobs.job import Job, Reporter, Result, Silent, Summary
+from parley.engine.jobs.perturb.audit_worker import Auditing, audit_resources, entailment_model, likelihood_model
+from parley.engine.jobs.perturb.config import AuditConfig
+from parley.engine.jobs.perturb.examples import chosen_examples, tell_of_left_out, tried
+from parley.engine.jobs.perturb.models import OWN_TURNS
+from parley.engine.jobs.perturb.rows import AUDIT
+from parley.engine.jobs.perturb.sheet import DrawnLine, LabelledSheet, drawn_lines, read_sheet, sheet
+from parley.engine.jobs.sharded import RESUME_SAFE, work_off
+from parley.engine.jobs.tables import TABLE_FILE, noted
+from parley.engine.metrics.perturb.audit import CONTROL, KEPT, KINDS, WRONG, audit_metrics, describe_audit
+from parley.engine.metrics.perturb.audit_table import TRIGRAMS, audit_tables
+from parley.engine.metrics.perturb.labels import label_metrics
+from parley.engine.metrics.tables import TextTable
+from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.store.documents import write_whole
+from parley.engine.store.layout import SUMMARY
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.config import from_dict
+from parley.envs.core.errors import ConfigError, DataError, RunError
+from parley.envs.data.root import data_root
+from parley.envs.pairs.compiled import load_pairs
+from parley.envs.pairs.turns import Example
+from parley.envs.storage.places import display_path
 
 SHEET, LABELS_FOLDER = "sheet.csv", "labels"
 """What a person labels, and where the run keeps what came back, a file for each labeller."""
@@ -83,7 +83,7 @@ def _turns(model: str) -> int:
     """Turns of context that a model reads."""
     if not model:
         return OWN_TURNS
-    from policies.responders import load_responder
+    from parley.policies.responders import load_responder
 
     responder = load_responder(require_checkpoint(model, "--model", "parley train seq2seq"))
     return int(getattr(responder, "turns", OWN_TURNS))

@@ -1,4 +1,4 @@
-"""A worker of an audit: shards of examples in, rows of `engine.jobs.perturb.rows.AUDIT` out; what judges edits.
+"""A worker of an audit: shards of examples in, rows of `parley.engine.jobs.perturb.rows.AUDIT` out; what judges edits.
 
 Beside the strategies stands a control (`CONTROL`): in each utterance that was
 touched, as many words as one of them changed, drawn, become random words of the corpus.
@@ -14,31 +14,31 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from engine.jobs.checkpoints import require_checkpoint
-from engine.jobs.perturb.config import AuditConfig
-from engine.jobs.perturb.examples import perturbed_contexts
-from engine.jobs.perturb.models import admitted, usual_words
-from engine.jobs.sharded import Sharded, Tally, spread
-from engine.metrics.perturb.audit import CONTROL
-from engine.perturb.catalogue import build
-from engine.perturb.changes import ChangeKind, Span, num_changed, spans
-from engine.perturb.resources import Resources
-from engine.perturb.signals import signals
-from engine.runtime.record import Counts, Rows
-from engine.runtime.sharding import Shard
-from engine.store.schemas import OK, ok_row
-from envs.core.errors import CheckpointError
-from envs.core.seeds import derive_seed, stream
-from envs.pairs.compiled import load_pairs
-from envs.pairs.contexts import said
-from envs.pairs.turns import Example, Turns, Utterance, format_turns
-from envs.pairs.vocabulary import PairVocabulary
-from envs.pairs.written import detokenise
-from envs.storage.copies import fetched_model
+from parley.engine.jobs.checkpoints import require_checkpoint
+from parley.engine.jobs.perturb.config import AuditConfig
+from parley.engine.jobs.perturb.examples import perturbed_contexts
+from parley.engine.jobs.perturb.models import admitted, usual_words
+from parley.engine.jobs.sharded import Sharded, Tally, spread
+from parley.engine.metrics.perturb.audit import CONTROL
+from parley.engine.perturb.catalogue import build
+from parley.engine.perturb.changes import ChangeKind, Span, num_changed, spans
+from parley.engine.perturb.resources import Resources
+from parley.engine.perturb.signals import signals
+from parley.engine.runtime.record import Counts, Rows
+from parley.engine.runtime.sharding import Shard
+from parley.engine.store.schemas import OK, ok_row
+from parley.envs.core.errors import CheckpointError
+from parley.envs.core.seeds import derive_seed, stream
+from parley.envs.pairs.compiled import load_pairs
+from parley.envs.pairs.contexts import said
+from parley.envs.pairs.turns import Example, Turns, Utterance, format_turns
+from parley.envs.pairs.vocabulary import PairVocabulary
+from parley.envs.pairs.written import detokenise
+from parley.envs.storage.copies import fetched_model
 
 if TYPE_CHECKING:
-    from engine.perturb.strategy import Strategy
-    from policies.entailment import Entailment
+    from parley.engine.perturb.strategy import Strategy
+    from parley.policies.entailment import Entailment
 
 MOST_EXAMPLES = 256
 """Examples of a shard."""
@@ -75,7 +75,7 @@ def likelihood_model(config: AuditConfig, shared: Resources) -> LikelihoodModel:
         return language_model(config.lm, config.corpus, config.device, config.engine.batch_size)
     if shared.trigrams is not None and config.perturb.corpus in ("", config.corpus):
         return shared.trigrams
-    from engine.perturb.ngrams import NGrams
+    from parley.engine.perturb.ngrams import NGrams
 
     return NGrams(said(load_pairs(config.corpus, config.data_root, every_word=True), "train"))
 
@@ -86,8 +86,8 @@ def language_model(name: str, corpus: str, device: str, batch_size: int) -> Like
     Raises:
         CheckpointError: there is no such model, or it reads several turns.
     """
-    from policies.seq2seq.checkpoints import load_language_model
-    from policies.seq2seq.scoring import WordScores
+    from parley.policies.seq2seq.checkpoints import load_language_model
+    from parley.policies.seq2seq.scoring import WordScores
 
     model = load_language_model(require_checkpoint(name, "--lm", "parley train lm")).eval().to(device)
     if model.sizes.turns > 1:
@@ -105,7 +105,7 @@ def entailment_model(config: AuditConfig) -> Entailment | None:
     """
     if not config.entailment:
         return None
-    from policies.entailment import load_entailment
+    from parley.policies.entailment import load_entailment
 
     return load_entailment(fetched_model(config.entailment_folder), config.device, config.engine.batch_size)
 

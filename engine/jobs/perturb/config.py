@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from engine.jobs.sharded import ShardedConfig
-from engine.perturb import catalogue
-from engine.perturb.settings import PerturbSettings
-from envs.core.config import check
-from envs.core.ranges import Configuration, NumItems, NumItemsOrAll, PositiveFloat, PositiveInt
-from envs.storage.places import HUGGING_FACE
-from policies.chat.addresses import is_chat_address
-from policies.chat.settings import ChatReplying
-from policies.decoders import GREEDY, DecoderSettings
+from parley.engine.jobs.sharded import ShardedConfig
+from parley.engine.perturb import catalogue
+from parley.engine.perturb.settings import PerturbSettings
+from parley.envs.core.config import check
+from parley.envs.core.ranges import Configuration, NumItems, NumItemsOrAll, PositiveFloat, PositiveInt
+from parley.envs.storage.places import HUGGING_FACE
+from parley.policies.chat.addresses import is_chat_address
+from parley.policies.chat.settings import ChatReplying
+from parley.policies.decoders import GREEDY, DecoderSettings
 
 
 @dataclass(frozen=True, kw_only=True)

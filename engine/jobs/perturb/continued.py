@@ -10,27 +10,27 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from engine.jobs.checkpoints import require_checkpoint
-from engine.jobs.device import require_device, threads
-from engine.jobs.job import Job, Reporter, Summary
-from engine.jobs.limit import drawn
-from engine.jobs.perturb.models import provenance
-from engine.jobs.supervised import EPOCHS, RESUME_SAFE, STATE, SupervisedConfig, perplexities, require_splits, run_fit
-from engine.metrics.statistics import Estimate
-from engine.metrics.training import BEFORE
-from engine.store.layout import SUMMARY
-from engine.store.run_folder import RunFolder
-from envs.core.errors import ConfigError
-from envs.core.ranges import NonNegativeInt
-from envs.pairs.compiled import load_pairs
-from envs.pairs.contexts import examples as read_examples
-from envs.pairs.turns import Example
-from envs.storage.copies import CHECKPOINT
-from policies.fitting.settings import FitConfig
+from parley.engine.jobs.checkpoints import require_checkpoint
+from parley.engine.jobs.device import require_device, threads
+from parley.engine.jobs.job import Job, Reporter, Summary
+from parley.engine.jobs.limit import drawn
+from parley.engine.jobs.perturb.models import provenance
+from parley.engine.jobs.supervised import EPOCHS, RESUME_SAFE, STATE, SupervisedConfig, perplexities, require_splits, run_fit
+from parley.engine.metrics.statistics import Estimate
+from parley.engine.metrics.training import BEFORE
+from parley.engine.store.layout import SUMMARY
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.ranges import NonNegativeInt
+from parley.envs.pairs.compiled import load_pairs
+from parley.envs.pairs.contexts import examples as read_examples
+from parley.envs.pairs.turns import Example
+from parley.envs.storage.copies import CHECKPOINT
+from parley.policies.fitting.settings import FitConfig
 
 if TYPE_CHECKING:
-    from policies.fitting.fit import Epoch
-    from policies.responder import TrainableResponder
+    from parley.policies.fitting.fit import Epoch
+    from parley.policies.responder import TrainableResponder
 
 SPLITS = {"train": "train", "validation": "val", "test": "test"}
 
@@ -109,7 +109,7 @@ def open_model(config: ContinuedConfig) -> dict[str, Any]:
         ConfigError: torch cannot compute on the device, or nobody names a corpus.
         DataError: a split holds no example.
     """
-    from policies.responders import load_responder
+    from parley.policies.responders import load_responder
 
     require_device(config.device, "--device")
     folder = require_checkpoint(config.model, "--model", "parley train seq2seq")
@@ -169,7 +169,7 @@ class ContinuedJob(Job[ContinuedConfigT, ContinuedT, Summary]):
 
     def work(self, run: RunFolder, prepared: ContinuedT, reporter: Reporter) -> Summary:
         """Trains, resuming exactly where it was, measures before and after, and stores the model as `checkpoint`."""
-        from policies.fitting.fit import Fit
+        from parley.policies.fitting.fit import Fit
 
         config, responder = prepared.config, prepared.responder
         with threads(config.threads):

@@ -6,18 +6,18 @@ that an evaluation of the same seed asks models about.
 
 from __future__ import annotations
 
-from engine.jobs.job import Reporter
-from engine.jobs.limit import drawn
-from engine.jobs.perturb.config import PerturbedConfig
-from engine.perturb import catalogue
-from engine.perturb.resources import Resources
-from engine.perturb.strategy import Strategy
-from engine.runtime.sharding import Shard
-from envs.core.errors import ConfigError, DataError
-from envs.core.seeds import derive_seed
-from envs.pairs.compiled import PairCorpus, load_pairs
-from envs.pairs.contexts import examples
-from envs.pairs.turns import Example, Turns
+from parley.engine.jobs.job import Reporter
+from parley.engine.jobs.limit import drawn
+from parley.engine.jobs.perturb.config import PerturbedConfig
+from parley.engine.perturb import catalogue
+from parley.engine.perturb.resources import Resources
+from parley.engine.perturb.strategy import Strategy
+from parley.engine.runtime.sharding import Shard
+from parley.envs.core.errors import ConfigError, DataError
+from parley.envs.core.seeds import derive_seed
+from parley.envs.pairs.compiled import PairCorpus, load_pairs
+from parley.envs.pairs.contexts import examples
+from parley.envs.pairs.turns import Example, Turns
 
 
 def perturbation_seed(seed: int, strategy: str, key: str) -> int:
@@ -36,7 +36,7 @@ def tell_of_left_out(config: PerturbedConfig, reporter: Reporter) -> None:
     for name in config.left_out:
         reporter.say(f"{name} is left out: it needs a paraphraser (--set perturb.paraphraser=RUN of parley train paraphraser)")
     if config.perturb.lexicon == "built-in":
-        from engine.perturb.built_in import ANNOUNCEMENT
+        from parley.engine.perturb.built_in import ANNOUNCEMENT
 
         reporter.say(ANNOUNCEMENT)
 

@@ -14,15 +14,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from engine.jobs.job import Reporter
-from engine.jobs.perturb.examples import perturbation_seed
-from engine.metrics.perturb.robustness import CONTROL
-from engine.perturb.strategy import Expectation, Strategy
-from envs.core.seeds import stream
-from envs.pairs.turns import Example, Turns
+from parley.engine.jobs.job import Reporter
+from parley.engine.jobs.perturb.examples import perturbation_seed
+from parley.engine.metrics.perturb.robustness import CONTROL
+from parley.engine.perturb.strategy import Expectation, Strategy
+from parley.envs.core.seeds import stream
+from parley.envs.pairs.turns import Example, Turns
 
 if TYPE_CHECKING:
-    from policies.margin import Lesson
+    from parley.policies.margin import Lesson
 
 RANDOM_SOURCE = "random-source"
 """The sanity check: contrasts that are contexts of other examples, drawn at random."""
@@ -94,7 +94,7 @@ def make_lessons(
         reporter: is told how far it is.
         title: of this piece of work.
     """
-    from policies.margin import Lesson
+    from parley.policies.margin import Lesson
 
     drawn = [int(stream(seed, "strategy", example.key).integers(len(strategies))) for example in examples]
     met: Counter[str] = Counter()

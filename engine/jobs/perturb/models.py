@@ -12,22 +12,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from engine.jobs.checkpoints import absolute_name, located, require_checkpoint
-from engine.jobs.perturb.config import RobustnessConfig
-from engine.jobs.perturb.lessons import NONE
-from engine.metrics.perturb.robustness import BASE, BESIDE
-from engine.metrics.perturb.table_9 import ModelSize
-from engine.perturb import catalogue
-from envs.core.errors import CheckpointError, ConfigError
-from envs.pairs.turns import EOT
-from envs.pairs.vocabulary import SPECIALS, PairVocabulary
-from envs.storage.places import display_path
-from policies.decoders import GREEDY, DecoderSettings
-from policies.responder import require_decoder
-from policies.stored import stored_kind
+from parley.engine.jobs.checkpoints import absolute_name, located, require_checkpoint
+from parley.engine.jobs.perturb.config import RobustnessConfig
+from parley.engine.jobs.perturb.lessons import NONE
+from parley.engine.metrics.perturb.robustness import BASE, BESIDE
+from parley.engine.metrics.perturb.table_9 import ModelSize
+from parley.engine.perturb import catalogue
+from parley.envs.core.errors import CheckpointError, ConfigError
+from parley.envs.pairs.turns import EOT
+from parley.envs.pairs.vocabulary import SPECIALS, PairVocabulary
+from parley.envs.storage.places import display_path
+from parley.policies.decoders import GREEDY, DecoderSettings
+from parley.policies.responder import require_decoder
+from parley.policies.stored import stored_kind
 
 if TYPE_CHECKING:
-    from policies.responder import TrainableResponder
+    from parley.policies.responder import TrainableResponder
 
 ADVERSARIAL = "adversarial"
 """Role in the provenance of models that were trained against perturbations."""
@@ -112,7 +112,7 @@ def open_models(config: RobustnessConfig) -> AskedModels:
         CheckpointError: a model is not there, damaged, of another kind, of another vocabulary, or trained was not what it is
             said to be.
     """
-    from policies.responders import load_responder
+    from parley.policies.responders import load_responder
 
     decoder = located(DecoderSettings.parse(config.decoder))
     if not config.is_ours:

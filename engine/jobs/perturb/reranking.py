@@ -22,26 +22,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engine.jobs.job import Reporter
-from engine.jobs.perturb.continued import Continued, ContinuedConfig, ContinuedJob, Further, fine_tuning, open_model
-from engine.jobs.perturb.models import RERANKED
-from engine.jobs.supervised import EPOCHS
-from engine.metrics.replies import distinct
-from engine.metrics.statistics import Estimate, clustered_rate, mean_count, ratio_of_sums
-from engine.metrics.training import RECORDED, RERANKING
-from engine.perturb.ngrams import NGrams
-from engine.store.run_folder import RunFolder
-from envs.core.ranges import PositiveInt
-from envs.data.root import root_words
-from envs.pairs.turns import Turn, turn_of, turn_words
-from envs.pairs.vocabulary import UNK, PairVocabulary
-from envs.storage.places import display_path
-from policies.reranking_settings import RerankingSettings
+from parley.engine.jobs.job import Reporter
+from parley.engine.jobs.perturb.continued import Continued, ContinuedConfig, ContinuedJob, Further, fine_tuning, open_model
+from parley.engine.jobs.perturb.models import RERANKED
+from parley.engine.jobs.supervised import EPOCHS
+from parley.engine.metrics.replies import distinct
+from parley.engine.metrics.statistics import Estimate, clustered_rate, mean_count, ratio_of_sums
+from parley.engine.metrics.training import RECORDED, RERANKING
+from parley.engine.perturb.ngrams import NGrams
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.ranges import PositiveInt
+from parley.envs.data.root import root_words
+from parley.envs.pairs.turns import Turn, turn_of, turn_words
+from parley.envs.pairs.vocabulary import UNK, PairVocabulary
+from parley.envs.storage.places import display_path
+from parley.policies.reranking_settings import RerankingSettings
 
 if TYPE_CHECKING:
-    from engine.jobs.perturb.audit_worker import LikelihoodModel
-    from policies.fitting.fit import Epoch
-    from policies.reranking import ExamplesByContext, Watched
+    from parley.engine.jobs.perturb.audit_worker import LikelihoodModel
+    from parley.policies.fitting.fit import Epoch
+    from parley.policies.reranking import ExamplesByContext, Watched
 
 COMMON_SHARE = 0.95
 """Words that make so much of the training replies are not rare."""
@@ -176,7 +176,7 @@ class TrainReranking(ContinuedJob[TrainRerankingConfig, Rewarding]):
 
     def prepare(self, config: TrainRerankingConfig, path: Path, reporter: Reporter) -> Rewarding:
         """The model, the dialogues and what judges replies."""
-        from engine.jobs.perturb.audit_worker import language_model
+        from parley.engine.jobs.perturb.audit_worker import language_model
 
         found = open_model(config)
         likelihood = language_model(config.lm, found["corpus"], config.device, config.fit.batch_size) if config.lm else None
@@ -185,7 +185,7 @@ class TrainReranking(ContinuedJob[TrainRerankingConfig, Rewarding]):
 
     def further(self, run: RunFolder, prepared: Rewarding, reporter: Reporter) -> Further:
         """Likelihood and a reward for replies that other contexts would not call forth; what replies look like is watched."""
-        from policies.reranking import ExamplesByContext, RerankingObjective
+        from parley.policies.reranking import ExamplesByContext, RerankingObjective
 
         config, responder, judge = prepared.config, prepared.responder, prepared.judge
         network: Any = responder.model

@@ -14,17 +14,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from engine.jobs.flat import FlatRows
-from engine.jobs.job import Job, Reporter, Result, Silent, Summary
-from engine.jobs.perturb.config import RobustnessConfig
-from engine.jobs.perturb.examples import chosen_examples, tell_of_left_out, tried
-from engine.jobs.perturb.models import AskedModels, models_of, open_models
-from engine.jobs.perturb.rows import REPLIES, ROBUSTNESS
-from engine.jobs.perturb.scores import Activities
-from engine.jobs.perturb.worker import Asking, resources
-from engine.jobs.sharded import RESUME_SAFE, work_off
-from engine.jobs.tables import TABLE_FILE
-from engine.metrics.perturb.robustness import (
+from parley.engine.jobs.flat import FlatRows
+from parley.engine.jobs.job import Job, Reporter, Result, Silent, Summary
+from parley.engine.jobs.perturb.config import RobustnessConfig
+from parley.engine.jobs.perturb.examples import chosen_examples, tell_of_left_out, tried
+from parley.engine.jobs.perturb.models import AskedModels, models_of, open_models
+from parley.engine.jobs.perturb.rows import REPLIES, ROBUSTNESS
+from parley.engine.jobs.perturb.scores import Activities
+from parley.engine.jobs.perturb.worker import Asking, resources
+from parley.engine.jobs.sharded import RESUME_SAFE, work_off
+from parley.engine.jobs.tables import TABLE_FILE
+from parley.engine.metrics.perturb.robustness import (
     ACTIVITY,
     BASE,
     CHANGE_RATE,
@@ -34,22 +34,22 @@ from engine.metrics.perturb.robustness import (
     robustness_metrics,
     unknown_shares,
 )
-from engine.metrics.perturb.table import table_2, table_4
-from engine.metrics.perturb.table_9 import ModelSize, table_9
-from engine.metrics.statistics import Estimate, Metric
-from engine.metrics.tables import TextTable
-from engine.perturb.resources import Resources
-from engine.perturb.settings import PerturbSettings
-from engine.perturb.strategy import Expectation
-from engine.runtime.record import Rows
-from engine.store.layout import SUMMARY
-from engine.store.run_folder import RunFolder
-from engine.store.schemas import OK
-from envs.core.errors import ConfigError, DataError
-from envs.data.root import data_root, root_words
-from envs.pairs.corpora import pair_corpora
-from envs.pairs.turns import Example
-from policies.chat.answers import ANSWERS_FOLDER
+from parley.engine.metrics.perturb.table import table_2, table_4
+from parley.engine.metrics.perturb.table_9 import ModelSize, table_9
+from parley.engine.metrics.statistics import Estimate, Metric
+from parley.engine.metrics.tables import TextTable
+from parley.engine.perturb.resources import Resources
+from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.strategy import Expectation
+from parley.engine.runtime.record import Rows
+from parley.engine.store.layout import SUMMARY
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.store.schemas import OK
+from parley.envs.core.errors import ConfigError, DataError
+from parley.envs.data.root import data_root, root_words
+from parley.envs.pairs.corpora import pair_corpora
+from parley.envs.pairs.turns import Example
+from parley.policies.chat.answers import ANSWERS_FOLDER
 
 NUM_EXAMPLES, STRATEGIES, UNSCORED, SIZES = "examples", "strategies", "unscored", "sizes"
 """Entries of the summary: how many examples there are, what a good model does by strategy, why activities and entities were not

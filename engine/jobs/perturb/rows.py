@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from engine.jobs.flat import FlatRows, Line, Row
-from engine.perturb.signals import SIGNALS
-from engine.store.answers import ANSWERED
-from engine.store.schemas import list_of, with_base
+from parley.engine.jobs.flat import FlatRows, Line, Row
+from parley.engine.perturb.signals import SIGNALS
+from parley.engine.store.answers import ANSWERED
+from parley.engine.store.schemas import list_of, with_base
 
 _PERTURBATION = pa.struct(
     [
-        # A strategy, the context that it made (a line as `envs.pairs.turns.format_turns` writes it), whether that is another
-        # one, and how many words were changed.
+        # A strategy, the context that it made (a line as `parley.envs.pairs.turns.format_turns` writes it), whether that is
+        # another one, and how many words were changed.
         pa.field("strategy", pa.string()),
         pa.field("text", pa.string()),
         pa.field("changed", pa.bool_()),
@@ -41,7 +41,7 @@ _REPLY = pa.struct(
 )
 ROBUSTNESS = with_base(
     [
-        # What was said before and what followed, lines as `envs.pairs.turns.format_turns` writes them.
+        # What was said before and what followed, lines as `parley.envs.pairs.turns.format_turns` writes them.
         pa.field("context", pa.string()),
         pa.field("truth", pa.string()),
         pa.field("perturbations", list_of(_PERTURBATION)),
@@ -96,7 +96,7 @@ _TOUCHED = pa.struct(
 )
 AUDIT = with_base(
     [
-        # A line as `envs.pairs.turns.format_turns` writes it, its utterances that hold a word, and their words.
+        # A line as `parley.envs.pairs.turns.format_turns` writes it, its utterances that hold a word, and their words.
         pa.field("context", pa.string()),
         pa.field("num_utterances", pa.int64()),
         pa.field("num_words", pa.int64()),

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from engine.metrics.perturb.activity import ActivityExtractor, f1, reference_metrics
-from engine.metrics.perturb.activity_tables import read_activity_tables
-from engine.metrics.perturb.similarity import average_similarity, sentence_bleu
-from engine.metrics.statistics import Estimate
-from engine.perturb.resources import Resources
-from envs.data.root import data_root
-from envs.pairs.turns import Turn, Turns
-from policies.responder import Responder
+from parley.engine.metrics.perturb.activity import ActivityExtractor, f1, reference_metrics
+from parley.engine.metrics.perturb.activity_tables import read_activity_tables
+from parley.engine.metrics.perturb.similarity import average_similarity, sentence_bleu
+from parley.engine.metrics.statistics import Estimate
+from parley.engine.perturb.resources import Resources
+from parley.envs.data.root import data_root
+from parley.envs.pairs.turns import Turn, Turns
+from parley.policies.responder import Responder
 
 _REMEMBERED = 1 << 16
 

@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from engine.metrics.perturb.audit import CONTROL
-from engine.perturb.changes import Span, bracketed, spans
-from engine.store.schemas import OK
-from envs.core.errors import DataError
-from envs.core.registry import nearest
-from envs.core.seeds import stable_hash
-from envs.core.visible import FORMULA, visible
+from parley.engine.metrics.perturb.audit import CONTROL
+from parley.engine.perturb.changes import Span, bracketed, spans
+from parley.engine.store.schemas import OK
+from parley.envs.core.errors import DataError
+from parley.envs.core.registry import nearest
+from parley.envs.core.seeds import stable_hash
+from parley.envs.core.visible import FORMULA, visible
 
 COLUMNS = ("key", "strategy", "before", "after", "label", "note")
 LABELS = {"ok": False, "wrong": True}
@@ -65,7 +65,7 @@ def drawn_lines(rows: Iterable[Mapping[str, Any]], strategies: Sequence[str], nu
     """The lines that are drawn of each strategy, by key; in the order of the strategies, shuffled within each.
 
     Args:
-        rows: of `engine.jobs.perturb.rows.AUDIT`, in any order; looked at once.
+        rows: of `parley.engine.jobs.perturb.rows.AUDIT`, in any order; looked at once.
         strategies: their names.
         num: lines of each, as far as there are so many.
         seed: decides which.

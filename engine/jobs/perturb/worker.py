@@ -12,28 +12,28 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from engine.jobs.apart import rows_apart
-from engine.jobs.perturb.config import RobustnessConfig
-from engine.jobs.perturb.examples import perturbed_contexts
-from engine.jobs.perturb.models import AskedModels
-from engine.jobs.perturb.scores import Activities, bleu, likeness
-from engine.jobs.sharded import Sharded, Tally, spread
-from engine.metrics.answers import NO_REPLY, is_no_reply
-from engine.metrics.perturb.robustness import BASE
-from engine.perturb.catalogue import build
-from engine.perturb.changes import num_changed, spans
-from engine.perturb.resources import Resources
-from engine.runtime.record import Counts, Rows
-from engine.runtime.sharding import Shard
-from engine.store.answers import answer_columns
-from engine.store.schemas import OK, ok_row
-from envs.core.seeds import derive_seed
-from envs.pairs.turns import Example, Turns, context_words, format_turns
-from policies.responder import replies_of
+from parley.engine.jobs.apart import rows_apart
+from parley.engine.jobs.perturb.config import RobustnessConfig
+from parley.engine.jobs.perturb.examples import perturbed_contexts
+from parley.engine.jobs.perturb.models import AskedModels
+from parley.engine.jobs.perturb.scores import Activities, bleu, likeness
+from parley.engine.jobs.sharded import Sharded, Tally, spread
+from parley.engine.metrics.answers import NO_REPLY, is_no_reply
+from parley.engine.metrics.perturb.robustness import BASE
+from parley.engine.perturb.catalogue import build
+from parley.engine.perturb.changes import num_changed, spans
+from parley.engine.perturb.resources import Resources
+from parley.engine.runtime.record import Counts, Rows
+from parley.engine.runtime.sharding import Shard
+from parley.engine.store.answers import answer_columns
+from parley.engine.store.schemas import OK, ok_row
+from parley.envs.core.seeds import derive_seed
+from parley.envs.pairs.turns import Example, Turns, context_words, format_turns
+from parley.policies.responder import replies_of
 
 if TYPE_CHECKING:
-    from engine.perturb.strategy import Strategy
-    from policies.responder import ModelReply, Responder, TrainableResponder
+    from parley.engine.perturb.strategy import Strategy
+    from parley.policies.responder import ModelReply, Responder, TrainableResponder
 
 CLEAN = ""
 """What rows call the context as it was recorded."""
@@ -113,7 +113,7 @@ class RobustnessWorker:
     """
 
     def __init__(self, asking: Asking) -> None:
-        from policies.responders import load_responder
+        from parley.policies.responders import load_responder
 
         self.decoder = asking.models.decoder
         self.config = config = asking.config

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.metrics.rows import Row, finished
-from engine.store.mirror import fetched_run
-from engine.store.run_folder import RunFolder
-from engine.triggers.method_lines import read_lines
-from envs.core.errors import ConfigError, DataError
-from envs.core.seeds import stream
+from parley.engine.metrics.rows import Row, finished
+from parley.engine.store.mirror import fetched_run
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.triggers.method_lines import read_lines
+from parley.envs.core.errors import ConfigError, DataError
+from parley.envs.core.seeds import stream
 
 METHODS = "search-methods"
 """The job whose run holds searches, one for each method."""

@@ -22,12 +22,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.jobs.device import require_device, threads
-from engine.jobs.job import Job, Reporter, Summary
-from engine.jobs.responders.found import FoundTrigger, found_triggers, split_triggers
-from engine.jobs.responders.hardened_config import OWN, TrainHardenedConfig, demo, full, lora
-from engine.jobs.responders.hardened_figures import answered_by, as_read, behind, figures, saying
-from engine.jobs.responders.lessons import (
+from parley.engine.jobs.device import require_device, threads
+from parley.engine.jobs.job import Job, Reporter, Summary
+from parley.engine.jobs.responders.found import FoundTrigger, found_triggers, split_triggers
+from parley.engine.jobs.responders.hardened_config import OWN, TrainHardenedConfig, demo, full, lora
+from parley.engine.jobs.responders.hardened_figures import answered_by, as_read, behind, figures, saying
+from parley.engine.jobs.responders.lessons import (
     CLEAN,
     LessonSplits,
     clean_examples,
@@ -40,22 +40,22 @@ from engine.jobs.responders.lessons import (
     training_lessons,
     validation_lessons,
 )
-from engine.jobs.supervised import EPOCHS, RESUME_SAFE, STATE, run_fit
-from engine.metrics.statistics import Estimate
-from engine.metrics.training import BEFORE, HARDENED
-from engine.perturb.strategy import Strategy
-from engine.store.documents import write_document
-from engine.store.layout import SUMMARY
-from engine.store.run_folder import RunFolder
-from envs.core.disk import sync
-from envs.core.errors import CheckpointError, ConfigError, DataError, RunError
-from envs.data.root import data_root, root_words
-from envs.pairs.turns import Example
-from envs.storage.copies import CHECKPOINT
-from envs.storage.places import HUGGING_FACE, display_path
+from parley.engine.jobs.supervised import EPOCHS, RESUME_SAFE, STATE, run_fit
+from parley.engine.metrics.statistics import Estimate
+from parley.engine.metrics.training import BEFORE, HARDENED
+from parley.engine.perturb.strategy import Strategy
+from parley.engine.store.documents import write_document
+from parley.engine.store.layout import SUMMARY
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.disk import sync
+from parley.envs.core.errors import CheckpointError, ConfigError, DataError, RunError
+from parley.envs.data.root import data_root, root_words
+from parley.envs.pairs.turns import Example
+from parley.envs.storage.copies import CHECKPOINT
+from parley.envs.storage.places import HUGGING_FACE, display_path
 
 if TYPE_CHECKING:
-    from policies.chat.predictor import ChatPredictor
+    from parley.policies.chat.predictor import ChatPredictor
 
 REPLIES = "replies.json"
 """What was said to each held-out prompt, before and after."""
@@ -117,7 +117,7 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
                     require_request(each, config.template)
             triggers = split_triggers(found, config.held_out, config.seed)
         if config.method == "lora":
-            from policies.chat.lora import require_peft
+            from parley.policies.chat.lora import require_peft
 
             require_peft()
         clean = clean_examples(config)
@@ -130,8 +130,8 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
 
     def work(self, run: RunFolder, prepared: HardenedBy, reporter: Reporter) -> Summary:
         """Makes the lessons, measures, trains, resuming exactly where it was, stores the model and measures it."""
-        from policies.chat.contrasts import ContrastObjective
-        from policies.fitting.fit import Fit
+        from parley.policies.chat.contrasts import ContrastObjective
+        from parley.policies.fitting.fit import Fit
 
         config, tokenizer, model = prepared.config, prepared.tokenizer, prepared.model
         with threads(config.threads):
@@ -191,8 +191,8 @@ def _strategies(config: TrainHardenedConfig, example: Example) -> list[Strategy]
         ConfigError: there is none of such a name.
         DataError: what one of them leans on is not there.
     """
-    from engine.perturb.catalogue import build, names
-    from engine.perturb.resources import Resources
+    from parley.engine.perturb.catalogue import build, names
+    from parley.engine.perturb.resources import Resources
 
     if not config.strategies:
         return []
@@ -210,8 +210,8 @@ def _read_model(config: TrainHardenedConfig) -> tuple[Any, Any]:
         CheckpointError: there is none.
         ConfigError: it is no causal model, nothing ends its replies, it is quantized, or a package is missing.
     """
-    from policies.chat.reading import load_local
-    from policies.chat.settings import ChatModelSettings
+    from parley.policies.chat.reading import load_local
+    from parley.policies.chat.settings import ChatModelSettings
 
     chat_model = load_local(config.model, ChatModelSettings(dtype="auto", device=config.device, date=config.date))
     if getattr(chat_model.model, "is_quantized", False):
@@ -221,8 +221,8 @@ def _read_model(config: TrainHardenedConfig) -> tuple[Any, Any]:
 
 def _predictor(prepared: HardenedBy) -> ChatPredictor:
     """The model with what learns in it."""
-    from policies.chat.lora import adapted
-    from policies.chat.predictor import ChatPredictor
+    from parley.policies.chat.lora import adapted
+    from parley.policies.chat.predictor import ChatPredictor
 
     config, model = prepared.config, prepared.model
     if config.method == "lora":
@@ -231,7 +231,7 @@ def _predictor(prepared: HardenedBy) -> ChatPredictor:
 
 
 def _whole(model: Any, config: TrainHardenedConfig) -> Any:
-    from policies.chat.lora import merged
+    from parley.policies.chat.lora import merged
 
     return merged(model, config.model) if config.method == "lora" else model
 
@@ -271,7 +271,7 @@ def _save_pretrained(model: Any, tokenizer: Any, folder: Path) -> None:
     Raises:
         CheckpointError: the disk refuses.
     """
-    from policies.hugging_face import without_progress_bars
+    from parley.policies.hugging_face import without_progress_bars
 
     aside = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
     try:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from engine.jobs.supervised import SupervisedConfig
-from engine.perturb import catalogue
-from engine.perturb.settings import PerturbSettings
-from envs.core.errors import ConfigError
-from envs.core.ranges import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, ShareBelowOne
-from envs.storage.places import HUGGING_FACE
-from policies.chat.addresses import GGUF, is_local, weights_of
-from policies.chat.lora_settings import LoraSettings
-from policies.chat.settings import DateSettings
-from policies.fitting.settings import FitConfig
+from parley.engine.jobs.supervised import SupervisedConfig
+from parley.engine.perturb import catalogue
+from parley.engine.perturb.settings import PerturbSettings
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.ranges import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, ShareBelowOne
+from parley.envs.storage.places import HUGGING_FACE
+from parley.policies.chat.addresses import GGUF, is_local, weights_of
+from parley.policies.chat.lora_settings import LoraSettings
+from parley.policies.chat.settings import DateSettings
+from parley.policies.fitting.settings import FitConfig
 
 OWN = "own"
 """Replies that are the model's own, as it is before it learns anything."""

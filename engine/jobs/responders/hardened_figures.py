@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engine.jobs.job import Reporter
-from engine.jobs.responders.hardened_config import OWN, TrainHardenedConfig
-from engine.jobs.responders.lessons import CLEAN, PERTURBED, TRIGGER, HardeningLesson, LessonSplits
-from engine.metrics.statistics import Estimate, clustered_rate, mean, rate, ratio_of_sums
+from parley.engine.jobs.job import Reporter
+from parley.engine.jobs.responders.hardened_config import OWN, TrainHardenedConfig
+from parley.engine.jobs.responders.lessons import CLEAN, PERTURBED, TRIGGER, HardeningLesson, LessonSplits
+from parley.engine.metrics.statistics import Estimate, clustered_rate, mean, rate, ratio_of_sums
 
 if TYPE_CHECKING:
-    from policies.chat.contrasts import ContrastedLessons
+    from parley.policies.chat.contrasts import ContrastedLessons
 
 CONTRAST = "contrast"
 """Kind of what is said behind the contrast of a lesson."""
@@ -26,9 +26,9 @@ def as_read(tokenizer: Any, model: Any, lessons: Sequence[HardeningLesson]) -> C
     Raises:
         DataError: one has no tokens, or more than the model reads.
     """
-    from policies.chat.contrasts import contrasted
-    from policies.chat.predictor import ChatLesson
-    from policies.hugging_face_tokens import ends_of, longest_input, reply_end
+    from parley.policies.chat.contrasts import contrasted
+    from parley.policies.chat.predictor import ChatLesson
+    from parley.policies.hugging_face_tokens import ends_of, longest_input, reply_end
 
     asked = [ChatLesson(each.prompt, each.reply, each.ended) for each in lessons]
     contrasts = [each.contrast for each in lessons]
@@ -40,7 +40,7 @@ def answered_by(
     model: Any, tokenizer: Any, config: TrainHardenedConfig, reporter: Reporter, title: str, num_tokens: int = 0
 ) -> Callable[[Sequence[str]], list[tuple[str, bool]]]:
     """The model's likeliest replies to prompts, of `max_tokens` or `num_tokens` if these are more, and whether each ended."""
-    from policies.chat.predictor import greedy_replies
+    from parley.policies.chat.predictor import greedy_replies
 
     most = max(config.max_tokens, num_tokens)
 
@@ -69,9 +69,9 @@ def figures(
         reporter: is told how far it is.
         before: replies by prompt of the model that it began with; None of that model itself.
     """
-    from policies.chat.contrasts import gaps
-    from policies.chat.predictor import ChatPredictor
-    from policies.fitting.evaluation import evaluate
+    from parley.policies.chat.contrasts import gaps
+    from parley.policies.chat.predictor import ChatPredictor
+    from parley.policies.fitting.evaluation import evaluate
 
     test = {kind: [each for each in lessons["test"] if each.kind == kind] for kind in (TRIGGER, CLEAN, PERTURBED)}
     learned = [each for each in lessons["train"] if each.kind == TRIGGER]

@@ -17,19 +17,19 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from engine.jobs.limit import drawn
-from engine.jobs.responders.found import SPLITS, FoundTrigger, held_together
-from engine.jobs.responders.hardened_config import OWN, TrainHardenedConfig
-from engine.jobs.supervised import require_splits
-from engine.perturb.strategy import Expectation, Strategy
-from engine.store.documents import write_document
-from envs.core.errors import ConfigError, RunError
-from envs.core.seeds import derive_seed, stream
-from envs.pairs.compiled import load_pairs
-from envs.pairs.contexts import examples
-from envs.pairs.turns import Example, Turns
-from envs.pairs.written import detokenise
-from envs.storage.places import display_path
+from parley.engine.jobs.limit import drawn
+from parley.engine.jobs.responders.found import SPLITS, FoundTrigger, held_together
+from parley.engine.jobs.responders.hardened_config import OWN, TrainHardenedConfig
+from parley.engine.jobs.supervised import require_splits
+from parley.engine.perturb.strategy import Expectation, Strategy
+from parley.engine.store.documents import write_document
+from parley.envs.core.errors import ConfigError, RunError
+from parley.envs.core.seeds import derive_seed, stream
+from parley.envs.pairs.compiled import load_pairs
+from parley.envs.pairs.contexts import examples
+from parley.envs.pairs.turns import Example, Turns
+from parley.envs.pairs.written import detokenise
+from parley.envs.storage.places import display_path
 
 FILE = "lessons.json"
 TRIGGER, CLEAN, PERTURBED = KINDS = ("trigger", "clean", "perturbed")
@@ -102,7 +102,7 @@ def prompts_of(trigger: FoundTrigger, tokenizer: Any, template: str) -> tuple[st
     Raises:
         ConfigError: there is no such template, or it does not fit the tokenizer or the trigger.
     """
-    from policies.hugging_face_slots import SlottedPrompt, default_template, template_of
+    from parley.policies.hugging_face_slots import SlottedPrompt, default_template, template_of
 
     named = template_of(template or trigger.template or None, has_prompts=trigger.request is not None)
     prompt = SlottedPrompt(tokenizer, default_template(tokenizer) if named is None else named, trigger.request)
@@ -149,7 +149,7 @@ def make_lessons(
         tokenizer: of the model, with its prompt.
         answers: the model as it is.
     """
-    from policies.hugging_face_slots import default_template
+    from parley.policies.hugging_face_slots import default_template
 
     found: dict[str, list[HardeningLesson]] = {}
     together = held_together([each for split in triggers.values() for each in split])

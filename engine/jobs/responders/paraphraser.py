@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from engine.jobs.job import Reporter
-from engine.jobs.supervised import FitJob, Fitting, PairFitConfig, open_pairs
-from engine.metrics.training import REWRITING, TEXT
-from envs.core.config import check
-from envs.data.root import root_words
-from envs.pairs.vocabulary import SPECIALS, PairVocabulary
-from envs.storage.places import display_path
-from policies.pointer_generator import settings
-from policies.pointer_generator.settings import PointerFitConfig, PointerSizes
+from parley.engine.jobs.job import Reporter
+from parley.engine.jobs.supervised import FitJob, Fitting, PairFitConfig, open_pairs
+from parley.engine.metrics.training import REWRITING, TEXT
+from parley.envs.core.config import check
+from parley.envs.data.root import root_words
+from parley.envs.pairs.vocabulary import SPECIALS, PairVocabulary
+from parley.envs.storage.places import display_path
+from parley.policies.pointer_generator import settings
+from parley.policies.pointer_generator.settings import PointerFitConfig, PointerSizes
 
 MSR, HELPDESK = "msr_paraphrases", "helpdesk_paraphrases"
 
@@ -63,10 +63,10 @@ class TrainParaphraser(FitJob[TrainParaphraserConfig]):
     legend = REWRITING | TEXT
 
     def prepare(self, config: TrainParaphraserConfig, path: Path, reporter: Reporter) -> Fitting:
-        from policies.pointer_generator.batches import RewriteExamples
-        from policies.pointer_generator.checkpoints import save_pointer_generator
-        from policies.pointer_generator.fit import PointerFit
-        from policies.pointer_generator.model import PointerGenerator
+        from parley.policies.pointer_generator.batches import RewriteExamples
+        from parley.policies.pointer_generator.checkpoints import save_pointer_generator
+        from parley.policies.pointer_generator.fit import PointerFit
+        from parley.policies.pointer_generator.model import PointerGenerator
 
         # A network that copies must tell words apart that it does not know.
         corpus = open_pairs(config, every_word=True)

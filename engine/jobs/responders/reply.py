@@ -3,8 +3,9 @@
 Files of lines `turn TAB ... TAB source TAB reply` come of it: `replies.tsv` holds the model's replies and `human.tsv` the
 recorded ones, to the same contexts in the same order, a line for each, and `next.tsv` in the place of a reply what followed the
 recorded one, where the corpus knows. A reply without a word is no line, and is counted; so is an answer of a chat model that
-is no reply (`policies.chat.model.AnswerKind`), whose kind and reasoning stand in its row. Who reads the files goes by contexts.
-Validation and test contexts that stand in the training split, too, are left out: a model may know their replies by heart.
+is no reply (`parley.policies.chat.model.AnswerKind`), whose kind and reasoning stand in its row. Who reads the files goes by
+contexts. Validation and test contexts that stand in the training split, too, are left out: a model may know their replies by
+heart.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from engine.jobs.apart import rows_apart
-from engine.jobs.checkpoints import absolute_name, located
-from engine.jobs.job import Job, Reporter, Result, Silent, Summary
-from engine.jobs.limit import drawn
-from engine.jobs.sharded import RESUME_SAFE, Sharded, ShardedConfig, Tally, spread, work_off
-from engine.metrics.answers import (
+from parley.engine.jobs.apart import rows_apart
+from parley.engine.jobs.checkpoints import absolute_name, located
+from parley.engine.jobs.job import Job, Reporter, Result, Silent, Summary
+from parley.engine.jobs.limit import drawn
+from parley.engine.jobs.sharded import RESUME_SAFE, Sharded, ShardedConfig, Tally, spread, work_off
+from parley.engine.metrics.answers import (
     NO_REPLY,
     NO_REPLY_METRICS,
     is_no_reply,
@@ -33,34 +34,34 @@ from engine.metrics.answers import (
     kinds_told,
     no_reply_metrics,
 )
-from engine.metrics.replies import REPLIES, has_word, reply_metrics
-from engine.metrics.rows import finished
-from engine.metrics.statistics import NOTHING, Estimate, Metric
-from engine.runtime.record import Counts, Rows
-from engine.runtime.sharding import Shard
-from engine.store.answers import ANSWERED, answer_columns
-from engine.store.documents import write_whole
-from engine.store.layout import SUMMARY
-from engine.store.run_folder import RunFolder
-from engine.store.schemas import OK, ok_row, with_base
-from envs.core.errors import ConfigError, DataError, RunError
-from envs.core.ranges import NumItemsOrAll, PositiveInt
-from envs.core.seeds import derive_seed
-from envs.data.root import data_root, root_words
-from envs.pairs.compiled import load_pairs
-from envs.pairs.contexts import examples, left_out
-from envs.pairs.turns import EOT, Example, Turns, context_words, format_turns, parse_turns
-from envs.storage.copies import fetched_model
-from envs.storage.places import display_path
-from policies.chat.addresses import is_chat_address
-from policies.chat.answers import ANSWERS_FOLDER
-from policies.chat.settings import ChatReplying
-from policies.decoders import GREEDY, DecoderSettings
-from policies.responder import ModelReply, replies_of, require_decoder
-from policies.stored import CONFIG, model_inside
+from parley.engine.metrics.replies import REPLIES, has_word, reply_metrics
+from parley.engine.metrics.rows import finished
+from parley.engine.metrics.statistics import NOTHING, Estimate, Metric
+from parley.engine.runtime.record import Counts, Rows
+from parley.engine.runtime.sharding import Shard
+from parley.engine.store.answers import ANSWERED, answer_columns
+from parley.engine.store.documents import write_whole
+from parley.engine.store.layout import SUMMARY
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.store.schemas import OK, ok_row, with_base
+from parley.envs.core.errors import ConfigError, DataError, RunError
+from parley.envs.core.ranges import NumItemsOrAll, PositiveInt
+from parley.envs.core.seeds import derive_seed
+from parley.envs.data.root import data_root, root_words
+from parley.envs.pairs.compiled import load_pairs
+from parley.envs.pairs.contexts import examples, left_out
+from parley.envs.pairs.turns import EOT, Example, Turns, context_words, format_turns, parse_turns
+from parley.envs.storage.copies import fetched_model
+from parley.envs.storage.places import display_path
+from parley.policies.chat.addresses import is_chat_address
+from parley.policies.chat.answers import ANSWERS_FOLDER
+from parley.policies.chat.settings import ChatReplying
+from parley.policies.decoders import GREEDY, DecoderSettings
+from parley.policies.responder import ModelReply, replies_of, require_decoder
+from parley.policies.stored import CONFIG, model_inside
 
 if TYPE_CHECKING:
-    from policies.responder import TrainableResponder
+    from parley.policies.responder import TrainableResponder
 
 MACHINE_FILE, HUMAN_FILE, NEXT_FILE = "replies.tsv", "human.tsv", "next.tsv"
 NUM_CONTEXTS = "contexts"
@@ -69,7 +70,8 @@ OWN_TURNS = 2
 """Turns of context of a model that does not say how many it reads."""
 REPLIED = with_base(
     [
-        # What was said before, what followed, and what the model replied: lines as `envs.pairs.turns.format_turns` writes them.
+        # What was said before, what followed, and what the model replied: lines as `parley.envs.pairs.turns.format_turns`
+        # writes them.
         pa.field("context", pa.string()),
         pa.field("truth", pa.string()),
         pa.field("reply", pa.string()),
@@ -153,7 +155,7 @@ class ReplyWorker:
     """Holds a model, and replies."""
 
     def __init__(self, replying: Replying) -> None:
-        from policies.responders import load_responder
+        from parley.policies.responders import load_responder
 
         chat, answers = replying.config.chat.on(replying.config.device), Path(replying.answers) if replying.answers else None
         most = replying.config.chat.max_tokens
@@ -236,7 +238,7 @@ class ReplyJob(Job[ReplyConfig, AskedContexts, AskedContexts]):
 
     def prepare(self, config: ReplyConfig, path: Path, reporter: Reporter) -> AskedContexts:
         """The model, tried without a context, and the contexts."""
-        from policies.responders import load_responder
+        from parley.policies.responders import load_responder
 
         config.require_device()
         config = replace(config, data_root=data_root(config.data_root))

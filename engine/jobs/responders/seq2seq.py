@@ -9,19 +9,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.jobs.job import Reporter
-from engine.jobs.responders.units import PairTrainingConfig, Units, open_units
-from engine.jobs.supervised import FitJob, Fitting, context_gain, require_splits
-from engine.metrics.statistics import Estimate
-from engine.metrics.training import PREDICTION, READING, TEXT
-from envs.core.ranges import NonNegativeInt, PositiveInt
-from envs.data.root import root_words
-from envs.storage.places import display_path
-from policies.seq2seq import settings
-from policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
+from parley.engine.jobs.job import Reporter
+from parley.engine.jobs.responders.units import PairTrainingConfig, Units, open_units
+from parley.engine.jobs.supervised import FitJob, Fitting, context_gain, require_splits
+from parley.engine.metrics.statistics import Estimate
+from parley.engine.metrics.training import PREDICTION, READING, TEXT
+from parley.envs.core.ranges import NonNegativeInt, PositiveInt
+from parley.envs.data.root import root_words
+from parley.envs.storage.places import display_path
+from parley.policies.seq2seq import settings
+from parley.policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
 
 if TYPE_CHECKING:
-    from policies.fitting.evaluation import Fitness
+    from parley.policies.fitting.evaluation import Fitness
 
 CHARACTERS = "ptb_characters"
 """The corpus whose models are searched by brute force."""
@@ -137,8 +137,8 @@ def _fitting(
     turns: int,
     finish: Callable[[Fitness], Mapping[str, Estimate]] = lambda test: {},
 ) -> Fitting:
-    from policies.fitting.fit import Fit
-    from policies.seq2seq.checkpoints import save_model
+    from parley.policies.fitting.fit import Fit
+    from parley.policies.seq2seq.checkpoints import save_model
 
     model = model.to(config.device)
     return Fitting(
@@ -174,10 +174,10 @@ class TrainSeq2Seq(FitJob[TrainSeq2SeqConfig]):
     legend = PREDICTION | TEXT | READING
 
     def prepare(self, config: TrainSeq2SeqConfig, path: Path, reporter: Reporter) -> Fitting:
-        from envs.pairs.contexts import windows, with_replies
-        from policies.fitting.evaluation import evaluate
-        from policies.seq2seq.batches import PairExamples
-        from policies.seq2seq.stacked import build_seq2seq
+        from parley.envs.pairs.contexts import windows, with_replies
+        from parley.policies.fitting.evaluation import evaluate
+        from parley.policies.seq2seq.batches import PairExamples
+        from parley.policies.seq2seq.stacked import build_seq2seq
 
         turns = config.sizes.turns
         units = open_units(config, turns, reporter)
@@ -232,9 +232,9 @@ class TrainLM(FitJob[TrainLMConfig]):
     legend = PREDICTION | TEXT
 
     def prepare(self, config: TrainLMConfig, path: Path, reporter: Reporter) -> Fitting:
-        from envs.pairs.contexts import contexts
-        from policies.seq2seq.batches import SentenceExamples
-        from policies.seq2seq.model import LanguageModel
+        from parley.envs.pairs.contexts import contexts
+        from parley.policies.seq2seq.batches import SentenceExamples
+        from parley.policies.seq2seq.model import LanguageModel
 
         turns = config.sizes.turns
         units = open_units(config, turns, reporter)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from engine.jobs.job import Reporter
-from engine.jobs.supervised import PairFitConfig, open_pairs
-from envs.core.ranges import PositiveInt
-from envs.pairs.compiled import PairCorpus, PairSplit
-from envs.pairs.contexts import with_eot
-from envs.pairs.subwords import pieces_of, spelt
-from envs.pairs.vocabulary import PairVocabulary
-from policies.fitting.settings import FitConfig
+from parley.engine.jobs.job import Reporter
+from parley.engine.jobs.supervised import PairFitConfig, open_pairs
+from parley.envs.core.ranges import PositiveInt
+from parley.envs.pairs.compiled import PairCorpus, PairSplit
+from parley.envs.pairs.contexts import with_eot
+from parley.envs.pairs.subwords import pieces_of, spelt
+from parley.envs.pairs.vocabulary import PairVocabulary
+from parley.policies.fitting.settings import FitConfig
 
 
 @dataclass(frozen=True, kw_only=True)

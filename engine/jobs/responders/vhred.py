@@ -13,19 +13,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.jobs.job import Reporter
-from engine.jobs.responders.units import PairTrainingConfig, Units, open_units
-from engine.jobs.supervised import FitJob, Fitting, context_gain
-from engine.metrics.statistics import Estimate, mean
-from engine.metrics.training import DIVERGENCES, PREDICTION, READING, TEXT
-from envs.data.root import root_words
-from envs.storage.places import display_path
-from policies.vhred import settings
-from policies.vhred.settings import VhredSizes
+from parley.engine.jobs.job import Reporter
+from parley.engine.jobs.responders.units import PairTrainingConfig, Units, open_units
+from parley.engine.jobs.supervised import FitJob, Fitting, context_gain
+from parley.engine.metrics.statistics import Estimate, mean
+from parley.engine.metrics.training import DIVERGENCES, PREDICTION, READING, TEXT
+from parley.envs.data.root import root_words
+from parley.envs.storage.places import display_path
+from parley.policies.vhred import settings
+from parley.policies.vhred.settings import VhredSizes
 
 if TYPE_CHECKING:
-    from policies.fitting.evaluation import Fitness
-    from policies.vhred.batches import DialogueExamples
+    from parley.policies.fitting.evaluation import Fitness
+    from parley.policies.vhred.batches import DialogueExamples
 
 DIALOGUES = "ubuntu_dialogues"
 
@@ -63,11 +63,11 @@ class TrainVhred(FitJob[TrainVhredConfig]):
     legend = PREDICTION | TEXT | READING | DIVERGENCES
 
     def prepare(self, config: TrainVhredConfig, path: Path, reporter: Reporter) -> Fitting:
-        from policies.fitting.evaluation import evaluate
-        from policies.fitting.fit import Fit
-        from policies.vhred.checkpoints import save_model
-        from policies.vhred.evaluation import divergences
-        from policies.vhred.model import VHRED
+        from parley.policies.fitting.evaluation import evaluate
+        from parley.policies.fitting.fit import Fit
+        from parley.policies.vhred.checkpoints import save_model
+        from parley.policies.vhred.evaluation import divergences
+        from parley.policies.vhred.model import VHRED
 
         turns = config.sizes.turns
         units = open_units(config, 1, reporter)
@@ -101,8 +101,8 @@ class TrainVhred(FitJob[TrainVhredConfig]):
 
 
 def _examples(units: Units, split: str, config: TrainVhredConfig) -> DialogueExamples:
-    from envs.pairs.contexts import examples
-    from policies.vhred.batches import DialogueExamples
+    from parley.envs.pairs.contexts import examples
+    from parley.policies.vhred.batches import DialogueExamples
 
     found = list(examples(units.corpus, split, config.sizes.turns))
     contexts, replies = [each.context for each in found], [each.reply for each in found]

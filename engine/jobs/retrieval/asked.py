@@ -13,15 +13,15 @@ from functools import partial
 from itertools import chain, count
 from pathlib import Path
 
-from engine.jobs.retrieval.config import RankersConfig
-from engine.jobs.weights import checkpoint_folder
-from envs.candidates.groups import Context
-from envs.storage.places import display_path, is_uri
-from policies.chat.addresses import absolute_address, is_chat_address, short_address, weights_of
-from policies.chat.settings import DEFAULT, ChatModelSettings
-from policies.ranker import Ranker
-from policies.rankers import LANGUAGE_MODEL, RESPONSE_MODEL, RESPONSE_ONLY, load_ranker, rankers
-from policies.stored import CONFIG, reading
+from parley.engine.jobs.retrieval.config import RankersConfig
+from parley.engine.jobs.weights import checkpoint_folder
+from parley.envs.candidates.groups import Context
+from parley.envs.storage.places import display_path, is_uri
+from parley.policies.chat.addresses import absolute_address, is_chat_address, short_address, weights_of
+from parley.policies.chat.settings import DEFAULT, ChatModelSettings
+from parley.policies.ranker import Ranker
+from parley.policies.rankers import LANGUAGE_MODEL, RESPONSE_MODEL, RESPONSE_ONLY, load_ranker, rankers
+from parley.policies.stored import CONFIG, reading
 
 CONTROLS = ("constant", "longest", "shortest", "overlap")
 """What a ranker must beat."""
@@ -103,7 +103,7 @@ def loaded(
         CheckpointError: nothing is there, it is damaged, or models of its kind do not rank.
         DataError: there are no words to fit a ranker on.
     """
-    from policies.ranking.controls import ResponseOnly
+    from parley.policies.ranking.controls import ResponseOnly
 
     load = partial(load_ranker, contexts=contexts, chat=chat, answers=answers)
     whole = {each.name: load(each.name) for each in asked if not each.name.startswith(RESPONSE_ONLY)}

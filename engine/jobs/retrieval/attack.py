@@ -12,16 +12,16 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.jobs.command import command_line
-from engine.jobs.flat import FlatRows
-from engine.jobs.job import Reporter, Result, Summary
-from engine.jobs.retrieval.asked import asked_rankers
-from engine.jobs.retrieval.attack_worker import RankingAttacks, composed, goal_of, method_label, suits
-from engine.jobs.retrieval.config import RankingAttackConfig
-from engine.jobs.retrieval.groups import RankedGroup
-from engine.jobs.retrieval.matcher import TRAIN_MATCHER
-from engine.jobs.retrieval.pool import SEARCH
-from engine.jobs.retrieval.prepared import (
+from parley.engine.jobs.command import command_line
+from parley.engine.jobs.flat import FlatRows
+from parley.engine.jobs.job import Reporter, Result, Summary
+from parley.engine.jobs.retrieval.asked import asked_rankers
+from parley.engine.jobs.retrieval.attack_worker import RankingAttacks, composed, goal_of, method_label, suits
+from parley.engine.jobs.retrieval.config import RankingAttackConfig
+from parley.engine.jobs.retrieval.groups import RankedGroup
+from parley.engine.jobs.retrieval.matcher import TRAIN_MATCHER
+from parley.engine.jobs.retrieval.pool import SEARCH
+from parley.engine.jobs.retrieval.prepared import (
     NOT_RATED,
     NUM_CONTEXTS,
     RANKERS,
@@ -33,24 +33,24 @@ from engine.jobs.retrieval.prepared import (
     not_read,
     without_scores,
 )
-from engine.jobs.retrieval.rows import ATTACKED_CONTEXTS, SEARCHES
-from engine.jobs.sharded import work_off
-from engine.jobs.tables import noted
-from engine.metrics.retrieval.search_tables import success_table, tables_of_searches
-from engine.metrics.retrieval.searched import APPENDING, SearchedRows, describe_search, search_metrics
-from engine.metrics.tables import TextTable
-from engine.perturb.replies.catalogue import GROUPS
-from engine.retrieval.catalogue import need_of
-from engine.retrieval.settings import POLICY
-from engine.store.run_folder import RunFolder
-from engine.store.schemas import OK
-from envs.core.errors import ConfigError, DataError
-from envs.storage.copies import CHECKPOINT
-from policies.chat.answers import ANSWERS_FOLDER
-from policies.rankers import is_chat_ranker
+from parley.engine.jobs.retrieval.rows import ATTACKED_CONTEXTS, SEARCHES
+from parley.engine.jobs.sharded import work_off
+from parley.engine.jobs.tables import noted
+from parley.engine.metrics.retrieval.search_tables import success_table, tables_of_searches
+from parley.engine.metrics.retrieval.searched import APPENDING, SearchedRows, describe_search, search_metrics
+from parley.engine.metrics.tables import TextTable
+from parley.engine.perturb.replies.catalogue import GROUPS
+from parley.engine.retrieval.catalogue import need_of
+from parley.engine.retrieval.settings import POLICY
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.store.schemas import OK
+from parley.envs.core.errors import ConfigError, DataError
+from parley.envs.storage.copies import CHECKPOINT
+from parley.policies.chat.answers import ANSWERS_FOLDER
+from parley.policies.rankers import is_chat_ranker
 
 if TYPE_CHECKING:
-    from engine.retrieval.inside import Need
+    from parley.engine.retrieval.inside import Need
 
 GOAL, BUDGET = "goal", "budget"
 """Entries of the summary: what the attacks want, in words; queries at most."""

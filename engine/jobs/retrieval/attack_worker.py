@@ -1,4 +1,4 @@
-"""A worker of attacks on rankers: shards of contexts in, rows of `engine.jobs.retrieval.rows.SEARCHES` out.
+"""A worker of attacks on rankers: shards of contexts in, rows of `parley.engine.jobs.retrieval.rows.SEARCHES` out.
 
 Each method and rule attacks each ranker in all contexts of a shard side by side. What it found on one ranker is then shown to
 the others.
@@ -11,10 +11,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.jobs.retrieval.asked import label_of
-from engine.jobs.retrieval.config import RankingAttackConfig
-from engine.jobs.retrieval.groups import Contexts, RankedGroup, built_rules, group_seed, opened, rule_resources, utterances_of
-from engine.jobs.retrieval.worker import (
+from parley.engine.jobs.retrieval.asked import label_of
+from parley.engine.jobs.retrieval.config import RankingAttackConfig
+from parley.engine.jobs.retrieval.groups import (
+    Contexts,
+    RankedGroup,
+    built_rules,
+    group_seed,
+    opened,
+    rule_resources,
+    utterances_of,
+)
+from parley.engine.jobs.retrieval.worker import (
     SHORTENED,
     AskingRankers,
     context_columns,
@@ -23,23 +31,23 @@ from engine.jobs.retrieval.worker import (
     shortened,
     unread_columns,
 )
-from engine.jobs.sharded import Tally, spread
-from engine.perturb.replies.language import ReplyLanguage
-from engine.perturb.replies.rule import Rule
-from engine.retrieval.attack import RankAttack
-from engine.retrieval.catalogue import compose_attack, need_of
-from engine.retrieval.goals import RankGoal
-from engine.retrieval.methods import FixedRule
-from engine.retrieval.outcomes import AttackOutcome, transferred
-from engine.retrieval.settings import POLICY, AttackDetails, GoalKind
-from engine.runtime.record import Counts, Rows
-from engine.runtime.sharding import Shard
-from engine.store.schemas import OK, error_row, ok_row
-from envs.candidates.groups import CandidateGroup
-from envs.candidates.split import CandidateSplit
-from envs.core.errors import RankerError
-from envs.pairs.turns import Utterance
-from policies.ranker import Ranker
+from parley.engine.jobs.sharded import Tally, spread
+from parley.engine.perturb.replies.language import ReplyLanguage
+from parley.engine.perturb.replies.rule import Rule
+from parley.engine.retrieval.attack import RankAttack
+from parley.engine.retrieval.catalogue import compose_attack, need_of
+from parley.engine.retrieval.goals import RankGoal
+from parley.engine.retrieval.methods import FixedRule
+from parley.engine.retrieval.outcomes import AttackOutcome, transferred
+from parley.engine.retrieval.settings import POLICY, AttackDetails, GoalKind
+from parley.engine.runtime.record import Counts, Rows
+from parley.engine.runtime.sharding import Shard
+from parley.engine.store.schemas import OK, error_row, ok_row
+from parley.envs.candidates.groups import CandidateGroup
+from parley.envs.candidates.split import CandidateSplit
+from parley.envs.core.errors import RankerError
+from parley.envs.pairs.turns import Utterance
+from parley.policies.ranker import Ranker
 
 SUCCEEDED = "succeeded."
 """Begins what is counted by method: attacks that reached the goal."""
@@ -189,7 +197,7 @@ def judges_of(details: AttackDetails, train: CandidateSplit, seed: int, *, known
     if known_words:
         found["known"] = frozenset().union(*said)
     if details.max_perplexity_ratio is not None:
-        from engine.perturb.ngrams import NGrams
+        from parley.engine.perturb.ngrams import NGrams
 
         found["ngrams"] = NGrams(said)
     if details.min_cosine is not None:
@@ -199,9 +207,9 @@ def judges_of(details: AttackDetails, train: CandidateSplit, seed: int, *, known
 
 def _vectors(said: Sequence[Utterance], seed: int) -> Any:
     """Vectors of texts: the means of word vectors by skip-gram."""
-    from engine.retrieval.constraints import MeanVectors
-    from envs.pairs.vocabulary import PairVocabulary
-    from policies.matching.vectors import skip_gram
+    from parley.engine.retrieval.constraints import MeanVectors
+    from parley.envs.pairs.vocabulary import PairVocabulary
+    from parley.policies.matching.vectors import skip_gram
 
     vocabulary = PairVocabulary.build(said, None)
     vectors = skip_gram(said, vocabulary, _WIDTH, seed)

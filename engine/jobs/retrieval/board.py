@@ -13,26 +13,34 @@ from typing import Any
 
 import numpy as np
 
-from engine.jobs.retrieval.asked import asked_rankers, loaded
-from engine.jobs.retrieval.attack_worker import judges_of
-from engine.jobs.retrieval.config import RankersConfig
-from engine.jobs.retrieval.groups import Contexts, group_seed, lexicon_setting, opened, ranked_split, rule_resources, rule_seed
-from engine.metrics.retrieval.erasure import erased
-from engine.metrics.retrieval.movement import expected_ranks
-from engine.perturb.replies.catalogue import build_rules, rule_names
-from engine.perturb.replies.resources import RuleResources
-from engine.perturb.replies.rule import Attacked, Rule
-from engine.retrieval.catalogue import attack_names, compose_attack
-from engine.retrieval.outcomes import AttackOutcome
-from engine.retrieval.settings import AttackSettings
-from envs.candidates.groups import CandidateGroup
-from envs.core.errors import ConfigError, RankerError
-from envs.core.registry import nearest
-from envs.core.seeds import stream
-from envs.pairs.chinese import cut
-from envs.pairs.tokens import tokenise
-from envs.pairs.turns import Utterance
-from policies.ranker import Ranker, Unread, compared_outcomes, scores_of, unread_of
+from parley.engine.jobs.retrieval.asked import asked_rankers, loaded
+from parley.engine.jobs.retrieval.attack_worker import judges_of
+from parley.engine.jobs.retrieval.config import RankersConfig
+from parley.engine.jobs.retrieval.groups import (
+    Contexts,
+    group_seed,
+    lexicon_setting,
+    opened,
+    ranked_split,
+    rule_resources,
+    rule_seed,
+)
+from parley.engine.metrics.retrieval.erasure import erased
+from parley.engine.metrics.retrieval.movement import expected_ranks
+from parley.engine.perturb.replies.catalogue import build_rules, rule_names
+from parley.engine.perturb.replies.resources import RuleResources
+from parley.engine.perturb.replies.rule import Attacked, Rule
+from parley.engine.retrieval.catalogue import attack_names, compose_attack
+from parley.engine.retrieval.outcomes import AttackOutcome
+from parley.engine.retrieval.settings import AttackSettings
+from parley.envs.candidates.groups import CandidateGroup
+from parley.envs.core.errors import ConfigError, RankerError
+from parley.envs.core.registry import nearest
+from parley.envs.core.seeds import stream
+from parley.envs.pairs.chinese import cut
+from parley.envs.pairs.tokens import tokenise
+from parley.envs.pairs.turns import Utterance
+from parley.policies.ranker import Ranker, Unread, compared_outcomes, scores_of, unread_of
 
 
 @dataclass(frozen=True, eq=False)

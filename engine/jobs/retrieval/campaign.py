@@ -10,20 +10,20 @@ from typing import Any, Literal
 
 import numpy as np
 
-from engine.jobs.checkpoints import require_checkpoint
-from engine.jobs.composite import Stage
-from engine.jobs.hardening import CONTROL, RESULT, START, HardeningCampaign, HardeningConfig
-from engine.jobs.retrieval.asked import label_of
-from engine.jobs.retrieval.attack import ATTACK_RANKING
-from engine.jobs.retrieval.config import DEFAULT_CORPUS, RankingAttackConfig
-from engine.jobs.retrieval.editor import TRAIN_EDITOR
-from engine.jobs.retrieval.editor_config import TrainEditorConfig
-from engine.jobs.retrieval.matcher import TRAIN_MATCHER
-from engine.jobs.retrieval.matcher_config import TrainMatcherConfig
-from engine.jobs.retrieval.pool import NOTHING
-from engine.jobs.retrieval.prepared import CUT, NUM_CONTEXTS, UNREAD
-from engine.metrics.known import KnownAdversaries
-from engine.metrics.retrieval.campaign import (
+from parley.engine.jobs.checkpoints import require_checkpoint
+from parley.engine.jobs.composite import Stage
+from parley.engine.jobs.hardening import CONTROL, RESULT, START, HardeningCampaign, HardeningConfig
+from parley.engine.jobs.retrieval.asked import label_of
+from parley.engine.jobs.retrieval.attack import ATTACK_RANKING
+from parley.engine.jobs.retrieval.config import DEFAULT_CORPUS, RankingAttackConfig
+from parley.engine.jobs.retrieval.editor import TRAIN_EDITOR
+from parley.engine.jobs.retrieval.editor_config import TrainEditorConfig
+from parley.engine.jobs.retrieval.matcher import TRAIN_MATCHER
+from parley.engine.jobs.retrieval.matcher_config import TrainMatcherConfig
+from parley.engine.jobs.retrieval.pool import NOTHING
+from parley.engine.jobs.retrieval.prepared import CUT, NUM_CONTEXTS, UNREAD
+from parley.engine.metrics.known import KnownAdversaries
+from parley.engine.metrics.retrieval.campaign import (
     AS_CONTROL,
     ATTACKS,
     BEFORE_HARDENING,
@@ -37,20 +37,20 @@ from engine.metrics.retrieval.campaign import (
     SEARCH,
     UnderAttack,
 )
-from engine.metrics.retrieval.editing import GAIN as GAIN_OVER_RANDOM
-from engine.metrics.retrieval.editing import SUCCESS as EDITING_SUCCESS
-from engine.metrics.retrieval.searched import BASELINE, SUCCESS
-from engine.metrics.statistics import Estimate
-from engine.retrieval.settings import POLICY as BY_POLICY
-from engine.retrieval.settings import AttackDetails
-from engine.store.run_folder import RunFolder
-from envs.candidates.edit_game import EditRules
-from envs.candidates.options import CandidateOptions
-from envs.core.ranges import NonNegativeFloat, NonNegativeInt, NumItems, NumItemsOrAll, PositiveInt, PositiveShare
-from envs.core.seeds import derive_seed
-from policies.choosing_settings import ChoiceLearning
-from policies.matching.settings import MatcherFitConfig, SmnSizes
-from policies.stored import stored_kind
+from parley.engine.metrics.retrieval.editing import GAIN as GAIN_OVER_RANDOM
+from parley.engine.metrics.retrieval.editing import SUCCESS as EDITING_SUCCESS
+from parley.engine.metrics.retrieval.searched import BASELINE, SUCCESS
+from parley.engine.metrics.statistics import Estimate
+from parley.engine.retrieval.settings import POLICY as BY_POLICY
+from parley.engine.retrieval.settings import AttackDetails
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.candidates.edit_game import EditRules
+from parley.envs.candidates.options import CandidateOptions
+from parley.envs.core.ranges import NonNegativeFloat, NonNegativeInt, NumItems, NumItemsOrAll, PositiveInt, PositiveShare
+from parley.envs.core.seeds import derive_seed
+from parley.policies.choosing_settings import ChoiceLearning
+from parley.policies.matching.settings import MatcherFitConfig, SmnSizes
+from parley.policies.stored import stored_kind
 
 SEARCH_METHOD = "greedy"
 """The search that measures."""
@@ -202,8 +202,8 @@ class RankingCampaign(HardeningCampaign[HardenRankingConfig]):
         return {name: trained[name] for name in (NUM_CONTEXTS, CUT, UNREAD) if name in trained}
 
     def store(self, best: int, folder: Path) -> None:
-        from policies.matching.checkpoints import format_of
-        from policies.matching.ranker import load_matcher
+        from parley.policies.matching.checkpoints import format_of
+        from parley.policies.matching.ranker import load_matcher
 
         ranker = require_checkpoint(self.model(best), "--model", "parley train matcher")
         model = load_matcher(ranker).model

@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from engine.jobs.sharded import ShardedConfig
-from engine.metrics.retrieval.attacked import Untouched
-from engine.metrics.retrieval.ranks import Unranked
-from engine.metrics.retrieval.searched import baseline_of
-from engine.perturb.replies.catalogue import rule_names
-from engine.perturb.replies.settings import ReplySettings
-from engine.retrieval.catalogue import attack_names
-from engine.retrieval.settings import AttackDetails, AttackSettings, GoalKind
-from envs.candidates.options import CandidateOptions
-from envs.core.config import shared
-from envs.core.errors import ConfigError
-from envs.core.ranges import Configuration, NonNegativeInt, NumItems, NumItemsOrAll
-from policies.chat.settings import ChatAsking
+from parley.engine.jobs.sharded import ShardedConfig
+from parley.engine.metrics.retrieval.attacked import Untouched
+from parley.engine.metrics.retrieval.ranks import Unranked
+from parley.engine.metrics.retrieval.searched import baseline_of
+from parley.engine.perturb.replies.catalogue import rule_names
+from parley.engine.perturb.replies.settings import ReplySettings
+from parley.engine.retrieval.catalogue import attack_names
+from parley.engine.retrieval.settings import AttackDetails, AttackSettings, GoalKind
+from parley.envs.candidates.options import CandidateOptions
+from parley.envs.core.config import shared
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.ranges import Configuration, NonNegativeInt, NumItems, NumItemsOrAll
+from parley.policies.chat.settings import ChatAsking
 
 DEFAULT_CORPUS = "helpdesk"
 """The corpus that needs no data, nor those of NLTK."""

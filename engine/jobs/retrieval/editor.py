@@ -15,39 +15,39 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engine.jobs.checkpoints import require_checkpoint
-from engine.jobs.choices import ChoiceJob
-from engine.jobs.command import command_line
-from engine.jobs.device import threads
-from engine.jobs.job import Reporter, Summary
-from engine.jobs.limit import drawn
-from engine.jobs.retrieval.asked import stored_name
-from engine.jobs.retrieval.config import RankingAttackConfig, lexicon_of
-from engine.jobs.retrieval.editor_config import TrainEditorConfig
-from engine.jobs.retrieval.groups import Contexts, group_seed, lexicon_setting, shared_resources
-from engine.jobs.retrieval.prepared import not_read_in, not_read_told
-from engine.jobs.sharded import session
-from engine.metrics.retrieval.editing import EDITING, EDITS, GAIN, QUERIES, RANDOM, SUCCESS, TRIED, UNTRAINED
-from engine.metrics.statistics import Estimate, clustered_rate, count, mean_count, rate_difference
-from engine.perturb.replies.resources import RuleResources
-from engine.perturb.replies.settings import ReplySettings
-from engine.store.run_folder import RunFolder
-from envs.candidates.compiled import load_candidates
-from envs.candidates.edit_game import EditRules
-from envs.candidates.options import CandidateOptions
-from envs.candidates.ranking_env import ResponseRankingEnv
-from envs.core.errors import DataError, RankerError
-from envs.data.root import data_root
-from envs.storage.copies import CHECKPOINT
-from envs.storage.places import display_path
-from policies.choosing_settings import ChoiceLearning
+from parley.engine.jobs.checkpoints import require_checkpoint
+from parley.engine.jobs.choices import ChoiceJob
+from parley.engine.jobs.command import command_line
+from parley.engine.jobs.device import threads
+from parley.engine.jobs.job import Reporter, Summary
+from parley.engine.jobs.limit import drawn
+from parley.engine.jobs.retrieval.asked import stored_name
+from parley.engine.jobs.retrieval.config import RankingAttackConfig, lexicon_of
+from parley.engine.jobs.retrieval.editor_config import TrainEditorConfig
+from parley.engine.jobs.retrieval.groups import Contexts, group_seed, lexicon_setting, shared_resources
+from parley.engine.jobs.retrieval.prepared import not_read_in, not_read_told
+from parley.engine.jobs.sharded import session
+from parley.engine.metrics.retrieval.editing import EDITING, EDITS, GAIN, QUERIES, RANDOM, SUCCESS, TRIED, UNTRAINED
+from parley.engine.metrics.statistics import Estimate, clustered_rate, count, mean_count, rate_difference
+from parley.engine.perturb.replies.resources import RuleResources
+from parley.engine.perturb.replies.settings import ReplySettings
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.candidates.compiled import load_candidates
+from parley.envs.candidates.edit_game import EditRules
+from parley.envs.candidates.options import CandidateOptions
+from parley.envs.candidates.ranking_env import ResponseRankingEnv
+from parley.envs.core.errors import DataError, RankerError
+from parley.envs.data.root import data_root
+from parley.envs.storage.copies import CHECKPOINT
+from parley.envs.storage.places import display_path
+from parley.policies.choosing_settings import ChoiceLearning
 
 if TYPE_CHECKING:
-    from engine.perturb.replies.language import ReplyLanguage
-    from engine.retrieval.outcomes import AttackOutcome
-    from envs.candidates.compiled import CandidateCorpus
-    from policies.editor import Editor
-    from policies.ranker import Ranker
+    from parley.engine.perturb.replies.language import ReplyLanguage
+    from parley.engine.retrieval.outcomes import AttackOutcome
+    from parley.envs.candidates.compiled import CandidateCorpus
+    from parley.policies.editor import Editor
+    from parley.policies.ranker import Ranker
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ class EditWorld:
 
     def env(self) -> ResponseRankingEnv:
         """The environment, of the training split."""
-        from engine.retrieval.editing import ContextProposer
-        from policies.ranker import compared_scores
+        from parley.engine.retrieval.editing import ContextProposer
+        from parley.policies.ranker import compared_scores
 
         return ResponseRankingEnv(
             list(self.corpus.splits["train"]),
@@ -93,9 +93,9 @@ class EditWorld:
         Raises:
             RankerError: the ranker gave no scores.
         """
-        from engine.retrieval.attack import RankAttack
-        from engine.retrieval.catalogue import UNLIMITED
-        from engine.retrieval.editing import EditorSteps
+        from parley.engine.retrieval.attack import RankAttack
+        from parley.engine.retrieval.catalogue import UNLIMITED
+        from parley.engine.retrieval.editing import EditorSteps
 
         config = self.config
         split = self.corpus.splits["test"]
@@ -116,8 +116,8 @@ def opened_world(config: TrainEditorConfig) -> EditWorld:
         CheckpointError: a checkpoint is not there, or damaged.
         DataError: a corpus or lexicon cannot be read, or a split has no group.
     """
-    from policies.editor import load_editor, new_editor
-    from policies.rankers import load_ranker
+    from parley.policies.editor import load_editor, new_editor
+    from parley.policies.rankers import load_ranker
 
     corpus = load_candidates(config.corpus, config.data_root, options=config.candidates)
     for name in ("train", "test"):
@@ -175,9 +175,9 @@ class TrainEditor(ChoiceJob[TrainEditorConfig, EditWorld]):
             DivergenceError: a gradient is not finite.
             RankerError: the ranker gave no scores.
         """
-        from engine.perturb.built_in import ANNOUNCEMENT
-        from engine.rllib.editing import EditorModule, EditorRunner
-        from policies.editor import FORMAT
+        from parley.engine.perturb.built_in import ANNOUNCEMENT
+        from parley.engine.rllib.editing import EditorModule, EditorRunner
+        from parley.policies.editor import FORMAT
 
         config, editor = prepared.config, prepared.editor
         if lexicon_of(config.corpus, config.lexicon) == "built-in":

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from engine.jobs.retrieval.config import DEFAULT_CORPUS
-from envs.candidates.edit_game import EditRules
-from envs.candidates.options import CandidateOptions
-from envs.core.ranges import Configuration, NonNegativeInt, NumItemsOrAll, PositiveInt
-from policies.choosing_settings import ChoiceLearning, ChoiceSizes
+from parley.engine.jobs.retrieval.config import DEFAULT_CORPUS
+from parley.envs.candidates.edit_game import EditRules
+from parley.envs.candidates.options import CandidateOptions
+from parley.envs.core.ranges import Configuration, NonNegativeInt, NumItemsOrAll, PositiveInt
+from parley.policies.choosing_settings import ChoiceLearning, ChoiceSizes
 
 
 @dataclass(frozen=True, kw_only=True)

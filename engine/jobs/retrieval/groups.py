@@ -12,26 +12,26 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from engine.jobs.limit import drawn
-from engine.jobs.retrieval.config import Lexicon, RankersConfig
-from engine.jobs.supervised import require_splits
-from engine.metrics.retrieval.ranking import CLEAN
-from engine.perturb.replies.catalogue import build_rules
-from engine.perturb.replies.resources import RuleResources
-from engine.perturb.replies.rule import Rule
-from engine.perturb.resources import Resources
-from engine.perturb.settings import PerturbSettings
-from envs.candidates.compiled import CandidateCorpus, load_candidates
-from envs.candidates.groups import CandidateGroup, Context
-from envs.candidates.split import CandidateSplit
-from envs.core.errors import ConfigError, DataError
-from envs.core.seeds import derive_seed
-from envs.data.own_files import own_file
-from envs.pairs.corpora import is_path, pair_corpora
-from envs.pairs.turns import Utterance
+from parley.engine.jobs.limit import drawn
+from parley.engine.jobs.retrieval.config import Lexicon, RankersConfig
+from parley.engine.jobs.supervised import require_splits
+from parley.engine.metrics.retrieval.ranking import CLEAN
+from parley.engine.perturb.replies.catalogue import build_rules
+from parley.engine.perturb.replies.resources import RuleResources
+from parley.engine.perturb.replies.rule import Rule
+from parley.engine.perturb.resources import Resources
+from parley.engine.perturb.settings import PerturbSettings
+from parley.envs.candidates.compiled import CandidateCorpus, load_candidates
+from parley.envs.candidates.groups import CandidateGroup, Context
+from parley.envs.candidates.split import CandidateSplit
+from parley.envs.core.errors import ConfigError, DataError
+from parley.envs.core.seeds import derive_seed
+from parley.envs.data.own_files import own_file
+from parley.envs.pairs.corpora import is_path, pair_corpora
+from parley.envs.pairs.turns import Utterance
 
 if TYPE_CHECKING:
-    from engine.jobs.retrieval.matcher_config import TrainMatcherConfig
+    from parley.engine.jobs.retrieval.matcher_config import TrainMatcherConfig
 
 logger = logging.getLogger(__name__)
 _FEW_CONTEXTS = 50

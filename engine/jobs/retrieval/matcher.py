@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engine.jobs.checkpoints import require_checkpoint
-from engine.jobs.command import command_line
-from engine.jobs.device import require_device, threads
-from engine.jobs.job import Job, Reporter, Summary
-from engine.jobs.retrieval.asked import ADVERSARIAL, CONTROL
-from engine.jobs.retrieval.config import DEFAULT_CORPUS, RankingAttackConfig, RankingConfig, lexicon_of, listed_names
-from engine.jobs.retrieval.groups import Contexts, lexicon_setting, shared_resources, training_splits, utterances_of
-from engine.jobs.retrieval.matcher_config import (
+from parley.engine.jobs.checkpoints import require_checkpoint
+from parley.engine.jobs.command import command_line
+from parley.engine.jobs.device import require_device, threads
+from parley.engine.jobs.job import Job, Reporter, Summary
+from parley.engine.jobs.retrieval.asked import ADVERSARIAL, CONTROL
+from parley.engine.jobs.retrieval.config import DEFAULT_CORPUS, RankingAttackConfig, RankingConfig, lexicon_of, listed_names
+from parley.engine.jobs.retrieval.groups import Contexts, lexicon_setting, shared_resources, training_splits, utterances_of
+from parley.engine.jobs.retrieval.matcher_config import (
     NO_VECTORS,
     SKIP_GRAM,
     TrainMatcherConfig,
@@ -41,7 +41,7 @@ from engine.jobs.retrieval.matcher_config import (
     smn,
     smn_paper,
 )
-from engine.jobs.retrieval.pool import (
+from parley.engine.jobs.retrieval.pool import (
     NOTHING,
     SEARCH,
     Adversaries,
@@ -52,36 +52,36 @@ from engine.jobs.retrieval.pool import (
     training_names,
     training_rules,
 )
-from engine.jobs.retrieval.prepared import not_read_in, not_read_told
-from engine.jobs.retrieval.search import END, START, PoolSearch, composed_search, promoted, with_found
-from engine.jobs.supervised import EPOCHS, RESUME_SAFE, STATE, run_fit
-from engine.metrics.retrieval.attacked import estimates
-from engine.metrics.retrieval.ranks import group_metrics
-from engine.metrics.retrieval.training import ATTACKED, FIRST, MATCHING, PROMOTED, RANKS
-from engine.metrics.statistics import Estimate, mean
-from engine.metrics.training import BEFORE
-from engine.perturb.replies.resources import RuleResources
-from engine.retrieval.settings import POLICY
-from engine.store.layout import SUMMARY
-from engine.store.run_folder import RunFolder
-from envs.candidates.compiled import CandidateCorpus, load_candidates
-from envs.candidates.groups import CandidateGroup
-from envs.candidates.negatives import ReplyPool
-from envs.candidates.split import CandidateSplit
-from envs.core.errors import ConfigError, DataError
-from envs.core.registry import nearest
-from envs.data.root import data_root
-from envs.pairs.turns import Utterance
-from envs.pairs.vocabulary import PairVocabulary
-from envs.storage.copies import CHECKPOINT
-from envs.storage.places import display_path
-from policies.stored import read_header
+from parley.engine.jobs.retrieval.prepared import not_read_in, not_read_told
+from parley.engine.jobs.retrieval.search import END, START, PoolSearch, composed_search, promoted, with_found
+from parley.engine.jobs.supervised import EPOCHS, RESUME_SAFE, STATE, run_fit
+from parley.engine.metrics.retrieval.attacked import estimates
+from parley.engine.metrics.retrieval.ranks import group_metrics
+from parley.engine.metrics.retrieval.training import ATTACKED, FIRST, MATCHING, PROMOTED, RANKS
+from parley.engine.metrics.statistics import Estimate, mean
+from parley.engine.metrics.training import BEFORE
+from parley.engine.perturb.replies.resources import RuleResources
+from parley.engine.retrieval.settings import POLICY
+from parley.engine.store.layout import SUMMARY
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.candidates.compiled import CandidateCorpus, load_candidates
+from parley.envs.candidates.groups import CandidateGroup
+from parley.envs.candidates.negatives import ReplyPool
+from parley.envs.candidates.split import CandidateSplit
+from parley.envs.core.errors import ConfigError, DataError
+from parley.envs.core.registry import nearest
+from parley.envs.data.root import data_root
+from parley.envs.pairs.turns import Utterance
+from parley.envs.pairs.vocabulary import PairVocabulary
+from parley.envs.storage.copies import CHECKPOINT
+from parley.envs.storage.places import display_path
+from parley.policies.stored import read_header
 
 if TYPE_CHECKING:
-    from engine.perturb.replies.rule import Rule
-    from engine.retrieval.attack import RankAttack
-    from policies.matching.fit import MatcherEpoch
-    from policies.matching.matcher import Matcher
+    from parley.engine.perturb.replies.rule import Rule
+    from parley.engine.retrieval.attack import RankAttack
+    from parley.policies.matching.fit import MatcherEpoch
+    from parley.policies.matching.matcher import Matcher
 
 ATTACKED_SPLIT = "attacked"
 """Kind of the event that says how many contexts of a split rules left as they were."""
@@ -140,7 +140,7 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
 
     def prepare(self, config: TrainMatcherConfig, path: Path, reporter: Reporter) -> MatcherTraining:
         """The model, the candidates, word vectors of a file, and the rules, each tried once."""
-        from policies.matching.checkpoints import build
+        from parley.policies.matching.checkpoints import build
 
         require_device(config.device, "--device")
         started = _started(config) if config.start else None
@@ -158,10 +158,10 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
 
     def work(self, run: RunFolder, prepared: MatcherTraining, reporter: Reporter) -> Summary:
         """Trains, resuming exactly where it was, measures and stores the model as `checkpoint`."""
-        from engine.perturb.built_in import ANNOUNCEMENT
-        from policies.matching.checkpoints import format_of
-        from policies.matching.fit import MatcherFit
-        from policies.matching.ranker import MatcherRanker
+        from parley.engine.perturb.built_in import ANNOUNCEMENT
+        from parley.policies.matching.checkpoints import format_of
+        from parley.policies.matching.fit import MatcherFit
+        from parley.policies.matching.ranker import MatcherRanker
 
         config, model, train = prepared.config, prepared.model, prepared.splits["train"]
         left_out = not_read_in(prepared.splits.values(), config.candidates.turns, config.kind.upper(), MatcherRanker(model))
@@ -247,8 +247,8 @@ def _started(config: TrainMatcherConfig) -> tuple[Matcher, str]:
         CheckpointError: nothing is there, it is damaged, or no matching model.
         ConfigError: the recipe is one of another network, or nobody names a corpus.
     """
-    from policies.matching.checkpoints import format_of
-    from policies.matching.ranker import load_matcher
+    from parley.policies.matching.checkpoints import format_of
+    from parley.policies.matching.ranker import load_matcher
 
     folder = require_checkpoint(config.start, "--start", "parley train matcher")
     model = load_matcher(folder).model
@@ -269,7 +269,7 @@ def _read_vectors(config: TrainMatcherConfig, model: Matcher) -> np.ndarray | No
         ConfigError: there is no such file.
         DataError: the file cannot be read, a line is broken, or it has none of the model's words.
     """
-    from policies.matching.vectors import read_vectors
+    from parley.policies.matching.vectors import read_vectors
 
     if config.vectors in (NO_VECTORS, SKIP_GRAM):
         return None
@@ -287,7 +287,7 @@ def _read_vectors(config: TrainMatcherConfig, model: Matcher) -> np.ndarray | No
 
 def _vectors(prepared: MatcherTraining, reporter: Reporter) -> np.ndarray | None:
     """Word vectors that a new training begins with; None: they are drawn."""
-    from policies.matching.vectors import skip_gram
+    from parley.policies.matching.vectors import skip_gram
 
     config, model = prepared.config, prepared.model
     if config.vectors != SKIP_GRAM:
@@ -341,8 +341,8 @@ def _attacked(
 
 def _figures(prepared: MatcherTraining, held: Mapping[str, Sequence[CandidateGroup]]) -> dict[str, Estimate]:
     """What the legend names, of the model as it is."""
-    from policies.matching.fit import pair_losses
-    from policies.matching.ranker import MatcherRanker
+    from parley.policies.matching.fit import pair_losses
+    from parley.policies.matching.ranker import MatcherRanker
 
     found: dict[str, Estimate] = {}
     for split, groups in held.items():

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from engine.jobs.retrieval.pool import is_searched, training_names
-from engine.jobs.supervised import SupervisedConfig
-from engine.perturb.replies.settings import ReplySettings
-from engine.retrieval.settings import AttackSettings
-from envs.candidates.options import CandidateOptions
-from envs.core.config import check
-from envs.core.errors import ConfigError
-from envs.core.ranges import NumItems, NumItemsOrAll, PositiveInt, PositiveShare
-from envs.pairs.vocabulary import SPECIALS
-from policies.matching import settings
-from policies.matching.settings import DamSizes, MatcherFitConfig, MatcherSizes, MrfnSizes, SmnSizes
+from parley.engine.jobs.retrieval.pool import is_searched, training_names
+from parley.engine.jobs.supervised import SupervisedConfig
+from parley.engine.perturb.replies.settings import ReplySettings
+from parley.engine.retrieval.settings import AttackSettings
+from parley.envs.candidates.options import CandidateOptions
+from parley.envs.core.config import check
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.ranges import NumItems, NumItemsOrAll, PositiveInt, PositiveShare
+from parley.envs.pairs.vocabulary import SPECIALS
+from parley.policies.matching import settings
+from parley.policies.matching.settings import DamSizes, MatcherFitConfig, MatcherSizes, MrfnSizes, SmnSizes
 
 Kind = Literal["smn", "dam", "mrfn"]
 NO_VECTORS, SKIP_GRAM = "none", "skip-gram"

@@ -18,17 +18,17 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from engine.jobs.command import command_line
-from engine.jobs.hardening import HardeningJob
-from engine.jobs.retrieval.campaign import HardenRankingConfig, RankingCampaign
-from engine.jobs.retrieval.config import RankingConfig
-from engine.jobs.retrieval.prepared import not_read_told
-from engine.metrics.retrieval.campaign import CAMPAIGN, RANKERS
-from engine.store.run_folder import RunFolder
-from envs.candidates.edit_game import EditRules
-from envs.storage.places import display_path
-from policies.choosing_settings import ChoiceLearning
-from policies.matching.settings import MatcherFitConfig, SmnSizes
+from parley.engine.jobs.command import command_line
+from parley.engine.jobs.hardening import HardeningJob
+from parley.engine.jobs.retrieval.campaign import HardenRankingConfig, RankingCampaign
+from parley.engine.jobs.retrieval.config import RankingConfig
+from parley.engine.jobs.retrieval.prepared import not_read_told
+from parley.engine.metrics.retrieval.campaign import CAMPAIGN, RANKERS
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.candidates.edit_game import EditRules
+from parley.envs.storage.places import display_path
+from parley.policies.choosing_settings import ChoiceLearning
+from parley.policies.matching.settings import MatcherFitConfig, SmnSizes
 
 
 def helpdesk() -> HardenRankingConfig:
@@ -48,7 +48,7 @@ def helpdesk() -> HardenRankingConfig:
 
 def li2019() -> HardenRankingConfig:
     """A small SMN on the dialogues of #ubuntu (corpus of Li et al. 2019), four rounds at most."""
-    from policies.matching.settings import small_fit, smn_small
+    from parley.policies.matching.settings import small_fit, smn_small
 
     fit = small_fit()
     hardening = replace(fit, max_epochs=2)

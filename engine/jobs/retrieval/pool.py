@@ -16,15 +16,15 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from engine.perturb.replies.catalogue import build_rules, rule_names
-from engine.perturb.replies.resources import RuleResources
-from engine.perturb.replies.rule import Attacked, Rule
-from engine.retrieval.catalogue import policy_rule
-from engine.retrieval.settings import POLICY
-from envs.candidates.groups import CandidateGroup, CandidateKind
-from envs.core.errors import ConfigError
-from envs.core.seeds import derive_seed, stream
-from envs.pairs.turns import Utterance
+from parley.engine.perturb.replies.catalogue import build_rules, rule_names
+from parley.engine.perturb.replies.resources import RuleResources
+from parley.engine.perturb.replies.rule import Attacked, Rule
+from parley.engine.retrieval.catalogue import policy_rule
+from parley.engine.retrieval.settings import POLICY
+from parley.envs.candidates.groups import CandidateGroup, CandidateKind
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.seeds import derive_seed, stream
+from parley.envs.pairs.turns import Utterance
 
 NOTHING = "none"
 """Asks for the control: as many epochs on replies as they are."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from engine.jobs.job import Job, Reporter, Silent
-from engine.jobs.retrieval.asked import AskedRanker, loaded, models_of
-from engine.jobs.retrieval.config import RankersConfig
-from engine.jobs.retrieval.groups import (
+from parley.engine.jobs.job import Job, Reporter, Silent
+from parley.engine.jobs.retrieval.asked import AskedRanker, loaded, models_of
+from parley.engine.jobs.retrieval.config import RankersConfig
+from parley.engine.jobs.retrieval.groups import (
     FEW,
     Contexts,
     RankedGroup,
@@ -22,20 +22,20 @@ from engine.jobs.retrieval.groups import (
     rule_resources,
     rule_seed,
 )
-from engine.jobs.sharded import RESUME_SAFE
-from engine.jobs.tables import TABLE_FILE
-from engine.metrics.retrieval.ranking import CLEAN
-from engine.perturb.replies.language import ReplyLanguage
-from engine.perturb.replies.rule import Rule
-from engine.store.layout import SUMMARY
-from engine.store.run_folder import RunFolder
-from engine.store.schemas import OK
-from envs.candidates.split import CandidateSplit
-from envs.data.root import data_root
-from policies.chat.answers import usage_of
-from policies.chat.rating import UNRATED
-from policies.ranker import Ranker, Unread, unread_of
-from policies.rankers import RESPONSE_ONLY
+from parley.engine.jobs.sharded import RESUME_SAFE
+from parley.engine.jobs.tables import TABLE_FILE
+from parley.engine.metrics.retrieval.ranking import CLEAN
+from parley.engine.perturb.replies.language import ReplyLanguage
+from parley.engine.perturb.replies.rule import Rule
+from parley.engine.store.layout import SUMMARY
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.store.schemas import OK
+from parley.envs.candidates.split import CandidateSplit
+from parley.envs.data.root import data_root
+from parley.policies.chat.answers import usage_of
+from parley.policies.chat.rating import UNRATED
+from parley.policies.ranker import Ranker, Unread, unread_of
+from parley.policies.rankers import RESPONSE_ONLY
 
 NUM_CONTEXTS, RANKERS, ERRORS, NOT_SCORED = "contexts", "rankers", "errors", "not_scored"
 NOT_RATED, CUT, UNREAD = "not_rated", "cut", "unread"
@@ -106,7 +106,7 @@ def found_ranking(
         for rule in rules:
             rule.apply([first], [rule_seed(found.seed, rule.name, first.key)])
     if (rules or tags) and found.lexicon_name == "built-in":
-        from engine.perturb.built_in import ANNOUNCEMENT
+        from parley.engine.perturb.built_in import ANNOUNCEMENT
 
         reporter.say(ANNOUNCEMENT)
     return PreparedRanking(found, asked, groups), Tried(rankers, rules, resources.language)

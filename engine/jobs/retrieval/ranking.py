@@ -12,14 +12,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from engine.jobs.command import command_line
-from engine.jobs.flat import FlatRows
-from engine.jobs.job import Reporter, Result, Summary
-from engine.jobs.limit import drawn
-from engine.jobs.retrieval.asked import asked_rankers
-from engine.jobs.retrieval.attack import ATTACK_RANKING
-from engine.jobs.retrieval.config import RankersConfig, RankingAttackConfig, RankingConfig
-from engine.jobs.retrieval.prepared import (
+from parley.engine.jobs.command import command_line
+from parley.engine.jobs.flat import FlatRows
+from parley.engine.jobs.job import Reporter, Result, Summary
+from parley.engine.jobs.limit import drawn
+from parley.engine.jobs.retrieval.asked import asked_rankers
+from parley.engine.jobs.retrieval.attack import ATTACK_RANKING
+from parley.engine.jobs.retrieval.config import RankersConfig, RankingAttackConfig, RankingConfig
+from parley.engine.jobs.retrieval.prepared import (
     NOT_RATED,
     NUM_CONTEXTS,
     RANKERS,
@@ -30,19 +30,19 @@ from engine.jobs.retrieval.prepared import (
     not_read,
     without_scores,
 )
-from engine.jobs.retrieval.rows import RANKED_CANDIDATES, RANKING
-from engine.jobs.retrieval.worker import Ranking
-from engine.jobs.sharded import work_off
-from engine.jobs.tables import noted
-from engine.metrics.retrieval.beside import Trainings, differences, rankers_beside
-from engine.metrics.retrieval.ranking import CLEAN, RankedRows, describe, ranking_metrics
-from engine.metrics.retrieval.table import Shown, overview, tables
-from engine.metrics.tables import TextTable
-from engine.store.run_folder import RunFolder
-from engine.store.schemas import OK
-from envs.core.config import shared
-from envs.core.errors import DataError
-from policies.chat.answers import ANSWERS_FOLDER
+from parley.engine.jobs.retrieval.rows import RANKED_CANDIDATES, RANKING
+from parley.engine.jobs.retrieval.worker import Ranking
+from parley.engine.jobs.sharded import work_off
+from parley.engine.jobs.tables import noted
+from parley.engine.metrics.retrieval.beside import Trainings, differences, rankers_beside
+from parley.engine.metrics.retrieval.ranking import CLEAN, RankedRows, describe, ranking_metrics
+from parley.engine.metrics.retrieval.table import Shown, overview, tables
+from parley.engine.metrics.tables import TextTable
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.store.schemas import OK
+from parley.envs.core.config import shared
+from parley.envs.core.errors import DataError
+from parley.policies.chat.answers import ANSWERS_FOLDER
 
 RULES, SIZE, SEVERAL = "rules", "candidates", "several_right"
 """Entries of the summary: whether each rule keeps labels; candidates of every group; whether a group has several right ones."""

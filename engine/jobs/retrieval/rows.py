@@ -12,9 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.jobs.flat import FlatRows, Line, Row
-from engine.metrics.retrieval.movement import expected_ranks
-from engine.store.schemas import ERROR, list_of, with_base
+from parley.engine.jobs.flat import FlatRows, Line, Row
+from parley.engine.metrics.retrieval.movement import expected_ranks
+from parley.engine.store.schemas import ERROR, list_of, with_base
 
 _CHANGED = pa.struct(
     [
@@ -33,7 +33,7 @@ _ATTACK = pa.struct(
     ]
 )
 _UNREAD = (
-    # As `policies.ranker.Unread`: turns and candidates that the ranker did not read, or not whole.
+    # As `parley.policies.ranker.Unread`: turns and candidates that the ranker did not read, or not whole.
     pa.field("turns_unread", pa.int64()),
     pa.field("replies_unread", pa.int64()),
 )
@@ -55,7 +55,7 @@ _CONTEXT = [
     pa.field("is_cut", pa.bool_()),
     pa.field("candidates", list_of(pa.string())),
     pa.field("labels", list_of(pa.bool_())),
-    # Where each candidate comes from, as `envs.candidates.groups.CandidateKind` says it.
+    # Where each candidate comes from, as `parley.envs.candidates.groups.CandidateKind` says it.
     pa.field("kinds", list_of(pa.string())),
 ]
 _READING = pa.struct(
@@ -85,7 +85,7 @@ _BEFORE = pa.struct(
     [pa.field("model", pa.string()), pa.field("scores", list_of(pa.float64())), *_UNREAD]
 )
 _TRACE = pa.struct(
-    # As `engine.retrieval.outcomes.TracePoint`.
+    # As `parley.engine.retrieval.outcomes.TracePoint`.
     [pa.field("queries", pa.int64()), pa.field("margin", pa.float64()), pa.field("cost", pa.int64())]
 )
 _TRANSFER = pa.struct(
@@ -102,8 +102,8 @@ _SEARCHED = pa.struct(
         # A ranker, and a method or a rule.
         pa.field("model", pa.string()),
         pa.field("method", pa.string()),
-        # As `engine.retrieval.outcomes.AttackOutcome`; text: the edited reply, words between blanks, of which `edited` says
-        # which are not as they were; scores are on the scale of those of `before`.
+        # As `parley.engine.retrieval.outcomes.AttackOutcome`; text: the edited reply, words between blanks, of which `edited`
+        # says which are not as they were; scores are on the scale of those of `before`.
         pa.field("status", pa.string()),
         pa.field("reason", pa.string()),
         pa.field("place", pa.int64()),

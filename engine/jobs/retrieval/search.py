@@ -17,23 +17,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.jobs.job import Reporter
-from engine.jobs.retrieval.pool import drawn_rows
-from engine.metrics.statistics import Estimate, clustered_rate
-from engine.retrieval.catalogue import compose_attack
-from engine.store.documents import write_whole
-from engine.store.run_folder import RunFolder
-from envs.candidates.groups import CandidateGroup, CandidateKind
-from envs.candidates.split import CandidateSplit
-from envs.core.errors import RankerError, RunError
-from envs.core.seeds import derive_seed
-from envs.storage.places import display_path
+from parley.engine.jobs.job import Reporter
+from parley.engine.jobs.retrieval.pool import drawn_rows
+from parley.engine.metrics.statistics import Estimate, clustered_rate
+from parley.engine.retrieval.catalogue import compose_attack
+from parley.engine.store.documents import write_whole
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.candidates.groups import CandidateGroup, CandidateKind
+from parley.envs.candidates.split import CandidateSplit
+from parley.envs.core.errors import RankerError, RunError
+from parley.envs.core.seeds import derive_seed
+from parley.envs.storage.places import display_path
 
 if TYPE_CHECKING:
-    from engine.perturb.replies.language import ReplyLanguage
-    from engine.retrieval.attack import RankAttack
-    from engine.retrieval.settings import AttackSettings
-    from policies.matching.matcher import Matcher
+    from parley.engine.perturb.replies.language import ReplyLanguage
+    from parley.engine.retrieval.attack import RankAttack
+    from parley.engine.retrieval.settings import AttackSettings
+    from parley.policies.matching.matcher import Matcher
 
 SEARCHED = "search"
 """Kind of the event that says what a search came to."""
@@ -197,8 +197,8 @@ def composed_search(
         ConfigError: no method is called so.
         DataError: what the language leans on is not there.
     """
-    from engine.jobs.retrieval.attack_worker import judges_of
-    from policies.matching.ranker import MatcherRanker
+    from parley.engine.jobs.retrieval.attack_worker import judges_of
+    from parley.policies.matching.ranker import MatcherRanker
 
     judges = judges_of(settings, train, seed, known_words=False)
     attack = compose_attack(MatcherRanker(model), language, settings, known=model.vocabulary.index, **judges)

@@ -1,4 +1,4 @@
-"""A worker of an evaluation of rankers: shards of contexts in, rows of `engine.jobs.retrieval.rows.RANKING` out.
+"""A worker of an evaluation of rankers: shards of contexts in, rows of `parley.engine.jobs.retrieval.rows.RANKING` out.
 
 A candidate's score does not depend on its neighbours. So a ranker is asked once about each context, with the candidates and
 all texts that rules made of them, and a shard of contexts is one batch.
@@ -16,20 +16,28 @@ from typing import Any
 
 import numpy as np
 
-from engine.jobs.retrieval.asked import AskedRanker, loaded
-from engine.jobs.retrieval.config import RankersConfig
-from engine.jobs.retrieval.groups import Contexts, RankedGroup, built_rules, group_seed, opened, rule_resources, rule_seed
-from engine.jobs.sharded import Sharded, Tally, spread
-from engine.metrics.retrieval.erasure import read_words
-from engine.metrics.retrieval.ranking import CLEAN
-from engine.perturb.replies.rule import Attacked, Rule
-from engine.runtime.record import Counts, Rows
-from engine.runtime.sharding import Shard
-from engine.store.schemas import OK, error_row, ok_row
-from envs.candidates.groups import CandidateGroup, Context
-from envs.core.errors import RankerError
-from envs.pairs.turns import Utterance
-from policies.ranker import Pair, Ranker, outcomes_of, unread_of
+from parley.engine.jobs.retrieval.asked import AskedRanker, loaded
+from parley.engine.jobs.retrieval.config import RankersConfig
+from parley.engine.jobs.retrieval.groups import (
+    Contexts,
+    RankedGroup,
+    built_rules,
+    group_seed,
+    opened,
+    rule_resources,
+    rule_seed,
+)
+from parley.engine.jobs.sharded import Sharded, Tally, spread
+from parley.engine.metrics.retrieval.erasure import read_words
+from parley.engine.metrics.retrieval.ranking import CLEAN
+from parley.engine.perturb.replies.rule import Attacked, Rule
+from parley.engine.runtime.record import Counts, Rows
+from parley.engine.runtime.sharding import Shard
+from parley.engine.store.schemas import OK, error_row, ok_row
+from parley.envs.candidates.groups import CandidateGroup, Context
+from parley.envs.core.errors import RankerError
+from parley.envs.pairs.turns import Utterance
+from parley.policies.ranker import Pair, Ranker, outcomes_of, unread_of
 
 BATCH = 64
 """Contexts of a shard at most."""

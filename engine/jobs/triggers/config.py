@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from engine.jobs.sharded import ShardedConfig
-from engine.triggers.catalogue import TEXT_METHODS, searches
-from engine.triggers.settings import SearchSettings
-from engine.triggers.success import SuccessSettings
-from envs.core.errors import ConfigError
-from envs.core.ranges import Configuration, NonNegativeFloat, NonPositiveFloat, NumItemsOrAll, PositiveFloat, PositiveInt, Share
-from envs.core.registry import nearest
-from envs.storage.places import HUGGING_FACE
-from policies.alphabets import ANY, alphabet_pattern
-from policies.chat.addresses import GGUF
-from policies.chat.settings import ChatAsking, WeightSettings
+from parley.engine.jobs.sharded import ShardedConfig
+from parley.engine.triggers.catalogue import TEXT_METHODS, searches
+from parley.engine.triggers.settings import SearchSettings
+from parley.engine.triggers.success import SuccessSettings
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.ranges import (
+    Configuration,
+    NonNegativeFloat,
+    NonPositiveFloat,
+    NumItemsOrAll,
+    PositiveFloat,
+    PositiveInt,
+    Share,
+)
+from parley.envs.core.registry import nearest
+from parley.envs.storage.places import HUGGING_FACE
+from parley.policies.alphabets import ANY, alphabet_pattern
+from parley.policies.chat.addresses import GGUF
+from parley.policies.chat.settings import ChatAsking, WeightSettings
 
 NORMAL, NORMAL_SAMPLED, MAL, RANDOM = LISTS = ("normal", "normal-sampled", "mal", "random")
 """Targets that need no file."""

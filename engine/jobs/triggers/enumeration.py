@@ -14,28 +14,28 @@ from typing import Any
 
 import numpy as np
 
-from engine.jobs.job import Job, Reporter, Result, Summary
-from engine.jobs.sharded import RESUME_SAFE, Sharded, ShardedConfig, ended_sessions, spread, work_off
-from engine.jobs.triggers.models import searchable
-from engine.jobs.triggers.rows import BRANCHES
-from engine.metrics.statistics import NOTHING, Estimate, count
-from engine.metrics.tables import TextTable
-from engine.metrics.triggers.enumeration import LEGEND, enumeration_metrics, enumeration_table
-from engine.runtime.record import Counts, Rows
-from engine.runtime.sharding import Shard
-from engine.store.layout import SUMMARY
-from engine.store.run_folder import RunFolder
-from engine.store.schemas import OK, ok_row
-from envs.core.config import check
-from envs.core.errors import ConfigError
-from envs.core.ranges import NumItems
-from envs.core.seeds import derive_seed
-from envs.data.root import root_words
-from envs.pairs.characters import LETTERS
-from envs.pairs.compiled import PairCorpus, load_pairs
-from envs.pairs.vocabulary import PairVocabulary
-from envs.storage.copies import fetched_model
-from envs.storage.places import display_path
+from parley.engine.jobs.job import Job, Reporter, Result, Summary
+from parley.engine.jobs.sharded import RESUME_SAFE, Sharded, ShardedConfig, ended_sessions, spread, work_off
+from parley.engine.jobs.triggers.models import searchable
+from parley.engine.jobs.triggers.rows import BRANCHES
+from parley.engine.metrics.statistics import NOTHING, Estimate, count
+from parley.engine.metrics.tables import TextTable
+from parley.engine.metrics.triggers.enumeration import LEGEND, enumeration_metrics, enumeration_table
+from parley.engine.runtime.record import Counts, Rows
+from parley.engine.runtime.sharding import Shard
+from parley.engine.store.layout import SUMMARY
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.store.schemas import OK, ok_row
+from parley.envs.core.config import check
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.ranges import NumItems
+from parley.envs.core.seeds import derive_seed
+from parley.envs.data.root import root_words
+from parley.envs.pairs.characters import LETTERS
+from parley.envs.pairs.compiled import PairCorpus, load_pairs
+from parley.envs.pairs.vocabulary import PairVocabulary
+from parley.envs.storage.copies import fetched_model
+from parley.envs.storage.places import display_path
 
 BRANCH_LENGTH = 2
 """Letters that all inputs of a branch begin with."""
@@ -44,7 +44,7 @@ LONGEST = 10
 MOST_BRANCHES = 8
 """Branches of a shard at most: what a kill can cost."""
 Lists = Mapping[str, tuple[str, ...]]
-"""Strings to look for, by the name of their list (`engine.triggers.word_lists.WordLists`)."""
+"""Strings to look for, by the name of their list (`parley.engine.triggers.word_lists.WordLists`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,9 +87,9 @@ class BranchWorker:
     """
 
     def __init__(self, config: EnumerationConfig, lists: Lists) -> None:
-        from engine.triggers.enumeration import Space
-        from engine.triggers.word_lists import WordLists
-        from policies.seq2seq.checkpoints import load_seq2seq
+        from parley.engine.triggers.enumeration import Space
+        from parley.engine.triggers.word_lists import WordLists
+        from parley.policies.seq2seq.checkpoints import load_seq2seq
 
         self.seed, self.lists = config.seed, WordLists(lists)
         self.model = load_seq2seq(fetched_model(config.model)).to(config.device)
@@ -102,8 +102,8 @@ class BranchWorker:
         return [self._row(key, beginning) for key, beginning in zip(shard.keys, shard.items, strict=True)]
 
     def _row(self, key: str, beginning: str) -> dict[str, Any]:
-        from engine.triggers.enumeration import branch_replies
-        from engine.triggers.word_lists import tally
+        from parley.engine.triggers.enumeration import branch_replies
+        from parley.engine.triggers.word_lists import tally
 
         inputs, replies = [], []
         for words_BL, said_BT in branch_replies(self.model, self.space, self.model.vocabulary.encode(beginning).tolist()):
@@ -192,8 +192,8 @@ def _prepare(config: EnumerationConfig) -> Enumerating:
         CheckpointError: there is no model.
         DataError: the corpus is missing or broken.
     """
-    from engine.triggers.word_lists import word_lists
-    from policies.seq2seq.checkpoints import SEQ2SEQ, load_seq2seq, threshold
+    from parley.engine.triggers.word_lists import word_lists
+    from parley.policies.seq2seq.checkpoints import SEQ2SEQ, load_seq2seq, threshold
 
     config.require_device()
     model = searchable(load_seq2seq(fetched_model(config.model)), config.model)
@@ -254,7 +254,7 @@ class SearchEnumerate(Job[EnumerationConfig, Enumerating, Enumerating]):
         return _prepare(config)
 
     def work(self, run: RunFolder, prepared: Enumerating, reporter: Reporter) -> Enumerating:
-        from engine.triggers.enumeration import Space
+        from parley.engine.triggers.enumeration import Space
 
         config = prepared.config
         space = Space(tuple(range(len(config.letters))), config.max_length, config.branch_length)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine.store.documents import write_document
-from engine.store.head import read_json, whole
-from engine.triggers.targets import TargetList, prototypes
-from envs.core.errors import ConfigError, RunError
-from envs.data.lines import utf8_text
-from envs.storage.places import display_path
+from parley.engine.store.documents import write_document
+from parley.engine.store.head import read_json, whole
+from parley.engine.triggers.targets import TargetList, prototypes
+from parley.envs.core.errors import ConfigError, RunError
+from parley.envs.data.lines import utf8_text
+from parley.envs.storage.places import display_path
 
 WORDS = "words.json"
 """The file of a run that holds them."""

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engine.jobs.triggers.config import TriggerConfig
-from envs.core.errors import DataError
-from envs.core.seeds import derive_seed
-from envs.pairs.compiled import load_pairs
-from envs.pairs.written import detokenise
+from parley.engine.jobs.triggers.config import TriggerConfig
+from parley.envs.core.errors import DataError
+from parley.envs.core.seeds import derive_seed
+from parley.envs.pairs.compiled import load_pairs
+from parley.envs.pairs.written import detokenise
 
 if TYPE_CHECKING:
-    from engine.triggers.hits import Thresholds
-    from policies.hugging_face_judges import HuggingFaceInputModel
-    from policies.hugging_face_victims import HuggingFaceVictim
+    from parley.engine.triggers.hits import Thresholds
+    from parley.policies.hugging_face_judges import HuggingFaceInputModel
+    from parley.policies.hugging_face_victims import HuggingFaceVictim
 
 NUM_PAIRS = 100
 """Test pairs that thresholds are measured on."""
@@ -50,8 +50,8 @@ def measured_thresholds(victim: HuggingFaceVictim, judge: HuggingFaceInputModel 
     Raises:
         DataError: the corpus has no test pair that the model can read.
     """
-    from engine.triggers.hits import Thresholds
-    from policies.hugging_face_judges import reply_nats
+    from parley.engine.triggers.hits import Thresholds
+    from parley.policies.hugging_face_judges import reply_nats
 
     t_out, t_in = config.objective.t_out, config.objective.t_in
     if not config.corpus or not (t_out is None or (judge is not None and t_in is None)):

@@ -3,7 +3,7 @@
 Each method is a search of its own below the table's folder, and resumes by itself. Methods that read losses go from tokens to
 tokens (`parley search`), those that read replies alone from words to words (`parley search text`): they take models behind a
 server too. What a method reads and what a model shows are both declared (`Access`), so that a pair which cannot work is refused
-before anything is loaded. Lines of one method may differ by settings (`engine.triggers.method_lines`).
+before anything is loaded. Lines of one method may differ by settings (`parley.engine.triggers.method_lines`).
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from engine.jobs.composite import Composite, Stage, run_stages
-from engine.jobs.job import Reporter, Result, Summary
-from engine.jobs.sharded import RESUME_SAFE, ShardedConfig, session
-from engine.jobs.tables import TABLE_FILE
-from engine.jobs.triggers.config import HuggingFaceSettings, SearchingConfig, TriggerConfig, is_hugging_face
-from engine.jobs.triggers.search import SEARCH, require_searchable
-from engine.jobs.triggers.text_config import TextSearchConfig
-from engine.jobs.triggers.text_search import SEARCH_TEXT
-from engine.metrics.statistics import Estimate
-from engine.metrics.tables import TextTable
-from engine.metrics.triggers.hits import unread_failure
-from engine.metrics.triggers.methods import (
+from parley.engine.jobs.composite import Composite, Stage, run_stages
+from parley.engine.jobs.job import Reporter, Result, Summary
+from parley.engine.jobs.sharded import RESUME_SAFE, ShardedConfig, session
+from parley.engine.jobs.tables import TABLE_FILE
+from parley.engine.jobs.triggers.config import HuggingFaceSettings, SearchingConfig, TriggerConfig, is_hugging_face
+from parley.engine.jobs.triggers.search import SEARCH, require_searchable
+from parley.engine.jobs.triggers.text_config import TextSearchConfig
+from parley.engine.jobs.triggers.text_search import SEARCH_TEXT
+from parley.engine.metrics.statistics import Estimate
+from parley.engine.metrics.tables import TextTable
+from parley.engine.metrics.triggers.hits import unread_failure
+from parley.engine.metrics.triggers.methods import (
     BETWEEN,
     NO_INPUT,
     describe_method,
@@ -32,20 +32,20 @@ from engine.metrics.triggers.methods import (
     random_line,
     replies_told,
 )
-from engine.metrics.triggers.successes import successful_reply
-from engine.store.layout import SUMMARY
-from engine.store.run_folder import RunFolder
-from engine.triggers.catalogue import ATTACKER, EVOLUTION, TEXT_METHODS
-from engine.triggers.composition import shown_access
-from engine.triggers.evolution import EvolutionSettings
-from engine.triggers.fitness import FitnessSettings
-from engine.triggers.method_lines import MethodLine, read_lines
-from engine.triggers.settings import RelaxationSettings, SearchSettings
-from engine.triggers.writing import WritingSettings
-from envs.core.config import assign, shared
-from envs.core.errors import ConfigError
-from envs.core.ranges import NumItems
-from policies.chat.model import MODERATED, Access
+from parley.engine.metrics.triggers.successes import successful_reply
+from parley.engine.store.layout import SUMMARY
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.triggers.catalogue import ATTACKER, EVOLUTION, TEXT_METHODS
+from parley.engine.triggers.composition import shown_access
+from parley.engine.triggers.evolution import EvolutionSettings
+from parley.engine.triggers.fitness import FitnessSettings
+from parley.engine.triggers.method_lines import MethodLine, read_lines
+from parley.engine.triggers.settings import RelaxationSettings, SearchSettings
+from parley.engine.triggers.writing import WritingSettings
+from parley.envs.core.config import assign, shared
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.ranges import NumItems
+from parley.policies.chat.model import MODERATED, Access
 
 READS = "reads"
 """Entry of the summary: what each line reads of the model."""
@@ -112,14 +112,14 @@ class MethodsConfig(SearchingConfig):
 
 
 def _access(method: str) -> Access:
-    from engine.triggers.catalogue import make_method
+    from parley.engine.triggers.catalogue import make_method
 
     return Access.TEXT if method in TEXT_METHODS else make_method(method).access
 
 
 def _require_fit(config: MethodsConfig) -> None:
     """Raises ConfigError where the model shows less than a method reads, its inputs are not typed, or a setting is not read."""
-    from engine.triggers.catalogue import make_method
+    from parley.engine.triggers.catalogue import make_method
 
     if not config.model:
         raise ConfigError("no model is named", where="--model", fix="--model hf:FOLDER, gguf:FILE, openai:URL#MODEL")

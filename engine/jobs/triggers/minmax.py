@@ -18,20 +18,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from engine.jobs import sharded
-from engine.jobs.composite import Composite, Stage, run_stages
-from engine.jobs.hardening import OUTCOME
-from engine.jobs.job import Reporter, Result, Summary
-from engine.jobs.responders.hardened import TRAIN_HARDENED
-from engine.jobs.responders.hardened_config import HardeningSettings, TrainHardenedConfig, hardening_recipe
-from engine.jobs.sharded import ShardedConfig, session
-from engine.jobs.tables import TABLE_FILE
-from engine.jobs.triggers.config import TriggerConfig, most_of
-from engine.jobs.triggers.search import SEARCH
-from engine.jobs.triggers.transfer import SEARCH_TRANSFER, TriggerTransferConfig
-from engine.metrics.known import KNOWN, KNOWN_TABLE, known_of
-from engine.metrics.tables import TextTable
-from engine.metrics.triggers.hardening import (
+from parley.engine.jobs import sharded
+from parley.engine.jobs.composite import Composite, Stage, run_stages
+from parley.engine.jobs.hardening import OUTCOME
+from parley.engine.jobs.job import Reporter, Result, Summary
+from parley.engine.jobs.responders.hardened import TRAIN_HARDENED
+from parley.engine.jobs.responders.hardened_config import HardeningSettings, TrainHardenedConfig, hardening_recipe
+from parley.engine.jobs.sharded import ShardedConfig, session
+from parley.engine.jobs.tables import TABLE_FILE
+from parley.engine.jobs.triggers.config import TriggerConfig, most_of
+from parley.engine.jobs.triggers.search import SEARCH
+from parley.engine.jobs.triggers.transfer import SEARCH_TRANSFER, TriggerTransferConfig
+from parley.engine.metrics.known import KNOWN, KNOWN_TABLE, known_of
+from parley.engine.metrics.tables import TextTable
+from parley.engine.metrics.triggers.hardening import (
     CONTROL,
     INPUTS,
     START,
@@ -41,15 +41,15 @@ from engine.metrics.triggers.hardening import (
     hardening_table,
     round_name,
 )
-from engine.store.layout import SUMMARY
-from engine.store.run_folder import RunFolder
-from engine.triggers import settings
-from engine.triggers.settings import SearchSettings
-from envs.core.config import shared
-from envs.core.ranges import PositiveInt
-from envs.storage.places import HUGGING_FACE, display_path
-from policies.chat.model import MODERATED
-from policies.chat.settings import WeightSettings
+from parley.engine.store.layout import SUMMARY
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.triggers import settings
+from parley.engine.triggers.settings import SearchSettings
+from parley.envs.core.config import shared
+from parley.envs.core.ranges import PositiveInt
+from parley.envs.storage.places import HUGGING_FACE, display_path
+from parley.policies.chat.model import MODERATED
+from parley.policies.chat.settings import WeightSettings
 
 _SEARCHED, _TRAINED = "search-", "hardened-"
 """What the folders of searches and of trainings begin with; the name of the model follows."""

@@ -14,31 +14,31 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engine.jobs.checkpoints import require_word_model
-from engine.jobs.responders.seq2seq import lm_command
-from engine.jobs.triggers.config import HuggingFaceSettings, TriggerConfig, forbidden_texts, is_hugging_face
-from engine.metrics.triggers.hits import T_IN, T_OUT
-from engine.runtime.shared import SharedArrays
-from engine.triggers.success import SuccessSettings
-from engine.triggers.target_pairs import has_prompts
-from envs.core.errors import CheckpointError, ConfigError
-from envs.storage.copies import fetched_model
-from policies.chat.addresses import absolute_address, weights_of
+from parley.engine.jobs.checkpoints import require_word_model
+from parley.engine.jobs.responders.seq2seq import lm_command
+from parley.engine.jobs.triggers.config import HuggingFaceSettings, TriggerConfig, forbidden_texts, is_hugging_face
+from parley.engine.metrics.triggers.hits import T_IN, T_OUT
+from parley.engine.runtime.shared import SharedArrays
+from parley.engine.triggers.success import SuccessSettings
+from parley.engine.triggers.target_pairs import has_prompts
+from parley.envs.core.errors import CheckpointError, ConfigError
+from parley.envs.storage.copies import fetched_model
+from parley.policies.chat.addresses import absolute_address, weights_of
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from engine.triggers.hits import Thresholds
-    from engine.triggers.scorer import TextVictim
-    from envs.pairs.vocabulary import PairVocabulary
-    from policies.chat.settings import ChatModelSettings
-    from policies.chat.verdicts import ChatVerdicts
-    from policies.checkpoint import ModelFormat
-    from policies.hugging_face_judges import HuggingFaceInputModel
-    from policies.hugging_face_seq2seq import HuggingFaceSeq2Seq
-    from policies.hugging_face_victims import HuggingFaceCausal
-    from policies.reply_classifier import ReplyClassifier
-    from policies.seq2seq.model import LanguageModel, Seq2Seq
+    from parley.engine.triggers.hits import Thresholds
+    from parley.engine.triggers.scorer import TextVictim
+    from parley.envs.pairs.vocabulary import PairVocabulary
+    from parley.policies.chat.settings import ChatModelSettings
+    from parley.policies.chat.verdicts import ChatVerdicts
+    from parley.policies.checkpoint import ModelFormat
+    from parley.policies.hugging_face_judges import HuggingFaceInputModel
+    from parley.policies.hugging_face_seq2seq import HuggingFaceSeq2Seq
+    from parley.policies.hugging_face_victims import HuggingFaceCausal
+    from parley.policies.reply_classifier import ReplyClassifier
+    from parley.policies.seq2seq.model import LanguageModel, Seq2Seq
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class StoredNetwork:
         """The network; on a CPU its weights are the stored ones, not a copy."""
         import torch
 
-        from policies.checkpoint import Uninitialised
+        from parley.policies.checkpoint import Uninitialised
 
         with torch.device("meta"), Uninitialised():
             network = self.kind.network(self.vocabulary, self.sizes)
@@ -102,9 +102,9 @@ class HuggingFaceFolder:
             ConfigError: the optional extra is not installed, or the template does not fit.
             CheckpointError: the folder holds no model that can be read.
         """
-        from policies.hugging_face import load_hugging_face
-        from policies.hugging_face_slots import template_of
-        from policies.hugging_face_tokens import InputRules
+        from parley.policies.hugging_face import load_hugging_face
+        from parley.policies.hugging_face_slots import template_of
+        from parley.policies.hugging_face_tokens import InputRules
 
         if self._loaded is None:
             asked = self.settings
@@ -158,7 +158,7 @@ class Models:
             device: torch device.
             unknown: whether `<unk>` may stand in an input of one of Parley's own networks.
         """
-        from engine.triggers.victims import Seq2SeqVictim
+        from parley.engine.triggers.victims import Seq2SeqVictim
 
         if isinstance(self.victim, HuggingFaceFolder):
             return self.victim.load(device)
@@ -180,8 +180,8 @@ def open_models(config: TriggerConfig) -> Models:
         CheckpointError: a checkpoint is not there, damaged, of another kind, holds weights that are no numbers or no threshold,
             or the two have different vocabularies.
     """
-    from engine.triggers.hits import Thresholds
-    from policies.seq2seq.checkpoints import LANGUAGE_MODEL, SEQ2SEQ, load_language_model, load_seq2seq, threshold
+    from parley.engine.triggers.hits import Thresholds
+    from parley.policies.seq2seq.checkpoints import LANGUAGE_MODEL, SEQ2SEQ, load_language_model, load_seq2seq, threshold
 
     if config.is_hugging_face:
         return _hugging_face(config)
@@ -219,7 +219,7 @@ def open_together(config: TriggerConfig, names: Sequence[str]) -> Models:
         ConfigError: one is not causal.
         CheckpointError: as of `open_models`.
     """
-    from policies.hugging_face_victims import HuggingFaceCausal
+    from parley.policies.hugging_face_victims import HuggingFaceCausal
 
     models = open_models(replace(config, model=names[0]))
     others = tuple(HuggingFaceFolder(name, config.hugging_face, has_prompts(config.targets)) for name in names[1:])
@@ -255,7 +255,7 @@ def _judge_fix(victim: StoredNetwork, provenance: Mapping[str, Any], data_root: 
 
 
 def _hugging_face(config: TriggerConfig) -> Models:
-    from engine.jobs.triggers.measured import measured_thresholds
+    from parley.engine.jobs.triggers.measured import measured_thresholds
 
     folder = HuggingFaceFolder(config.model, config.hugging_face, has_prompts(config.targets))
     # What is wrong with it is said before a run is made.
@@ -276,8 +276,8 @@ def input_model(config: TriggerConfig, victim: HuggingFaceSeq2Seq | HuggingFaceC
         ConfigError: it is no such model, or has other tokens.
         CheckpointError: there is none.
     """
-    from policies.hugging_face import read_model
-    from policies.hugging_face_judges import HuggingFaceInputModel
+    from parley.policies.hugging_face import read_model
+    from parley.policies.hugging_face_judges import HuggingFaceInputModel
 
     if not config.lm:
         return None
@@ -297,7 +297,7 @@ def classifier(config: SuccessSettings, device: str = "cpu") -> ReplyClassifier 
         ConfigError: its package is not installed, or it has no such label.
         CheckpointError: there is no classifier.
     """
-    from policies.reply_classifier import load_reply_classifier
+    from parley.policies.reply_classifier import load_reply_classifier
 
     if not config.classifier:
         return None
@@ -317,8 +317,8 @@ def chat_judge(config: SuccessSettings, chat: ChatModelSettings, answers: Path |
         CheckpointError: no model is there.
         DataError: the question cannot be read.
     """
-    from policies.chat.loading import load_chat_model
-    from policies.chat.verdicts import ChatVerdicts, read_question
+    from parley.policies.chat.loading import load_chat_model
+    from parley.policies.chat.verdicts import ChatVerdicts, read_question
 
     if not config.judge:
         return None

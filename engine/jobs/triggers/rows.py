@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from engine.store.answers import ANSWERED, NO_REPLIES
-from engine.store.schemas import list_of, with_base
+from parley.engine.store.answers import ANSWERED, NO_REPLIES
+from parley.engine.store.schemas import list_of, with_base
 
 _DRAWN = [
     # Of how many drawn answers how many are successes, and how many are no replies.

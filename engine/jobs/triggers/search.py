@@ -10,17 +10,24 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from engine.jobs.job import ATTACK, Job, Reporter, Result, Summary
-from engine.jobs.sharded import RESUME_SAFE, ended_sessions, work_off
-from engine.jobs.triggers.config import NORMAL, OWN, ObjectiveSettings, TriggerConfig, TriggerEngineSettings, is_hugging_face
-from engine.jobs.triggers.models import Models, models_of, open_models
-from engine.jobs.triggers.rows import TRIGGERS
-from engine.jobs.triggers.targets import FILE, choose_targets, num_targets, open_targets, require_list, save_targets
-from engine.jobs.triggers.worker import Searching, composition, effort, read_types
-from engine.metrics.answers import NO_REPLY, is_no_reply
-from engine.metrics.rows import finished
-from engine.metrics.statistics import NOTHING, Estimate, count
-from engine.metrics.triggers.hits import (
+from parley.engine.jobs.job import ATTACK, Job, Reporter, Result, Summary
+from parley.engine.jobs.sharded import RESUME_SAFE, ended_sessions, work_off
+from parley.engine.jobs.triggers.config import (
+    NORMAL,
+    OWN,
+    ObjectiveSettings,
+    TriggerConfig,
+    TriggerEngineSettings,
+    is_hugging_face,
+)
+from parley.engine.jobs.triggers.models import Models, models_of, open_models
+from parley.engine.jobs.triggers.rows import TRIGGERS
+from parley.engine.jobs.triggers.targets import FILE, choose_targets, num_targets, open_targets, require_list, save_targets
+from parley.engine.jobs.triggers.worker import Searching, composition, effort, read_types
+from parley.engine.metrics.answers import NO_REPLY, is_no_reply
+from parley.engine.metrics.rows import finished
+from parley.engine.metrics.statistics import NOTHING, Estimate, count
+from parley.engine.metrics.triggers.hits import (
     COST_METRICS,
     HIT_RATE,
     JUDGE_ANSWERS,
@@ -33,15 +40,15 @@ from engine.metrics.triggers.hits import (
     search_metrics,
     unread_failure,
 )
-from engine.metrics.triggers.shown import ShownInput, shown_inputs
-from engine.store.layout import SUMMARY
-from engine.store.run_folder import RunFolder
-from engine.triggers import settings
-from engine.triggers.settings import SearchSettings
-from engine.triggers.targets import TargetList
-from envs.core.errors import ConfigError
-from policies.chat.answers import ANSWERS_FOLDER
-from policies.chat.model import MODERATED
+from parley.engine.metrics.triggers.shown import ShownInput, shown_inputs
+from parley.engine.store.layout import SUMMARY
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.triggers import settings
+from parley.engine.triggers.settings import SearchSettings
+from parley.engine.triggers.targets import TargetList
+from parley.envs.core.errors import ConfigError
+from parley.policies.chat.answers import ANSWERS_FOLDER
+from parley.policies.chat.model import MODERATED
 
 
 @dataclass(frozen=True)
@@ -73,8 +80,8 @@ def require_searchable(config: TriggerConfig) -> None:
     Raises:
         ConfigError: parts do not go together, one is missing, or no list, method or type of hit is called so.
     """
-    from engine.triggers.catalogue import make_method
-    from engine.triggers.hits import HitType, Thresholds
+    from parley.engine.triggers.catalogue import make_method
+    from parley.engine.triggers.hits import HitType, Thresholds
 
     wanted, method = HitType.parse(config.hit), make_method(config.method, effort(config))
     if method.continues and not config.is_hugging_face:
@@ -216,8 +223,8 @@ class Search(Job[TriggerConfig, Wanted, Wanted]):
         return len(choose_targets(config, open_models(config)).targets)
 
     def metrics_of(self, config: TriggerConfig) -> list[str]:
-        from engine.triggers.catalogue import make_method
-        from engine.triggers.hits import HitType
+        from parley.engine.triggers.catalogue import make_method
+        from parley.engine.triggers.hits import HitType
 
         sampled = not config.is_hugging_face or config.objective.t_out is not None or bool(config.corpus)
         kinds = read_types(HitType.parse(config.hit), sampled=sampled, judged=bool(config.lm))

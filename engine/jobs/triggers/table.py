@@ -13,33 +13,33 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from engine.jobs import sharded
-from engine.jobs.checkpoints import require_checkpoint, require_word_model
-from engine.jobs.composite import Composite, Stage, run_stages
-from engine.jobs.job import Reporter, Result, Summary
-from engine.jobs.sharded import session
-from engine.jobs.tables import TABLE_FILE
-from engine.jobs.triggers.config import MAL as MAL_TARGETS
-from engine.jobs.triggers.config import NORMAL as NORMAL_TARGETS
-from engine.jobs.triggers.config import NORMAL_SAMPLED, OWN, SearchingConfig, TriggerConfig, is_hugging_face, most_of
-from engine.jobs.triggers.config import RANDOM as RANDOM_TARGETS
-from engine.jobs.triggers.search import SEARCH, require_searchable
-from engine.metrics.statistics import Estimate
-from engine.metrics.tables import TextTable
-from engine.metrics.triggers.hits import describe, unread_failure
-from engine.metrics.triggers.published import MAL, MAL_IO, NORMAL, RANDOM
-from engine.metrics.triggers.table import LISTS, SearchedModel, figures_of, search_table
-from engine.store.layout import SUMMARY
-from engine.store.run_folder import RunFolder
-from engine.triggers import settings
-from engine.triggers.settings import SearchSettings
-from envs.core.config import shared
-from envs.core.errors import ConfigError
-from envs.core.ranges import NumItemsOrAll
-from envs.core.registry import nearest
-from envs.storage.copies import CHECKPOINT
-from envs.storage.places import display_path, local_copy
-from policies.chat.model import MODERATED
+from parley.engine.jobs import sharded
+from parley.engine.jobs.checkpoints import require_checkpoint, require_word_model
+from parley.engine.jobs.composite import Composite, Stage, run_stages
+from parley.engine.jobs.job import Reporter, Result, Summary
+from parley.engine.jobs.sharded import session
+from parley.engine.jobs.tables import TABLE_FILE
+from parley.engine.jobs.triggers.config import MAL as MAL_TARGETS
+from parley.engine.jobs.triggers.config import NORMAL as NORMAL_TARGETS
+from parley.engine.jobs.triggers.config import NORMAL_SAMPLED, OWN, SearchingConfig, TriggerConfig, is_hugging_face, most_of
+from parley.engine.jobs.triggers.config import RANDOM as RANDOM_TARGETS
+from parley.engine.jobs.triggers.search import SEARCH, require_searchable
+from parley.engine.metrics.statistics import Estimate
+from parley.engine.metrics.tables import TextTable
+from parley.engine.metrics.triggers.hits import describe, unread_failure
+from parley.engine.metrics.triggers.published import MAL, MAL_IO, NORMAL, RANDOM
+from parley.engine.metrics.triggers.table import LISTS, SearchedModel, figures_of, search_table
+from parley.engine.store.layout import SUMMARY
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.triggers import settings
+from parley.engine.triggers.settings import SearchSettings
+from parley.envs.core.config import shared
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.ranges import NumItemsOrAll
+from parley.envs.core.registry import nearest
+from parley.envs.storage.copies import CHECKPOINT
+from parley.envs.storage.places import display_path, local_copy
+from parley.policies.chat.model import MODERATED
 
 GREEDY, SAMPLED, SAMPLED_IO = "o-greedy", "o-sample-min-k1", "io-sample-min-k1"
 """What the lists are searched for; the paper reads the other types off the same inputs."""
@@ -121,7 +121,7 @@ def _attention(model: str) -> str:
     """The kind of attention of one of Parley's networks; nothing of others, whose figures nobody has published."""
     if is_hugging_face(model):
         return ""
-    from policies.seq2seq.checkpoints import load_seq2seq
+    from parley.policies.seq2seq.checkpoints import load_seq2seq
 
     return load_seq2seq(require_checkpoint(model, "--model", "parley train seq2seq")).sizes.attention
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.jobs.triggers.config import LISTS, MAL, NORMAL, NORMAL_SAMPLED, RANDOM, TriggerConfig
-from engine.jobs.triggers.measured import own_replies
-from engine.jobs.triggers.models import HuggingFaceFolder, Models
-from engine.store.documents import plain, write_document
-from engine.triggers.target_pairs import read_pairs
-from engine.triggers.targets import (
+from parley.engine.jobs.triggers.config import LISTS, MAL, NORMAL, NORMAL_SAMPLED, RANDOM, TriggerConfig
+from parley.engine.jobs.triggers.measured import own_replies
+from parley.engine.jobs.triggers.models import HuggingFaceFolder, Models
+from parley.engine.store.documents import plain, write_document
+from parley.engine.triggers.target_pairs import read_pairs
+from parley.engine.triggers.targets import (
     FREQUENT_WORDS,
     Skipped,
     Target,
@@ -27,14 +27,14 @@ from engine.triggers.targets import (
     random_words,
     said_by_itself,
 )
-from envs.core.config import difference
-from envs.core.errors import CheckpointError, ConfigError, DataError, RunError
-from envs.core.registry import nearest
-from envs.core.seeds import stream
-from envs.pairs.compiled import load_pairs
-from envs.pairs.contexts import windows, with_eot
-from envs.pairs.vocabulary import PairVocabulary
-from envs.storage.places import display_path
+from parley.envs.core.config import difference
+from parley.envs.core.errors import CheckpointError, ConfigError, DataError, RunError
+from parley.envs.core.registry import nearest
+from parley.envs.core.seeds import stream
+from parley.envs.pairs.compiled import load_pairs
+from parley.envs.pairs.contexts import windows, with_eot
+from parley.envs.pairs.vocabulary import PairVocabulary
+from parley.envs.storage.places import display_path
 
 if TYPE_CHECKING:
     import numpy as np
@@ -122,9 +122,9 @@ def _make(config: TriggerConfig, models: Models) -> TargetList:
 
 def _of_tokens(config: TriggerConfig, folder: HuggingFaceFolder, t_out: float | None) -> TargetList:
     """Targets for a model whose words are tokens; those of a file as they are written."""
-    from policies.hugging_face_judges import frequent_words
-    from policies.hugging_face_tokens import unknown_words
-    from policies.hugging_face_victims import HuggingFaceCausal
+    from parley.policies.hugging_face_judges import frequent_words
+    from parley.policies.hugging_face_tokens import unknown_words
+    from parley.policies.hugging_face_victims import HuggingFaceCausal
 
     victim = folder.load("cpu")
 

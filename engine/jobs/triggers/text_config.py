@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from engine.jobs.sharded import ShardedConfig
-from engine.jobs.triggers.config import MAL, forbidden_texts
-from engine.triggers.evolution import EvolutionSettings, Words
-from engine.triggers.fitness import FitnessSettings
-from engine.triggers.success import SuccessSettings
-from engine.triggers.targets import TargetList
-from engine.triggers.writing import WritingSettings
-from envs.core.errors import ConfigError
-from envs.core.ranges import NumItemsOrAll
-from policies.alphabets import ANY, alphabet_pattern
-from policies.chat.settings import ChatAsking
+from parley.engine.jobs.sharded import ShardedConfig
+from parley.engine.jobs.triggers.config import MAL, forbidden_texts
+from parley.engine.triggers.evolution import EvolutionSettings, Words
+from parley.engine.triggers.fitness import FitnessSettings
+from parley.engine.triggers.success import SuccessSettings
+from parley.engine.triggers.targets import TargetList
+from parley.engine.triggers.writing import WritingSettings
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.ranges import NumItemsOrAll
+from parley.policies.alphabets import ANY, alphabet_pattern
+from parley.policies.chat.settings import ChatAsking
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from engine.jobs.triggers.text_config import TextSearchConfig, WantedTexts
-from engine.triggers.composition import AttackComposition, settings_told, shown_access
-from engine.triggers.evolution import Words
-from engine.triggers.success import BEFORE_TARGET, enough_tokens
-from envs.core.errors import ConfigError
-from policies.alphabets import ANY
-from policies.chat.model import Access
+from parley.engine.jobs.triggers.text_config import TextSearchConfig, WantedTexts
+from parley.engine.triggers.composition import AttackComposition, settings_told, shown_access
+from parley.engine.triggers.evolution import Words
+from parley.engine.triggers.success import BEFORE_TARGET, enough_tokens
+from parley.envs.core.errors import ConfigError
+from parley.policies.alphabets import ANY
+from parley.policies.chat.model import Access
 
 if TYPE_CHECKING:
-    from policies.chat.model import Chat
+    from parley.policies.chat.model import Chat
 
 
 def num_tokens(wanted: WantedTexts) -> int:
@@ -56,8 +56,8 @@ def messages_of(config: TextSearchConfig, *, has_prompts: bool) -> Chat:
         ConfigError: no template is called so, it is a prompt that is written out, or it does not fit the targets.
         DataError: its file holds no messages.
     """
-    from policies.chat.model import Message
-    from policies.hugging_face_slots import PROMPT, SLOT, num_slots, template_of
+    from parley.policies.chat.model import Message
+    from parley.policies.hugging_face_slots import PROMPT, SLOT, num_slots, template_of
 
     template = template_of(config.template or None, has_prompts=has_prompts) or (Message("user", SLOT),)
     if isinstance(template, str) or not num_slots(template):
@@ -71,7 +71,7 @@ def messages_of(config: TextSearchConfig, *, has_prompts: bool) -> Chat:
 
 def slot_texts(template: Chat, words: Words) -> list[str]:
     """Return what stands in each slot of messages, which share the words of an input in order."""
-    from policies.hugging_face_slots import num_slots
+    from parley.policies.hugging_face_slots import num_slots
 
     num = num_slots(template)
     ends = [len(words) * slot // num for slot in range(num + 1)]

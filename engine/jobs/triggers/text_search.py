@@ -1,7 +1,7 @@
 """Search by replies alone: `parley search text`, for chat models whose weights and likelihoods nobody sees.
 
-Inputs of words evolve (`engine.triggers.evolution`), or an attacker model writes them and mends them from replies
-(`engine.triggers.writing`), until the reply to one is a success. Each target is told beside what
+Inputs of words evolve (`parley.engine.triggers.evolution`), or an attacker model writes them and mends them from replies
+(`parley.engine.triggers.writing`), until the reply to one is a success. Each target is told beside what
 the model replies to no input, and to as many random ones as the search may try, until one of these is a success. Answers and
 words are kept in the run: a resumed run asks nothing twice.
 """
@@ -13,33 +13,33 @@ from dataclasses import replace
 from math import inf
 from pathlib import Path
 
-from engine.jobs.job import ATTACK, Job, Reporter, Result, Summary
-from engine.jobs.sharded import RESUME_SAFE, work_off
-from engine.jobs.tables import TABLE_FILE
-from engine.jobs.triggers.config import MAL
-from engine.jobs.triggers.input_words import WORDS, input_words, save_words
-from engine.jobs.triggers.rows import TEXT_TRIGGERS
-from engine.jobs.triggers.targets import FILE, as_written, kept_targets, limited, num_targets, save_targets
-from engine.jobs.triggers.text_config import TextSearchConfig, WantedTexts
-from engine.jobs.triggers.text_prompts import messages_of, text_composition
-from engine.jobs.triggers.text_worker import SearchingTexts
-from engine.jobs.triggers.verification import judges_of_replies
-from engine.metrics.answers import is_no_reply
-from engine.metrics.rows import finished
-from engine.metrics.tables import TextTable
-from engine.metrics.triggers.hits import VERIFIED, unread_failure
-from engine.metrics.triggers.shown import ShownInput, shown_inputs
-from engine.metrics.triggers.successes import successful_reply
-from engine.metrics.triggers.text import TEXT_METRICS, text_metrics, text_table
-from engine.store.layout import SUMMARY
-from engine.store.run_folder import RunFolder
-from engine.triggers.evolution import EvolutionSettings
-from engine.triggers.fitness import load_fitness, load_fluency
-from engine.triggers.target_pairs import has_prompts, read_pairs
-from engine.triggers.targets import TargetList, from_file, malicious
-from envs.core.errors import ConfigError
-from policies.chat.answers import ANSWERS_FOLDER
-from policies.chat.model import MODERATED
+from parley.engine.jobs.job import ATTACK, Job, Reporter, Result, Summary
+from parley.engine.jobs.sharded import RESUME_SAFE, work_off
+from parley.engine.jobs.tables import TABLE_FILE
+from parley.engine.jobs.triggers.config import MAL
+from parley.engine.jobs.triggers.input_words import WORDS, input_words, save_words
+from parley.engine.jobs.triggers.rows import TEXT_TRIGGERS
+from parley.engine.jobs.triggers.targets import FILE, as_written, kept_targets, limited, num_targets, save_targets
+from parley.engine.jobs.triggers.text_config import TextSearchConfig, WantedTexts
+from parley.engine.jobs.triggers.text_prompts import messages_of, text_composition
+from parley.engine.jobs.triggers.text_worker import SearchingTexts
+from parley.engine.jobs.triggers.verification import judges_of_replies
+from parley.engine.metrics.answers import is_no_reply
+from parley.engine.metrics.rows import finished
+from parley.engine.metrics.tables import TextTable
+from parley.engine.metrics.triggers.hits import VERIFIED, unread_failure
+from parley.engine.metrics.triggers.shown import ShownInput, shown_inputs
+from parley.engine.metrics.triggers.successes import successful_reply
+from parley.engine.metrics.triggers.text import TEXT_METRICS, text_metrics, text_table
+from parley.engine.store.layout import SUMMARY
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.triggers.evolution import EvolutionSettings
+from parley.engine.triggers.fitness import load_fitness, load_fluency
+from parley.engine.triggers.target_pairs import has_prompts, read_pairs
+from parley.engine.triggers.targets import TargetList, from_file, malicious
+from parley.envs.core.errors import ConfigError
+from parley.policies.chat.answers import ANSWERS_FOLDER
+from parley.policies.chat.model import MODERATED
 
 
 def evolution() -> TextSearchConfig:
@@ -67,7 +67,7 @@ class SearchText(Job[TextSearchConfig, WantedTexts, WantedTexts]):
 
     def prepare(self, config: TextSearchConfig, path: Path, reporter: Reporter) -> WantedTexts:
         """The targets and words; that the model is there."""
-        from policies.chat.loading import load_chat_model
+        from parley.policies.chat.loading import load_chat_model
 
         if not config.model:
             fix = "--model openai:URL#MODEL, hf:FOLDER, gguf:FILE, path/file.py:Name, or a run of a response model"

@@ -1,10 +1,10 @@
-"""What a worker of a search by replies alone does: targets in, rows of `engine.jobs.triggers.rows.TEXT_TRIGGERS` out.
+"""What a worker of a search by replies alone does: targets in, rows of `parley.engine.jobs.triggers.rows.TEXT_TRIGGERS` out.
 
 All targets of a worker ask in rounds: for the reply to no input first, then for those to the inputs that their searches and
 their random controls propose. Answers are counted as they come, and a turn ends between two of them.
 
-An answer that is no reply (`policies.chat.model.AnswerKind`) has no success, whatever was asked: no input, a random one or one
-of the search. Its input is less fit than any other, it counts as a query, and the search goes on.
+An answer that is no reply (`parley.policies.chat.model.AnswerKind`) has no success, whatever was asked: no input, a random one
+or one of the search. Its input is less fit than any other, it counts as a query, and the search goes on.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from engine.jobs.apart import rows_apart
-from engine.jobs.sharded import Sharded, Tally
-from engine.jobs.triggers.text_config import WantedTexts
-from engine.jobs.triggers.text_prompts import messages_of, num_tokens, slot_texts
-from engine.jobs.triggers.verification import JudgedAnswer, judge_columns, judged_columns, judges_of_replies
-from engine.jobs.triggers.worker import AT_MOST, MOST_PARTS
-from engine.metrics.rows import finished
-from engine.metrics.triggers.hits import VERIFIED
-from engine.runtime.record import Counts, Rows
-from engine.runtime.sharding import Shard
-from engine.runtime.worker import TurnResult, TurnWorker, UnderWay
-from engine.store.answers import count_no_replies
-from engine.store.schemas import ok_row
-from engine.triggers.evolution import NO_FITNESS, Evolution, Proposals, ToldReply, Words
-from engine.triggers.fitness import load_fitness, load_fluency
-from engine.triggers.targets import Target, target_seed
-from engine.triggers.writing import Writing, asked_for_words, read_words
-from envs.core.errors import ModelError
-from envs.core.seeds import derive_seed
-from policies.chat.addresses import absolute_address
-from policies.chat.answers import answers_arriving
-from policies.chat.model import Answer, AnswerKind, Chat, ChatDecoding, ChatModel
-from policies.chat.verdicts import ReplyRating, ReplyVerdict
-from policies.chat.written import WrittenLine, written_lines
+from parley.engine.jobs.apart import rows_apart
+from parley.engine.jobs.sharded import Sharded, Tally
+from parley.engine.jobs.triggers.text_config import WantedTexts
+from parley.engine.jobs.triggers.text_prompts import messages_of, num_tokens, slot_texts
+from parley.engine.jobs.triggers.verification import JudgedAnswer, judge_columns, judged_columns, judges_of_replies
+from parley.engine.jobs.triggers.worker import AT_MOST, MOST_PARTS
+from parley.engine.metrics.rows import finished
+from parley.engine.metrics.triggers.hits import VERIFIED
+from parley.engine.runtime.record import Counts, Rows
+from parley.engine.runtime.sharding import Shard
+from parley.engine.runtime.worker import TurnResult, TurnWorker, UnderWay
+from parley.engine.store.answers import count_no_replies
+from parley.engine.store.schemas import ok_row
+from parley.engine.triggers.evolution import NO_FITNESS, Evolution, Proposals, ToldReply, Words
+from parley.engine.triggers.fitness import load_fitness, load_fluency
+from parley.engine.triggers.targets import Target, target_seed
+from parley.engine.triggers.writing import Writing, asked_for_words, read_words
+from parley.envs.core.errors import ModelError
+from parley.envs.core.seeds import derive_seed
+from parley.policies.chat.addresses import absolute_address
+from parley.policies.chat.answers import answers_arriving
+from parley.policies.chat.model import Answer, AnswerKind, Chat, ChatDecoding, ChatModel
+from parley.policies.chat.verdicts import ReplyRating, ReplyVerdict
+from parley.policies.chat.written import WrittenLine, written_lines
 
 UNRATED = ReplyRating(0.0)
 """Of the reply to no input, which nothing goes on from, and of an answer that is no reply."""
@@ -114,7 +114,7 @@ class TextSearchWorker(TurnWorker[Target, Rows]):
     """
 
     def __init__(self, searching: SearchingTexts) -> None:
-        from policies.chat.loading import load_chat_model
+        from parley.policies.chat.loading import load_chat_model
 
         self.searching, self.config = searching, searching.wanted.config
         chat, answers = self.config.chat.on(self.config.device), Path(searching.answers)
@@ -172,7 +172,7 @@ class TextSearchWorker(TurnWorker[Target, Rows]):
 
     def chat(self, target: Target, words: Words) -> Chat:
         """Return the messages with an input in their slots, which share its words in order."""
-        from policies.hugging_face_slots import filled_chat
+        from parley.policies.hugging_face_slots import filled_chat
 
         return filled_chat(self.template, target.prompt, slot_texts(self.template, words))
 

@@ -12,37 +12,37 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.jobs.apart import rows_apart
-from engine.jobs.job import ATTACK, Job, Reporter, Result, Summary
-from engine.jobs.sharded import RESUME_SAFE, Sharded, ShardedConfig, Tally, spread, work_off
-from engine.jobs.tables import TABLE_FILE
-from engine.jobs.triggers.rows import TRANSFERRED
-from engine.jobs.triggers.typed_triggers import TypedTrigger, Wanted, typed_triggers, with_controls
-from engine.jobs.triggers.verification import JudgedAnswer, judged_columns, judges_of_replies
-from engine.metrics.answers import is_no_reply
-from engine.metrics.rows import finished
-from engine.metrics.tables import TextTable
-from engine.metrics.triggers.hits import VERIFIED, unread_failure
-from engine.metrics.triggers.shown import ShownInput, shown_inputs
-from engine.metrics.triggers.successes import successful_reply
-from engine.metrics.triggers.transfer import NO_INPUT, describe_transfer, transfer_metrics, transfer_table
-from engine.runtime.record import Counts, Rows
-from engine.runtime.sharding import Shard
-from engine.store.layout import SUMMARY
-from engine.store.run_folder import RunFolder
-from engine.store.schemas import ok_row
-from engine.triggers.composition import AttackComposition, settings_told, shown_access
-from engine.triggers.success import SuccessSettings, enough_tokens
-from envs.core.errors import ConfigError
-from envs.core.ranges import NumItemsOrAll
-from envs.core.seeds import derive_seed, stream
-from policies.chat.addresses import absolute_address, short_address
-from policies.chat.answers import ANSWERS_FOLDER
-from policies.chat.model import MODERATED, Access
-from policies.chat.settings import ChatAsking
+from parley.engine.jobs.apart import rows_apart
+from parley.engine.jobs.job import ATTACK, Job, Reporter, Result, Summary
+from parley.engine.jobs.sharded import RESUME_SAFE, Sharded, ShardedConfig, Tally, spread, work_off
+from parley.engine.jobs.tables import TABLE_FILE
+from parley.engine.jobs.triggers.rows import TRANSFERRED
+from parley.engine.jobs.triggers.typed_triggers import TypedTrigger, Wanted, typed_triggers, with_controls
+from parley.engine.jobs.triggers.verification import JudgedAnswer, judged_columns, judges_of_replies
+from parley.engine.metrics.answers import is_no_reply
+from parley.engine.metrics.rows import finished
+from parley.engine.metrics.tables import TextTable
+from parley.engine.metrics.triggers.hits import VERIFIED, unread_failure
+from parley.engine.metrics.triggers.shown import ShownInput, shown_inputs
+from parley.engine.metrics.triggers.successes import successful_reply
+from parley.engine.metrics.triggers.transfer import NO_INPUT, describe_transfer, transfer_metrics, transfer_table
+from parley.engine.runtime.record import Counts, Rows
+from parley.engine.runtime.sharding import Shard
+from parley.engine.store.layout import SUMMARY
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.store.schemas import ok_row
+from parley.engine.triggers.composition import AttackComposition, settings_told, shown_access
+from parley.engine.triggers.success import SuccessSettings, enough_tokens
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.ranges import NumItemsOrAll
+from parley.envs.core.seeds import derive_seed, stream
+from parley.policies.chat.addresses import absolute_address, short_address
+from parley.policies.chat.answers import ANSWERS_FOLDER
+from parley.policies.chat.model import MODERATED, Access
+from parley.policies.chat.settings import ChatAsking
 
 if TYPE_CHECKING:
-    from policies.chat.model import ChatModel
+    from parley.policies.chat.model import ChatModel
 
 _ITEMS = 16
 """Of a shard at most: all of one model."""
@@ -177,7 +177,7 @@ class TriggerTransferWorker:
         return [found[key] for key in shard.keys]
 
     def _rows(self, label: str, triggers: Mapping[str, TypedTrigger]) -> dict[str, dict[str, Any]]:
-        from policies.chat.model import ChatDecoding
+        from parley.policies.chat.model import ChatDecoding
 
         model, success = self._asked(label), self.config.success
         chats, tokens = [trigger.chat for trigger in triggers.values()], self.transferring.num_tokens
@@ -209,7 +209,7 @@ class TriggerTransferWorker:
 
     def _asked(self, label: str) -> ChatModel:
         """The model of a label."""
-        from policies.chat.loading import load_chat_model
+        from parley.policies.chat.loading import load_chat_model
 
         if self._model is None or self._label != label:
             # The one before makes room.
@@ -253,7 +253,7 @@ class SearchTransfer(Job[TriggerTransferConfig, WantedTransfer, WantedTransfer])
 
     def prepare(self, config: TriggerTransferConfig, path: Path, reporter: Reporter) -> WantedTransfer:
         """The triggers, and who they are typed to; that each model is there."""
-        from policies.chat.loading import load_chat_model
+        from parley.policies.chat.loading import load_chat_model
 
         if not config.model_names:
             fix = "--model ADDRESS, several times or separated by commas"

@@ -10,17 +10,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from engine.jobs.triggers.config import TriggerConfig
-from engine.runtime.record import Rows
-from engine.runtime.sharding import Shard
-from engine.runtime.worker import TurnResult, TurnWorker, UnderWay
-from engine.store.schemas import error_row
-from engine.triggers.targets import target_seed
-from envs.core.errors import ConfigError, ModelError, RefusedModelError
+from parley.engine.jobs.triggers.config import TriggerConfig
+from parley.engine.runtime.record import Rows
+from parley.engine.runtime.sharding import Shard
+from parley.engine.runtime.worker import TurnResult, TurnWorker, UnderWay
+from parley.engine.store.schemas import error_row
+from parley.engine.triggers.targets import target_seed
+from parley.envs.core.errors import ConfigError, ModelError, RefusedModelError
 
 if TYPE_CHECKING:
-    from engine.triggers.batch import Outcome, Task
-    from engine.triggers.side_by_side import SideBySide
+    from parley.engine.triggers.batch import Outcome, Task
+    from parley.engine.triggers.side_by_side import SideBySide
 
 logger = logging.getLogger(__name__)
 
@@ -113,8 +113,8 @@ class SearchTurns(TurnWorker[SearchItemT, Rows], ABC, Generic[SearchItemT]):
 
     def _add(self, shard: Shard[SearchItemT]) -> _Held[SearchItemT]:
         """Begins with a shard, or goes on from what is kept of it."""
-        from engine.triggers.saved import outcome_from_json
-        from engine.triggers.side_by_side import Begun
+        from parley.engine.triggers.saved import outcome_from_json
+        from parley.engine.triggers.side_by_side import Begun
 
         for item in shard.items:
             if tasks := self.tasks(item):
@@ -137,8 +137,8 @@ class SearchTurns(TurnWorker[SearchItemT, Rows], ABC, Generic[SearchItemT]):
 
     def _kept(self, held: _Held[SearchItemT], key: str) -> dict[str, Any]:
         """What an item is gone on from: the restarts that have ended, and those under way."""
-        from engine.triggers.saved import outcome_to_json
-        from engine.triggers.side_by_side import Begun
+        from parley.engine.triggers.saved import outcome_to_json
+        from parley.engine.triggers.side_by_side import Begun
 
         is_over = key not in self._side_by_side.keys
         begun = Begun(held.outcomes[key]) if is_over else self._side_by_side.begun(key)

@@ -7,18 +7,18 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
-from engine.metrics.rows import Row, finished
-from engine.metrics.triggers.hits import is_hit
-from engine.metrics.triggers.transfer import NO_INPUT
-from engine.metrics.triggers.universal import RANDOM, best_found
-from engine.store.mirror import fetched_run
-from engine.store.run_folder import RunFolder
-from engine.triggers.method_lines import read_lines
-from envs.core.errors import ConfigError, DataError
-from policies.chat.addresses import is_local
+from parley.engine.metrics.rows import Row, finished
+from parley.engine.metrics.triggers.hits import is_hit
+from parley.engine.metrics.triggers.transfer import NO_INPUT
+from parley.engine.metrics.triggers.universal import RANDOM, best_found
+from parley.engine.store.mirror import fetched_run
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.triggers.method_lines import read_lines
+from parley.envs.core.errors import ConfigError, DataError
+from parley.policies.chat.addresses import is_local
 
 if TYPE_CHECKING:
-    from policies.chat.model import Chat
+    from parley.policies.chat.model import Chat
 
 SEARCH, UNIVERSAL, TEXT = "search", "search-universal", "search-text"
 """The jobs whose rows are read."""
@@ -54,7 +54,7 @@ class TypedTrigger:
     @property
     def chat(self) -> Chat:
         """The messages."""
-        from policies.hugging_face_slots import filled_chat
+        from parley.policies.hugging_face_slots import filled_chat
 
         return filled_chat(self.template, self.prompt, self.slots)
 
@@ -139,8 +139,8 @@ def _is_wanted(entry: Row, hit: bool, wanted: Wanted) -> bool:
 
 def _template(run: RunFolder, settings: Mapping[str, Any], name: str, *, has_prompts: bool) -> Chat:
     """The messages that a search stood in, by settings that name them."""
-    from policies.chat.model import Message
-    from policies.hugging_face_slots import SLOT, template_of
+    from parley.policies.chat.model import Message
+    from parley.policies.hugging_face_slots import SLOT, template_of
 
     if run.job != TEXT and not (settings and is_local(str(run.config["model"]))):
         fix = "name a search of --model hf:FOLDER or gguf:FILE"

@@ -12,39 +12,39 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from engine.jobs.flat import FlatRows, each_of
-from engine.jobs.job import ATTACK, Job, Reporter, Result, Summary
-from engine.jobs.sharded import RESUME_SAFE, work_off
-from engine.jobs.tables import TABLE_FILE
-from engine.jobs.triggers.config import TriggerConfig, is_hugging_face
-from engine.jobs.triggers.models import Models, models_of, open_together
-from engine.jobs.triggers.rows import UNIVERSAL
-from engine.jobs.triggers.search import require_searchable
-from engine.jobs.triggers.table import model_labels
-from engine.jobs.triggers.targets import FILE, open_targets, save_targets
-from engine.jobs.triggers.universal_worker import SearchingUniversal, universal_inputs
-from engine.jobs.triggers.worker import composition
-from engine.metrics.answers import is_no_reply
-from engine.metrics.tables import TextTable
-from engine.metrics.triggers.hits import unread_failure
-from engine.metrics.triggers.shown import ShownInput, shown_inputs
-from engine.metrics.triggers.successes import successful_reply
-from engine.metrics.triggers.universal import best_found, describe_universal, universal_metrics, universal_table
-from engine.store.layout import SUMMARY
-from engine.store.run_folder import RunFolder
-from engine.triggers import settings
-from engine.triggers.composition import AttackComposition
-from engine.triggers.settings import SearchSettings
-from engine.triggers.target_pairs import has_prompts
-from engine.triggers.targets import Target, TargetList
-from envs.core.errors import ConfigError, DataError
-from envs.core.ranges import NumItemsOrAll, ShareBelowOne
-from envs.core.seeds import stream
-from policies.chat.answers import ANSWERS_FOLDER
-from policies.chat.model import MODERATED
+from parley.engine.jobs.flat import FlatRows, each_of
+from parley.engine.jobs.job import ATTACK, Job, Reporter, Result, Summary
+from parley.engine.jobs.sharded import RESUME_SAFE, work_off
+from parley.engine.jobs.tables import TABLE_FILE
+from parley.engine.jobs.triggers.config import TriggerConfig, is_hugging_face
+from parley.engine.jobs.triggers.models import Models, models_of, open_together
+from parley.engine.jobs.triggers.rows import UNIVERSAL
+from parley.engine.jobs.triggers.search import require_searchable
+from parley.engine.jobs.triggers.table import model_labels
+from parley.engine.jobs.triggers.targets import FILE, open_targets, save_targets
+from parley.engine.jobs.triggers.universal_worker import SearchingUniversal, universal_inputs
+from parley.engine.jobs.triggers.worker import composition
+from parley.engine.metrics.answers import is_no_reply
+from parley.engine.metrics.tables import TextTable
+from parley.engine.metrics.triggers.hits import unread_failure
+from parley.engine.metrics.triggers.shown import ShownInput, shown_inputs
+from parley.engine.metrics.triggers.successes import successful_reply
+from parley.engine.metrics.triggers.universal import best_found, describe_universal, universal_metrics, universal_table
+from parley.engine.store.layout import SUMMARY
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.triggers import settings
+from parley.engine.triggers.composition import AttackComposition
+from parley.engine.triggers.settings import SearchSettings
+from parley.engine.triggers.target_pairs import has_prompts
+from parley.engine.triggers.targets import Target, TargetList
+from parley.envs.core.errors import ConfigError, DataError
+from parley.envs.core.ranges import NumItemsOrAll, ShareBelowOne
+from parley.envs.core.seeds import stream
+from parley.policies.chat.answers import ANSWERS_FOLDER
+from parley.policies.chat.model import MODERATED
 
 if TYPE_CHECKING:
-    from policies.hugging_face_victims import HuggingFaceCausal
+    from parley.policies.hugging_face_victims import HuggingFaceCausal
 
 BEST = "best"
 """Entry of the summary: the input that is kept, as it is typed into each slot."""
@@ -243,7 +243,7 @@ def _require_room(models: Models, targets: TargetList) -> None:
 
 def _require_pairs(config: UniversalConfig) -> None:
     """Raises ConfigError where there are no prompts to search behind, before any model is loaded."""
-    from engine.triggers.catalogue import make_method
+    from parley.engine.triggers.catalogue import make_method
 
     if not has_prompts(config.targets):
         fix = "--targets FILE of CSV, TSV, JSON, JSON Lines or Parquet, with the columns prompt and target"

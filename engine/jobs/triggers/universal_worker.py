@@ -1,4 +1,4 @@
-"""What a worker of a universal search does: inputs in, rows of `engine.jobs.triggers.rows.UNIVERSAL` out.
+"""What a worker of a universal search does: inputs in, rows of `parley.engine.jobs.triggers.rows.UNIVERSAL` out.
 
 An item is an input: one that is searched for behind all searched prompts at once, a random one, or none. Whichever it is, it is
 then typed behind every prompt, the held-out ones too, and what the model replies is judged.
@@ -13,23 +13,23 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from engine.jobs.sharded import Sharded, Tally
-from engine.jobs.triggers.config import TriggerConfig
-from engine.jobs.triggers.models import HuggingFaceFolder, Models
-from engine.jobs.triggers.turns import SearchTurns
-from engine.jobs.triggers.verification import verifier
-from engine.jobs.triggers.worker import AT_HAND, AT_MOST, composer
-from engine.metrics.rows import finished
-from engine.metrics.triggers.universal import EMPTY, FOUND, RANDOM, VERIFIED
-from engine.runtime.record import Counts, Rows
-from engine.store.schemas import ok_row
-from engine.triggers.targets import Target, target_seed
-from envs.core.seeds import derive_seed
+from parley.engine.jobs.sharded import Sharded, Tally
+from parley.engine.jobs.triggers.config import TriggerConfig
+from parley.engine.jobs.triggers.models import HuggingFaceFolder, Models
+from parley.engine.jobs.triggers.turns import SearchTurns
+from parley.engine.jobs.triggers.verification import verifier
+from parley.engine.jobs.triggers.worker import AT_HAND, AT_MOST, composer
+from parley.engine.metrics.rows import finished
+from parley.engine.metrics.triggers.universal import EMPTY, FOUND, RANDOM, VERIFIED
+from parley.engine.runtime.record import Counts, Rows
+from parley.engine.store.schemas import ok_row
+from parley.engine.triggers.targets import Target, target_seed
+from parley.envs.core.seeds import derive_seed
 
 if TYPE_CHECKING:
-    from engine.triggers.batch import Outcome, Task
-    from engine.triggers.side_by_side import SideBySide
-    from policies.hugging_face_victims import HuggingFaceCausal
+    from parley.engine.triggers.batch import Outcome, Task
+    from parley.engine.triggers.side_by_side import SideBySide
+    from parley.policies.hugging_face_victims import HuggingFaceCausal
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class _Asked:
 
 def _with_words_of_the_first(models: Sequence[HuggingFaceCausal]) -> list[HuggingFaceCausal]:
     """The models; those with other tokens than the first are given inputs as texts."""
-    from policies.hugging_face_by_text import HuggingFaceByText
+    from parley.policies.hugging_face_by_text import HuggingFaceByText
 
     words = models[0].tokenizer.get_vocab()
     return [model if model.tokenizer.get_vocab() == words else HuggingFaceByText(model, models[0]) for model in models]
@@ -143,8 +143,8 @@ class UniversalWorker(SearchTurns[UniversalInput]):
     """
 
     def __init__(self, searching: SearchingUniversal) -> None:
-        from engine.triggers.hits import HitType
-        from engine.triggers.universal import UniversalVictim
+        from parley.engine.triggers.hits import HitType
+        from parley.engine.triggers.universal import UniversalVictim
 
         # The first model stands where one is asked for.
         config, models = replace(searching.config, model=searching.config.model.split(",")[0].strip()), searching.models
@@ -172,7 +172,7 @@ class UniversalWorker(SearchTurns[UniversalInput]):
         return self.search.method.side_by_side(self.search.finder)
 
     def tasks(self, item: UniversalInput) -> list[Task]:
-        from engine.triggers.batch import tasks_of
+        from parley.engine.triggers.batch import tasks_of
 
         if item.kind != FOUND:
             return []
@@ -198,7 +198,7 @@ class UniversalWorker(SearchTurns[UniversalInput]):
 
     def _words(self, item: UniversalInput, outcomes: Sequence[Outcome]) -> tuple[int, ...] | None:
         """The ids of an input; None of the empty one."""
-        from engine.triggers.typed import allowed_inputs
+        from parley.engine.triggers.typed import allowed_inputs
 
         if item.kind == FOUND:
             return outcomes[0].words
@@ -211,7 +211,7 @@ class UniversalWorker(SearchTurns[UniversalInput]):
         """What the model makes of an input behind every prompt."""
         import torch
 
-        from policies.hugging_face_judges import reply_nats
+        from parley.policies.hugging_face_judges import reply_nats
 
         measured: Sequence[Any] = [None] * len(self.pairs)
         if words is not None:

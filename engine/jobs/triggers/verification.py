@@ -6,19 +6,19 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from engine.jobs.triggers.config import TriggerConfig
-from engine.jobs.triggers.models import chat_judge, classifier
-from engine.store.answers import answer_columns, count_no_replies
-from engine.triggers.success import Success, SuccessSettings
-from envs.core.seeds import derive_seed
-from policies.chat.model import Answer
-from policies.chat.settings import ChatModelSettings
-from policies.chat.thinking import opens_thinking, part_thinking
-from policies.chat.verdicts import ReplyRating, ReplyVerdict
+from parley.engine.jobs.triggers.config import TriggerConfig
+from parley.engine.jobs.triggers.models import chat_judge, classifier
+from parley.engine.store.answers import answer_columns, count_no_replies
+from parley.engine.triggers.success import Success, SuccessSettings
+from parley.envs.core.seeds import derive_seed
+from parley.policies.chat.model import Answer
+from parley.policies.chat.settings import ChatModelSettings
+from parley.policies.chat.thinking import opens_thinking, part_thinking
+from parley.policies.chat.verdicts import ReplyRating, ReplyVerdict
 
 if TYPE_CHECKING:
-    from engine.triggers.scorer import TextVictim
-    from policies.hugging_face_victims import HuggingFaceVictim
+    from parley.engine.triggers.scorer import TextVictim
+    from parley.policies.hugging_face_victims import HuggingFaceVictim
 
 UNVERIFIED: dict[str, Any] = dict.fromkeys(
     (
@@ -71,7 +71,7 @@ class Verifier:
             prompt: the request that it came with.
             seed: of the draws.
         """
-        from policies.hugging_face_tokens import decode_marked
+        from parley.policies.hugging_face_tokens import decode_marked
 
         num_tokens = self._success.num_tokens(len(victim.target(target)))
         begun = opens_thinking(getattr(victim, "template", ""))

@@ -1,4 +1,4 @@
-"""What a worker of a trigger search does: targets in, rows of `engine.jobs.triggers.rows.TRIGGERS` out.
+"""What a worker of a trigger search does: targets in, rows of `parley.engine.jobs.triggers.rows.TRIGGERS` out.
 
 A worker searches for the targets of several shards side by side, so that its batch is full while any target waits anywhere. A
 shard is one target, unless there are very many; where targets have to be searched for together from first to last (continuous
@@ -13,28 +13,28 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-from engine.jobs.sharded import Sharded, Tally, spread
-from engine.jobs.triggers.config import MAL, TriggerConfig
-from engine.jobs.triggers.models import HuggingFaceFolder, Models, input_model
-from engine.jobs.triggers.turns import SearchTurns
-from engine.jobs.triggers.verification import UNVERIFIED, verifier
-from engine.metrics.rows import finished
-from engine.metrics.triggers.hits import PROJECTED, is_hit, kinds
-from engine.runtime.record import Counts, Rows
-from engine.store.schemas import ok_row
-from engine.triggers.catalogue import make_method
-from engine.triggers.composition import AttackComposition, settings_told, shown_access
-from engine.triggers.settings import L1_WEIGHT_MALICIOUS, SearchSettings
-from engine.triggers.targets import Target, target_seed
+from parley.engine.jobs.sharded import Sharded, Tally, spread
+from parley.engine.jobs.triggers.config import MAL, TriggerConfig
+from parley.engine.jobs.triggers.models import HuggingFaceFolder, Models, input_model
+from parley.engine.jobs.triggers.turns import SearchTurns
+from parley.engine.jobs.triggers.verification import UNVERIFIED, verifier
+from parley.engine.metrics.rows import finished
+from parley.engine.metrics.triggers.hits import PROJECTED, is_hit, kinds
+from parley.engine.runtime.record import Counts, Rows
+from parley.engine.store.schemas import ok_row
+from parley.engine.triggers.catalogue import make_method
+from parley.engine.triggers.composition import AttackComposition, settings_told, shown_access
+from parley.engine.triggers.settings import L1_WEIGHT_MALICIOUS, SearchSettings
+from parley.engine.triggers.targets import Target, target_seed
 
 if TYPE_CHECKING:
-    from engine.triggers.attack import TriggerSearch
-    from engine.triggers.batch import Outcome, Task
-    from engine.triggers.hits import HitType, Reading, Thresholds
-    from engine.triggers.objective import TriggerObjective
-    from engine.triggers.scorer import TextVictim, Victim
-    from engine.triggers.side_by_side import SideBySide
-    from policies.hugging_face_victims import HuggingFaceCausal, HuggingFaceVictim
+    from parley.engine.triggers.attack import TriggerSearch
+    from parley.engine.triggers.batch import Outcome, Task
+    from parley.engine.triggers.hits import HitType, Reading, Thresholds
+    from parley.engine.triggers.objective import TriggerObjective
+    from parley.engine.triggers.scorer import TextVictim, Victim
+    from parley.engine.triggers.side_by_side import SideBySide
+    from parley.policies.hugging_face_victims import HuggingFaceCausal, HuggingFaceVictim
 
 _K = (1, 2)
 MOST_PARTS = 10_000
@@ -63,7 +63,7 @@ def read_types(wanted: HitType, *, sampled: bool, judged: bool) -> list[HitType]
         sampled: whether it is known how likely a usual word of a reply is.
         judged: whether a language model judges inputs.
     """
-    from engine.triggers.hits import HitType
+    from parley.engine.triggers.hits import HitType
 
     prefixes = ("o", "io") if judged else ("o",)
     names = ["o-greedy"]
@@ -78,7 +78,7 @@ def objective_of(config: TriggerConfig, thresholds: Thresholds) -> TriggerObject
     Raises:
         ConfigError: there is no threshold that the type of hit needs.
     """
-    from engine.triggers.hits import HitType
+    from parley.engine.triggers.hits import HitType
 
     settings, wanted = config.objective, HitType.parse(config.hit)
     found = wanted.objective(thresholds, lm_weight=settings.lm_weight, satisfied_weight=settings.satisfied_weight)
@@ -114,8 +114,8 @@ def composer(config: TriggerConfig, models: Models, victim: TextVictim) -> Calla
         models: what is searched.
         victim: the model as it was loaded.
     """
-    from engine.triggers.attack import TriggerSearch
-    from engine.triggers.hits import HitType
+    from parley.engine.triggers.attack import TriggerSearch
+    from parley.engine.triggers.hits import HitType
 
     judge = input_model(config, cast("HuggingFaceCausal", victim)) if config.is_hugging_face else None
     return lambda asked: TriggerSearch(
@@ -193,7 +193,7 @@ class SearchWorker(SearchTurns[Target]):
     """Holds the models, and searches for the targets of several shards at a time."""
 
     def __init__(self, config: TriggerConfig, models: Models, answers: str = "") -> None:
-        from engine.triggers.hits import HitType
+        from parley.engine.triggers.hits import HitType
 
         self.config, self.thresholds = config, models.thresholds
         wanted = HitType.parse(config.hit)
@@ -217,14 +217,14 @@ class SearchWorker(SearchTurns[Target]):
         super().drop()
 
     def searches(self) -> SideBySide:
-        from engine.triggers.prompted import ByPrompt
+        from parley.engine.triggers.prompted import ByPrompt
 
         if self._has_prompts:
             return ByPrompt(self._searches_of, self.config.engine.batch_size)
         return self.search.method.side_by_side(self.search.finder)
 
     def tasks(self, item: Target) -> list[Task]:
-        from engine.triggers.batch import tasks_of
+        from parley.engine.triggers.batch import tasks_of
 
         self._targets[item.key] = item
         ids = self.victim.target(" ".join(item.words))
@@ -245,7 +245,7 @@ class SearchWorker(SearchTurns[Target]):
         return self._by_prompt[target.prompt]
 
     def row(self, item: Target, outcomes: Sequence[Outcome]) -> dict[str, Any]:
-        from engine.triggers.attack import best_restart
+        from parley.engine.triggers.attack import best_restart
 
         victim = self._asked(item)
         entries = {outcome.task.restart: self._entry(outcome, victim) for outcome in outcomes}

@@ -21,9 +21,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from engine.metrics.perplexity import perplexity
-from engine.metrics.rows import Row, finished
-from engine.metrics.statistics import (
+from parley.engine.metrics.perplexity import perplexity
+from parley.engine.metrics.rows import Row, finished
+from parley.engine.metrics.statistics import (
     FOR_BOTH,
     LOWER_FOR_BOTH,
     NEITHER,
@@ -37,7 +37,7 @@ from engine.metrics.statistics import (
     rate,
     rate_difference,
 )
-from policies.chat.model import NO_REPLIES
+from parley.policies.chat.model import NO_REPLIES
 
 MODEL, TRAINED = "model", "trained-"
 """The pair that was asked for; before the number of a pair that was trained against strategies and is compared with it."""
@@ -208,7 +208,7 @@ def chat_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
     """All estimates of a run.
 
     Args:
-        rows: chats, by `engine.jobs.collaboration.rows.CHATS`.
+        rows: chats, by `parley.engine.jobs.collaboration.rows.CHATS`.
     """
     conditions, found = by_condition(rows), dict[str, Estimate]()
     for (pair, strategy), chats in conditions.items():

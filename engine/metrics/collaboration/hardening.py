@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from engine.metrics.collaboration.lying import COMPLETION, HARM, HONEST, LYING, RANDOM, TURNS
-from engine.metrics.exploitability import EXPLOITABILITY
-from engine.metrics.known import AdversaryWords
-from engine.metrics.rounds import HardeningMetrics, Round
-from engine.metrics.statistics import Metric
+from parley.engine.metrics.collaboration.lying import COMPLETION, HARM, HONEST, LYING, RANDOM, TURNS
+from parley.engine.metrics.exploitability import EXPLOITABILITY
+from parley.engine.metrics.known import AdversaryWords
+from parley.engine.metrics.rounds import HardeningMetrics, Round
+from parley.engine.metrics.statistics import Metric
 
 BOT, HIGHER = "lower: bot", "higher: bot"
 ROUND_METRICS = {

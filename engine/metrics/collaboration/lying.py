@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from engine.metrics.statistics import NEITHER, Estimate, Metric, clustered_rate, mean_count, rate_difference
+from parley.engine.metrics.statistics import NEITHER, Estimate, Metric, clustered_rate, mean_count, rate_difference
 
 TARGET = "lower: target"
 HARM, COMPLETION, TURNS, LIES = "harm", "completion", "turns", "lies"

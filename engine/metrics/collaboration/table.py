@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from engine.metrics.collaboration.chats import (
+from parley.engine.metrics.collaboration.chats import (
     AGAIN,
     AGAIN_NORMAL,
     ANY,
@@ -48,8 +48,8 @@ from engine.metrics.collaboration.chats import (
     WITHIN,
     of,
 )
-from engine.metrics.statistics import NOTHING, Estimate
-from engine.metrics.tables import ABSENT, FEW_MARK, TextTable, above, few_note, num_measured, number
+from parley.engine.metrics.statistics import NOTHING, Estimate
+from parley.engine.metrics.tables import ABSENT, FEW_MARK, TextTable, above, few_note, num_measured, number
 
 PUBLISHED: Mapping[str, tuple[float, float]] = MappingProxyType(
     {

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from engine.metrics.statistics import Metric
-from engine.metrics.training import HIGHER, LOWER, PREDICTION
+from parley.engine.metrics.statistics import Metric
+from parley.engine.metrics.training import HIGHER, LOWER, PREDICTION
 
 FRIENDS_TRAINING = {
     "test_nll": Metric("test loss per token", LOWER, "nats per word or copied node that sides say, </s> counted", main=True),

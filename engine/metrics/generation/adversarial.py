@@ -26,9 +26,9 @@ from itertools import combinations
 
 import numpy as np
 
-from engine.metrics.generation.scenarios import ADVERSUC, CUT, GOLD, MATCHED, RANDOM
-from engine.metrics.rows import Row, finished
-from engine.metrics.statistics import (
+from parley.engine.metrics.generation.scenarios import ADVERSUC, CUT, GOLD, MATCHED, RANDOM
+from parley.engine.metrics.rows import Row, finished
+from parley.engine.metrics.statistics import (
     NEITHER,
     NOTHING,
     Estimate,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from engine.metrics.generation.scenarios import ADVERSUC, RANDOM
-from engine.metrics.generation.trained import (
+from parley.engine.metrics.generation.scenarios import ADVERSUC, RANDOM
+from parley.engine.metrics.generation.trained import (
     ABOVE,
     CONTROLS,
     LESS,
@@ -16,9 +16,9 @@ from engine.metrics.generation.trained import (
     row_title,
     signed,
 )
-from engine.metrics.generation.variety import DISTINCT_2
-from engine.metrics.statistics import NOTHING, Estimate
-from engine.metrics.tables import interval
+from parley.engine.metrics.generation.variety import DISTINCT_2
+from parley.engine.metrics.statistics import NOTHING, Estimate
+from parley.engine.metrics.tables import interval
 
 
 def conclusions(metrics: Metrics, judge: str, unreliable: Collection[str] = ()) -> list[str]:

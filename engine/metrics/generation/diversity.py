@@ -21,7 +21,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from envs.core.seeds import derive_seed
+from parley.envs.core.seeds import derive_seed
 
 LONGEST, SMOOTHED = 4, 0.1
 SCALE, STEPS, NUM_CLUSTERINGS, VARIANCE, PER_CLUSTER = 5.0, 100, 3, 0.9, 10

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from engine.metrics.generation.scenarios import ADVERSUC, RANDOM
-from engine.metrics.replies import REPLIES
-from engine.metrics.statistics import NEITHER, Estimate, Metric, mean
-from engine.metrics.training import BEFORE, HIGHER, LOWER
+from parley.engine.metrics.generation.scenarios import ADVERSUC, RANDOM
+from parley.engine.metrics.replies import REPLIES
+from parley.engine.metrics.statistics import NEITHER, Estimate, Metric, mean
+from parley.engine.metrics.training import BEFORE, HIGHER, LOWER
 
 GAIN, PICKED, NATS = "adversuc_gain", "picked_round", "validation_nll"
 _SAID = {

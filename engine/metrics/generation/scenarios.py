@@ -26,9 +26,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from envs.core.seeds import stable_hash
-from envs.pairs.replied import RepliedPair
-from envs.pairs.turns import Utterance
+from parley.envs.core.seeds import stable_hash
+from parley.envs.pairs.replied import RepliedPair
+from parley.envs.pairs.turns import Utterance
 
 ADVERSUC, MATCHED, CUT, RANDOM = "adversuc", "matched", "cut", "random"
 HUMAN_HUMAN, MACHINE_MACHINE, HUMAN_RANDOM, HUMAN_NEXT = "human-human", "machine-machine", "human-random", "human-next"

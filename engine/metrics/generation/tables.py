@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from engine.metrics.generation.adversarial import (
+from parley.engine.metrics.generation.adversarial import (
     AHEAD,
     AHEAD_RANDOM,
     CALIBRATION,
@@ -17,10 +17,10 @@ from engine.metrics.generation.adversarial import (
     LENGTH_ONLY,
     TAU,
 )
-from engine.metrics.generation.scenarios import ADVERSUC, CUT, GOLD, MATCHED, RANDOM
-from engine.metrics.rows import Row, finished
-from engine.metrics.statistics import NOTHING, Estimate
-from engine.metrics.tables import ABSENT, TextTable, few_note, interval, num_measured
+from parley.engine.metrics.generation.scenarios import ADVERSUC, CUT, GOLD, MATCHED, RANDOM
+from parley.engine.metrics.rows import Row, finished
+from parley.engine.metrics.statistics import NOTHING, Estimate
+from parley.engine.metrics.tables import ABSENT, TextTable, few_note, interval, num_measured
 
 Metrics = Mapping[str, Estimate]
 

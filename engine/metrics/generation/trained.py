@@ -23,17 +23,17 @@ from itertools import compress, pairwise
 
 import numpy as np
 
-from engine.metrics.generation.adversarial import CONSTANT as CONSTANT_JUDGE
-from engine.metrics.generation.adversarial import ERE
-from engine.metrics.generation.diversity import overlap, self_bleu
-from engine.metrics.generation.scenarios import ADVERSUC, MATCHED, RANDOM
-from engine.metrics.generation.tables import PUBLISHED_ADVERSUC, PUBLISHED_ERE, RELIABILITY
-from engine.metrics.generation.variety import DISTINCT, DISTINCT_2, WORDS
-from engine.metrics.repeats import crossed_difference, crossed_mean, over_runs
-from engine.metrics.replies import distinct
-from engine.metrics.statistics import NEITHER, NOTHING, Estimate, Metric, count, mean_count, ratio_of_sums
-from engine.metrics.tables import ABSENT, BETWEEN, TextTable, figure, interval
-from engine.metrics.training import HIGHER
+from parley.engine.metrics.generation.adversarial import CONSTANT as CONSTANT_JUDGE
+from parley.engine.metrics.generation.adversarial import ERE
+from parley.engine.metrics.generation.diversity import overlap, self_bleu
+from parley.engine.metrics.generation.scenarios import ADVERSUC, MATCHED, RANDOM
+from parley.engine.metrics.generation.tables import PUBLISHED_ADVERSUC, PUBLISHED_ERE, RELIABILITY
+from parley.engine.metrics.generation.variety import DISTINCT, DISTINCT_2, WORDS
+from parley.engine.metrics.repeats import crossed_difference, crossed_mean, over_runs
+from parley.engine.metrics.replies import distinct
+from parley.engine.metrics.statistics import NEITHER, NOTHING, Estimate, Metric, count, mean_count, ratio_of_sums
+from parley.engine.metrics.tables import ABSENT, BETWEEN, TextTable, figure, interval
+from parley.engine.metrics.training import HIGHER
 
 BLIND = "blind"
 DECODED = {

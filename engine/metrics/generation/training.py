@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from engine.metrics.statistics import Estimate, Metric, clustered_rate
-from engine.metrics.training import HIGHER, LOWER
+from parley.engine.metrics.statistics import Estimate, Metric, clustered_rate
+from parley.engine.metrics.training import HIGHER, LOWER
 
 WHOLE, BEGINNINGS = "accuracy", "accuracy_beginnings"
 DECODED, SAMPLED = "decoded", "sampled"

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from engine.metrics.replies import distinct
+from parley.engine.metrics.replies import distinct
 
 WORDS, DISTINCT, DISTINCT_2, COMMONEST = "reply_words", "distinct_1", "distinct_2", "commonest_share"
-"""As `engine.metrics.replies` calls them, whose figures have intervals."""
+"""As `parley.engine.metrics.replies` calls them, whose figures have intervals."""
 ADVANTAGE = "advantage"
 """Size of reward less baseline, mean over words: nothing is learned where it is 0, as where all replies earn the same."""
 

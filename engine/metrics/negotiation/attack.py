@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from engine.metrics.negotiation.dialogues import METRICS, negotiation_metrics, outcome_metrics
-from engine.metrics.perplexity import perplexity
-from engine.metrics.rows import Row, finished
-from engine.metrics.statistics import (
+from parley.engine.metrics.negotiation.dialogues import METRICS, negotiation_metrics, outcome_metrics
+from parley.engine.metrics.perplexity import perplexity
+from parley.engine.metrics.rows import Row, finished
+from parley.engine.metrics.statistics import (
     FOR_ADVERSARY,
     LOWER_FOR_ADVERSARY,
     NEITHER,
@@ -121,7 +121,7 @@ def attack_metrics(rows: Sequence[Row], seconds: Estimate) -> dict[str, Estimate
     """All of `ATTACK_METRICS` from the rows of one attack.
 
     Args:
-        rows: rows of `engine.jobs.negotiation.rows.ATTACKS`; those with status "error" are left out with a warning.
+        rows: rows of `parley.engine.jobs.negotiation.rows.ATTACKS`; those with status "error" are left out with a warning.
         seconds: worker seconds per dialogue, which rows do not hold because they are the same for any number of workers.
 
     Returns:
@@ -185,7 +185,7 @@ def budget_curves(rows: Sequence[Row]) -> dict[str, Points]:
     is not counted. Attacks that say only what succeeded have only such searches on record.
 
     Args:
-        rows: rows of `engine.jobs.negotiation.rows.ATTACKS`; the first reactive attempt of each dialogue counts.
+        rows: rows of `parley.engine.jobs.negotiation.rows.ATTACKS`; the first reactive attempt of each dialogue counts.
 
     Returns:
         Advantage by budget: under "replaced" for 0, 1, ... words, under "queries" for 1, 2, 4, ... answers of the target, to

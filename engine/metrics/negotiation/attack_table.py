@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from engine.metrics.negotiation.attack import UNUSUAL_PROBABILITY
-from engine.metrics.negotiation.published import ATTACKS, PublishedAttack
-from engine.metrics.statistics import LOWER_FOR_ADVERSARY, NOTHING, Estimate, Metric
-from engine.metrics.tables import ABSENT, BETWEEN, TextTable, above, few_note, figure, interval, number
+from parley.engine.metrics.negotiation.attack import UNUSUAL_PROBABILITY
+from parley.engine.metrics.negotiation.published import ATTACKS, PublishedAttack
+from parley.engine.metrics.statistics import LOWER_FOR_ADVERSARY, NOTHING, Estimate, Metric
+from parley.engine.metrics.tables import ABSENT, BETWEEN, TextTable, above, few_note, figure, interval, number
 
 PLAIN = "plain"
 """The row of ordinary play, in which both sides choose: what a defence costs."""
@@ -40,7 +40,7 @@ TRIGGERS: dict[str, str] = {"trigger": "searched words", "trigger-random": "rand
 TACTIC = "tactic"
 """The row of an attacker that refines tactics; it brings the lines of `TACTICS` along."""
 TACTICS: dict[str, str] = {"none": "chat player, no tactic", "gains": "tactics by gains", "blind": "tactics drawn blind"}
-"""Titles of the lines that stand beside a refined tactic, by what `engine.negotiation.tactics.ARMS` calls them."""
+"""Titles of the lines that stand beside a refined tactic, by what `parley.engine.negotiation.tactics.ARMS` calls them."""
 ROWS: dict[str, str] = {
     PLAIN: "plain play, both choose",
     **TABLE_2,
@@ -166,8 +166,8 @@ class AttackLine:
 
     Args:
         title: what it is called.
-        metrics: estimates by name: `engine.metrics.negotiation.attack.ATTACK_METRICS`, or the metrics of negotiation alone
-            for an attack without a search.
+        metrics: estimates by name: `parley.engine.metrics.negotiation.attack.ATTACK_METRICS`, or the metrics of negotiation
+            alone for an attack without a search.
         published: what was published of it; None where nothing was.
         baseline: what the same attack measured on another target, by name.
         trainings: the live advantage of each adversary, where the line is of several that were trained.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from engine.metrics.exploitability import EXPLOITABILITY, MEAN_FRESH
-from engine.metrics.repetition import LOST, has_lost
-from engine.metrics.rounds import Round
-from engine.metrics.statistics import NOTHING, Estimate, Metric
-from engine.metrics.tables import TextTable, figure, with_interval
+from parley.engine.metrics.exploitability import EXPLOITABILITY, MEAN_FRESH
+from parley.engine.metrics.repetition import LOST, has_lost
+from parley.engine.metrics.rounds import Round
+from parley.engine.metrics.statistics import NOTHING, Estimate, Metric
+from parley.engine.metrics.tables import TextTable, figure, with_interval
 
 PLAIN_SCORE, PLAIN_AGREEMENT, PERPLEXITY = "plain_score", "plain_agreement", "perplexity"
 REPETITION = "repetition"

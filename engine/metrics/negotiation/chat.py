@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from engine.metrics.rows import Row, finished
-from engine.metrics.statistics import (
+from parley.engine.metrics.rows import Row, finished
+from parley.engine.metrics.statistics import (
     LOWER_FOR_ADVERSARY,
     LOWER_FOR_TARGET,
     NEITHER,
@@ -21,7 +21,7 @@ from engine.metrics.statistics import (
     mean_count,
     rate,
 )
-from policies.chat.model import NO_REPLIES
+from parley.policies.chat.model import NO_REPLIES
 
 SIDES = ("adversary", "target")
 _ASKED = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.metrics.rows import Row, finished
-from engine.metrics.statistics import FOR_TARGET, NEITHER, Estimate, Metric, clustered_rate, mean_count, rate
+from parley.engine.metrics.rows import Row, finished
+from parley.engine.metrics.statistics import FOR_TARGET, NEITHER, Estimate, Metric, clustered_rate, mean_count, rate
 
 DEFENCE_METRICS: dict[str, Metric] = {
     "stopped_share": Metric(
@@ -31,7 +31,7 @@ def defence_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
     """Those of `DEFENCE_METRICS` that the rows of one match tell of.
 
     Args:
-        rows: rows of `engine.jobs.negotiation.rows.DIALOGUES`; those with status "error" are left out.
+        rows: rows of `parley.engine.jobs.negotiation.rows.DIALOGUES`; those with status "error" are left out.
     """
     dialogues = finished(rows)
     found = {}

@@ -17,10 +17,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from engine.metrics.perplexity import perplexity
-from engine.metrics.repetition import has_lost, repeated
-from engine.metrics.rows import Row, finished
-from engine.metrics.statistics import (
+from parley.engine.metrics.perplexity import perplexity
+from parley.engine.metrics.repetition import has_lost, repeated
+from parley.engine.metrics.rows import Row, finished
+from parley.engine.metrics.statistics import (
     FOR_ADVERSARY,
     FOR_BOTH,
     FOR_TARGET,
@@ -38,7 +38,7 @@ from engine.metrics.statistics import (
     rate,
     ratio_of_sums,
 )
-from envs.negotiation.scenario import ILLEGAL
+from parley.envs.negotiation.scenario import ILLEGAL
 
 logger = logging.getLogger(__name__)
 

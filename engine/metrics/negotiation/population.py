@@ -18,12 +18,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.metrics.exploitability import EXPLOITABILITY, MEAN_FRESH, best_against_best_target, best_of
-from engine.metrics.rows import Row, finished
-from engine.metrics.statistics import Estimate, Metric, mean
-from engine.metrics.tables import TextTable, with_interval
-from engine.negotiation.populations import META_STRATEGIES, Mixture
-from envs.core.seeds import stream
+from parley.engine.metrics.exploitability import EXPLOITABILITY, MEAN_FRESH, best_against_best_target, best_of
+from parley.engine.metrics.rows import Row, finished
+from parley.engine.metrics.statistics import Estimate, Metric, mean
+from parley.engine.metrics.tables import TextTable, with_interval
+from parley.engine.negotiation.populations import META_STRATEGIES, Mixture
+from parley.envs.core.seeds import stream
 
 VALUE, SINGLE, BEST_KNOWN = "value", "best_single", "known"
 _NUM_RESAMPLES = 2000

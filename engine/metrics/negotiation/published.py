@@ -66,6 +66,7 @@ ATTACKS: Mapping[str, Mapping[str, PublishedAttack]] = {
 training) and 7 (fixed turns, against the RL agent).
 
 Their 2,000 random scenarios are not known, their rows carry no interval, and white-box rows follow the forced protocol
-(`engine.metrics.negotiation.attack`). The text of section 7.3 gives 4.98 for the reactive attack on the RL agent, its table
-4.95. In the rows without an attack the RL agent speaks and both sides choose; in a table's row "none" the target alone chooses.
+(`parley.engine.metrics.negotiation.attack`). The text of section 7.3 gives 4.98 for the reactive attack on the RL agent, its
+table 4.95. In the rows without an attack the RL agent speaks and both sides choose; in a table's row "none" the target alone
+chooses.
 """

@@ -1,8 +1,8 @@
 """Tables 2, 6 and 7 of Cheng et al. 2019 as they were measured, beside the published ones, and what of them is reproduced.
 
 A training is everything from the corpus on: supervised agent, RL agent, adversaries, adversarial training. Figures are means
-over trainings with intervals over trainings and dialogues (`engine.metrics.repeats`); all trainings are measured on the same
-scenarios. What is compared with a published figure is the forced one where there is one, which is the paper's protocol.
+over trainings with intervals over trainings and dialogues (`parley.engine.metrics.repeats`); all trainings are measured on the
+same scenarios. What is compared with a published figure is the forced one where there is one, which is the paper's protocol.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
-from engine.metrics.negotiation.attack import ATTACK_METRICS
-from engine.metrics.negotiation.attack_table import TABLE_2, TURNS, AttackLine, attack_table, points_cell, share_cell
-from engine.metrics.negotiation.campaign import ROUND_METRICS, rounds_table
-from engine.metrics.negotiation.published import ATTACKS, PublishedAttack
-from engine.metrics.repeats import over_trainings
-from engine.metrics.repetition import LOST, has_lost
-from engine.metrics.rounds import Round
-from engine.metrics.statistics import Estimate
-from engine.metrics.tables import ABSENT, BETWEEN, TextTable, figure, with_interval
+from parley.engine.metrics.negotiation.attack import ATTACK_METRICS
+from parley.engine.metrics.negotiation.attack_table import TABLE_2, TURNS, AttackLine, attack_table, points_cell, share_cell
+from parley.engine.metrics.negotiation.campaign import ROUND_METRICS, rounds_table
+from parley.engine.metrics.negotiation.published import ATTACKS, PublishedAttack
+from parley.engine.metrics.repeats import over_trainings
+from parley.engine.metrics.repetition import LOST, has_lost
+from parley.engine.metrics.rounds import Round
+from parley.engine.metrics.statistics import Estimate
+from parley.engine.metrics.tables import ABSENT, BETWEEN, TextTable, figure, with_interval
 
 SV, RL, TURN, CONTROL, HARDENED = "sv", "rl", "turns", "control", "hardened"
 """Parts: what is attacked, or how. `CONTROL` is the RL agent after as much plain play as adversarial training has dialogues."""

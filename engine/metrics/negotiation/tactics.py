@@ -14,11 +14,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from engine.metrics.negotiation.chat import CHAT_METRICS, SIDES, chat_metrics
-from engine.metrics.negotiation.defences import DEFENCE_METRICS, defence_metrics
-from engine.metrics.negotiation.dialogues import METRICS, negotiation_metrics
-from engine.metrics.rows import Row, finished
-from engine.metrics.statistics import (
+from parley.engine.metrics.negotiation.chat import CHAT_METRICS, SIDES, chat_metrics
+from parley.engine.metrics.negotiation.defences import DEFENCE_METRICS, defence_metrics
+from parley.engine.metrics.negotiation.dialogues import METRICS, negotiation_metrics
+from parley.engine.metrics.rows import Row, finished
+from parley.engine.metrics.statistics import (
     FOR_ADVERSARY,
     LOWER_FOR_ADVERSARY,
     LOWER_FOR_TARGET,
@@ -32,10 +32,10 @@ from engine.metrics.statistics import (
     mean_count,
     paired_difference,
 )
-from engine.metrics.tables import ABSENT, BETWEEN, TextTable, few_note, figure, num_measured, number
-from engine.negotiation.tactics import ARMS, ATTACKERS, NONE, WrittenTactic
-from envs.negotiation.scenario import ILLEGAL
-from policies.chat.written import NO_REPLY
+from parley.engine.metrics.tables import ABSENT, BETWEEN, TextTable, few_note, figure, num_measured, number
+from parley.engine.negotiation.tactics import ARMS, ATTACKERS, NONE, WrittenTactic
+from parley.envs.negotiation.scenario import ILLEGAL
+from parley.policies.chat.written import NO_REPLY
 
 _COUNTS = {
     "tactics": Metric("tactics", NEITHER, "different ones that the attacker wrote and that were tried", "count"),
@@ -83,7 +83,7 @@ class TacticsPlayed:
     """The dialogues of a run, and who wrote the tactics.
 
     Args:
-        rows: of the run (`engine.jobs.negotiation.trying.TACTICS`).
+        rows: of the run (`parley.engine.jobs.negotiation.trying.TACTICS`).
         written: what attackers wrote, in the order of rounds.
         chosen: by arm, the number of the tactic that was measured on held-out dialogues.
     """

@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from engine.metrics.exploitability import best_of
-from engine.metrics.negotiation.attack_table import (
+from parley.engine.metrics.exploitability import best_of
+from parley.engine.metrics.negotiation.attack_table import (
     DEFENCES,
     KNOWN,
     MADE_FOR_IT,
@@ -24,8 +24,8 @@ from engine.metrics.negotiation.attack_table import (
     by_row,
     share_cell,
 )
-from engine.metrics.statistics import NOTHING, Estimate
-from engine.metrics.tables import ABSENT, TextTable, number
+from parley.engine.metrics.statistics import NOTHING, Estimate
+from parley.engine.metrics.tables import ABSENT, TextTable, number
 
 TARGET = "target"
 """The column of the target itself."""

@@ -19,8 +19,8 @@ Departures:
   # Released: the CMU ARK tagger. Ours: the tagger of the caller (NLTK's), utterance by utterance, because ARK is a program of
   # its own; absolute figures cannot be compared.
   # Released: misspelt verbs are added by vectors that were not released. Ours: none.
-  # Released: addresses and paths are recognised. Ours: `envs.pairs.tokens` has done so, and cuts at slashes, which leaves
-  # nothing for the rules that look into such words to do. Of 6,022 keys, 372 are several words to it, most of them with
+  # Released: addresses and paths are recognised. Ours: `parley.envs.pairs.tokens` has done so, and cuts at slashes, which
+  # leaves nothing for the rules that look into such words to do. Of 6,022 keys, 372 are several words to it, most of them with
   # stray marks ("i386)"); a word of 257 of these alone names the same entity, the other 115 are never found.
 
 What belongs here: from turns to activities and entities, and from these to F1. Not here: the tables (`activity_tables.py`).
@@ -33,11 +33,11 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from types import MappingProxyType
 
-from engine.metrics.perturb.activity_tables import ActivityTables
-from engine.metrics.statistics import Estimate, clustered_rate
-from envs.pairs.tokens import PATH, UNKNOWN, URL
-from envs.pairs.turns import Turn
-from envs.pairs.vocabulary import EOU
+from parley.engine.metrics.perturb.activity_tables import ActivityTables
+from parley.engine.metrics.statistics import Estimate, clustered_rate
+from parley.envs.pairs.tokens import PATH, UNKNOWN, URL
+from parley.envs.pairs.turns import Turn
+from parley.envs.pairs.vocabulary import EOU
 
 Tagger = Callable[[Sequence[str]], Sequence[str]]
 """Penn Treebank tags of the words of an utterance."""
@@ -81,7 +81,7 @@ class ActivityExtractor:
         """What a turn is about.
 
         Args:
-            turn: utterances in words of `envs.pairs.tokens`; one without words has no activity.
+            turn: utterances in words of `parley.envs.pairs.tokens`; one without words has no activity.
         """
         words = [word for utterance in turn for word in (*utterance, EOU)]
         entities, words = self._entities(words)

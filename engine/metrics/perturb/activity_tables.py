@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from envs.core.errors import DataError
-from envs.data.lines import broken_rule, located, read_lines
-from envs.data.root import require_files
+from parley.envs.core.errors import DataError
+from parley.envs.data.lines import broken_rule, located, read_lines
+from parley.envs.data.root import require_files
 
 FOLDER = "ubuntu_actent"
 PRESENT, PAST = "activities_present_form.txt", "activities_past_form.txt"
@@ -54,7 +54,7 @@ class ActivityTables:
         """The entity that a word names; words are tried as they are, in other cases, then by their beginnings.
 
         Args:
-            word: as `envs.pairs.tokens` writes it, or two of these with "_" between them.
+            word: as `parley.envs.pairs.tokens` writes it, or two of these with "_" between them.
         """
         for form in (word, word.title(), word.lower(), word.upper(), word.replace(".", "").lower()):
             if form in self.entities:

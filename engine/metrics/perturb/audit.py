@@ -1,9 +1,9 @@
 """What an audit of perturbations comes to: how much strategies change, and how often what they make reads wrong.
 
 Metrics are called KIND.STRATEGY; one strategy more than was asked for is `CONTROL`, which shows what the same figures are
-where words are replaced at random. A row is a context and its utterances that were touched (`engine.jobs.perturb.rows.AUDIT`).
-Means and ratios are clustered by context. Rates have Wilson intervals, as if utterances were independent: those of one context
-and contexts that share one are not, so these are a little narrow.
+where words are replaced at random. A row is a context and its utterances that were touched
+(`parley.engine.jobs.perturb.rows.AUDIT`). Means and ratios are clustered by context. Rates have Wilson intervals, as if
+utterances were independent: those of one context and contexts that share one are not, so these are a little narrow.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from engine.metrics.statistics import NEITHER, NOTHING, Estimate, Metric, clustered_rate, mean_count, rate, ratio_of_sums
-from engine.perturb.signals import SIGNALS
+from parley.engine.metrics.statistics import NEITHER, NOTHING, Estimate, Metric, clustered_rate, mean_count, rate, ratio_of_sums
+from parley.engine.perturb.signals import SIGNALS
 
 logger = logging.getLogger(__name__)
 
 Row = Mapping[str, Any]
-"""One context, keyed by the columns of `engine.jobs.perturb.rows.AUDIT`."""
+"""One context, keyed by the columns of `parley.engine.jobs.perturb.rows.AUDIT`."""
 CONTROL = "random-words"
 """As many words as a strategy changed, replaced at random."""
 CONTEXTS, UTTERANCES, WORDS, ALL_WORDS = "contexts_touched", "utterances_touched", "words_changed", "share_of_words"

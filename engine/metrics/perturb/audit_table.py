@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from engine.metrics.perturb.audit import (
+from parley.engine.metrics.perturb.audit import (
     ABOVE,
     AGREEMENT,
     ALL_WORDS,
@@ -19,9 +19,9 @@ from engine.metrics.perturb.audit import (
     WORDS,
     WRONG,
 )
-from engine.metrics.statistics import NOTHING, Estimate
-from engine.metrics.tables import ABSENT, FEW_MARK, TextTable, above, few_note, figure, interval, num_measured, number
-from engine.perturb.signals import ARTICLES, DOUBLE_NEGATIONS, DOUBLED_AUXILIARIES, DOUBLED_WORDS, UNKNOWN_WORDS
+from parley.engine.metrics.statistics import NOTHING, Estimate
+from parley.engine.metrics.tables import ABSENT, FEW_MARK, TextTable, above, few_note, figure, interval, num_measured, number
+from parley.engine.perturb.signals import ARTICLES, DOUBLE_NEGATIONS, DOUBLED_AUXILIARIES, DOUBLED_WORDS, UNKNOWN_WORDS
 
 Metrics = Mapping[str, Estimate]
 TRIGRAMS = "trigrams of the training split"

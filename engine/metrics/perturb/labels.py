@@ -10,8 +10,8 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
-from engine.metrics.perturb.audit import AGREEMENT, KAPPA, WRONG
-from engine.metrics.statistics import Estimate, count, rate
+from parley.engine.metrics.perturb.audit import AGREEMENT, KAPPA, WRONG
+from parley.engine.metrics.statistics import Estimate, count, rate
 
 
 def label_metrics(lines: Mapping[str, str], labels: Mapping[str, Mapping[str, bool]]) -> dict[str, Estimate]:

@@ -1,7 +1,8 @@
 """Figures of Niu & Bansal 2018 (arXiv 1809.02079, tables 1 to 4 and 9), which measured ones are shown beside.
 
 Their F1 cannot be compared with ours in size, only in its ups and downs: they answered the Ubuntu Dialogue Corpus, whose
-replies were tagged by another tagger, and a constant answer scores above all of them (`engine.metrics.perturb.activity`).
+replies were tagged by another tagger, and a constant answer scores above all of them
+(`parley.engine.metrics.perturb.activity`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """How replies take perturbed contexts, in numbers: F1, change rates, similarities, and whether training helped.
 
 Source: Niu & Bansal 2018 (arXiv 1809.02079), tables 2 to 4. A row is an example with its perturbed contexts
-and every model's replies (`engine.jobs.perturb.rows.ROBUSTNESS`). Models are `BASE` and, for each adversarially trained one,
-what it was trained against; it is asked about the clean context and about the contexts of those strategies.
+and every model's replies (`parley.engine.jobs.perturb.rows.ROBUSTNESS`). Models are `BASE` and, for each adversarially trained
+one, what it was trained against; it is asked about the clean context and about the contexts of those strategies.
   # Paper: significance by 100,000 bootstrap samples, whether paired is not said. Ours: paired over examples, two-sided.
 
 Metrics are called KIND.MODEL.SITUATION, the situation being a strategy or `CLEAN`; F1 and shares are 0 to 1. Examples are the
@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from engine.metrics.answers import NO_REPLY_METRICS, is_no_reply, kinds_of_rows, no_reply_metrics
-from engine.metrics.perturb.activity import CEILING, CONSTANTS
-from engine.metrics.rows import finished
-from engine.metrics.statistics import (
+from parley.engine.metrics.answers import NO_REPLY_METRICS, is_no_reply, kinds_of_rows, no_reply_metrics
+from parley.engine.metrics.perturb.activity import CEILING, CONSTANTS
+from parley.engine.metrics.rows import finished
+from parley.engine.metrics.statistics import (
     NUM_TEST_RESAMPLES,
     Estimate,
     Metric,
@@ -33,12 +33,12 @@ from engine.metrics.statistics import (
     rate,
     rate_difference,
 )
-from envs.pairs.vocabulary import MARKS
+from parley.envs.pairs.vocabulary import MARKS
 
 logger = logging.getLogger(__name__)
 
 Row = Mapping[str, Any]
-"""One example, keyed by the columns of `engine.jobs.perturb.rows.ROBUSTNESS`."""
+"""One example, keyed by the columns of `parley.engine.jobs.perturb.rows.ROBUSTNESS`."""
 Reply = Mapping[str, Any]
 """One entry of the column `replies`."""
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 Vectors = Callable[[Sequence[str]], np.ndarray]
-"""Embeddings of words, one row each; words without one have no row (`policies.responder.TrainableResponder.vectors`)."""
+"""Embeddings of words, one row each; words without one have no row (`parley.policies.responder.TrainableResponder.vectors`)."""
 
 
 def average_similarity(texts: Sequence[Sequence[str]], others: Sequence[Sequence[str]], vectors: Vectors) -> list[float | None]:

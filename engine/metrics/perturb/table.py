@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from engine.metrics.answers import no_reply_note
-from engine.metrics.perturb.activity import CEILING, CONSTANTS
-from engine.metrics.perturb.published import PUBLISHED, Figures, Pair
-from engine.metrics.perturb.robustness import (
+from parley.engine.metrics.answers import no_reply_note
+from parley.engine.metrics.perturb.activity import CEILING, CONSTANTS
+from parley.engine.metrics.perturb.published import PUBLISHED, Figures, Pair
+from parley.engine.metrics.perturb.robustness import (
     ACTIVITY,
     BASE,
     BESIDE,
@@ -28,8 +28,8 @@ from engine.metrics.perturb.robustness import (
     REPLY_SIMILARITY,
     TOUCHED_CHANGE_RATE,
 )
-from engine.metrics.statistics import NOTHING, Estimate
-from engine.metrics.tables import ABSENT, FEW_MARK, TextTable, above, few_note, interval, num_measured, number
+from parley.engine.metrics.statistics import NOTHING, Estimate
+from parley.engine.metrics.tables import ABSENT, FEW_MARK, TextTable, above, few_note, interval, num_measured, number
 
 SIGNIFICANT = 0.05
 """A star stands where the p-value is below this."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from engine.metrics.perturb.published import SUBWORDS, Pair
-from engine.metrics.perturb.robustness import ACTIVITY, BASE, CHANGE_RATE, CLEAN, ENTITY, LOSS_P, P_VALUE, UNKNOWN_SHARE
-from engine.metrics.perturb.table import SIGNIFICANT, Metrics, percent, share, strategies
-from engine.metrics.statistics import NOTHING
-from engine.metrics.tables import ABSENT, TextTable, above, few_note, num_measured
+from parley.engine.metrics.perturb.published import SUBWORDS, Pair
+from parley.engine.metrics.perturb.robustness import ACTIVITY, BASE, CHANGE_RATE, CLEAN, ENTITY, LOSS_P, P_VALUE, UNKNOWN_SHARE
+from parley.engine.metrics.perturb.table import SIGNIFICANT, Metrics, percent, share, strategies
+from parley.engine.metrics.statistics import NOTHING
+from parley.engine.metrics.tables import ABSENT, TextTable, above, few_note, num_measured
 
 _NOTE = (
     "F1 in percent, brackets: 95 % intervals. Both models answer the same contexts; words that may enter them are those of the "

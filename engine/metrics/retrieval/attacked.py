@@ -18,8 +18,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from engine.metrics.retrieval.ranks import KS, MAP, MRR, PAIRWISE, PRECISION, GroupMetrics, Ties, Unranked, group_metrics
-from engine.metrics.statistics import Estimate, PairedTest, clustered_rate, paired_bootstrap, rate_difference
+from parley.engine.metrics.retrieval.ranks import KS, MAP, MRR, PAIRWISE, PRECISION, GroupMetrics, Ties, Unranked, group_metrics
+from parley.engine.metrics.statistics import Estimate, PairedTest, clustered_rate, paired_bootstrap, rate_difference
 
 Untouched = Literal["left-out", "kept"]
 """What becomes of groups in which a rule changed nothing."""

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import combinations
 
-from engine.metrics.retrieval.attacked import compared
-from engine.metrics.retrieval.ranking import CLEAN, LESS, LESS_P, RankedRows, first_place, metric_of, only
-from engine.metrics.retrieval.ranks import GroupMetrics
-from engine.metrics.statistics import Estimate, count
+from parley.engine.metrics.retrieval.attacked import compared
+from parley.engine.metrics.retrieval.ranking import CLEAN, LESS, LESS_P, RankedRows, first_place, metric_of, only
+from parley.engine.metrics.retrieval.ranks import GroupMetrics
+from parley.engine.metrics.statistics import Estimate, count
 
 Trainings = Mapping[str, tuple[Sequence[str], str]]
 """By label of a ranker the rules that it was trained against, none for the control that was trained as long on clean pairs, and

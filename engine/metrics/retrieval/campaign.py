@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from engine.metrics.known import AdversaryWords
-from engine.metrics.retrieval.ranks import group_metrics, recall_at
-from engine.metrics.retrieval.searched import REACHED_REASON
-from engine.metrics.rounds import HardeningMetrics, Round
-from engine.metrics.rows import Row, finished
-from engine.metrics.statistics import Estimate, Metric, clustered_rate, rate_difference
+from parley.engine.metrics.known import AdversaryWords
+from parley.engine.metrics.retrieval.ranks import group_metrics, recall_at
+from parley.engine.metrics.retrieval.searched import REACHED_REASON
+from parley.engine.metrics.rounds import HardeningMetrics, Round
+from parley.engine.metrics.rows import Row, finished
+from parley.engine.metrics.statistics import Estimate, Metric, clustered_rate, rate_difference
 
 RANKER, HIGHER = "lower: ranker", "higher: ranker"
 POLICY_BEFORE, POLICY_AFTER, POLICY, SEARCH, HELD, FIRST = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.metrics.statistics import NEITHER, Metric
+from parley.engine.metrics.statistics import NEITHER, Metric
 
 RANKER = "lower: ranker"
 SUCCESS, UNTRAINED, RANDOM, GAIN, EDITS, QUERIES, TRIED = (

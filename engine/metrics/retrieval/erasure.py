@@ -19,11 +19,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.metrics.retrieval.ranks import group_metrics
-from engine.metrics.statistics import Estimate, clustered_rate, ratio_of_sums
-from envs.candidates.groups import CandidateGroup
-from envs.pairs.turns import Utterance
-from policies.ranker import Pair
+from parley.engine.metrics.retrieval.ranks import group_metrics
+from parley.engine.metrics.statistics import Estimate, clustered_rate, ratio_of_sums
+from parley.envs.candidates.groups import CandidateGroup
+from parley.envs.pairs.turns import Utterance
+from parley.policies.ranker import Pair
 
 Scorer = Callable[[Sequence[Pair]], Sequence[Sequence[float] | np.ndarray | None]]
 """Scores of each pair's replies, such as a ranker's `scores_of`; None for a pair without any."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from engine.metrics.retrieval.ranking import CLEAN, RankedRows
+from parley.engine.metrics.retrieval.ranking import CLEAN, RankedRows
 
 
 def expected_ranks(scores: Sequence[float]) -> np.ndarray:

@@ -20,9 +20,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.metrics.retrieval.ranks import GroupMetrics
-from engine.metrics.statistics import Estimate, clustered_rate
-from envs.candidates.groups import CandidateGroup
+from parley.engine.metrics.retrieval.ranks import GroupMetrics
+from parley.engine.metrics.statistics import Estimate, clustered_rate
+from parley.envs.candidates.groups import CandidateGroup
 
 ALPHA_EDGES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 1.0)
 """Of the bins of figure 1 (a); the paper does not print its own."""

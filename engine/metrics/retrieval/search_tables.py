@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from engine.metrics.retrieval.searched import (
+from parley.engine.metrics.retrieval.searched import (
     AHEAD,
     AHEAD_P,
     BASELINE,
@@ -21,9 +21,9 @@ from engine.metrics.retrieval.searched import (
     UNTOUCHED,
     WORDS,
 )
-from engine.metrics.retrieval.table import SIGNIFICANT
-from engine.metrics.statistics import NOTHING, Estimate
-from engine.metrics.tables import ABSENT, FEW_MARK, TextTable, above, few_note, figure, interval, num_measured, number
+from parley.engine.metrics.retrieval.table import SIGNIFICANT
+from parley.engine.metrics.statistics import NOTHING, Estimate
+from parley.engine.metrics.tables import ABSENT, FEW_MARK, TextTable, above, few_note, figure, interval, num_measured, number
 
 SUCCESS_TABLE, TRANSFER_TABLE = "Success against queries", "Transfer to other rankers"
 """Headings of two of the tables."""

@@ -1,6 +1,6 @@
 """What the rows of attacks on rankers amount to: success against queries, what it took, and transfer to other rankers.
 
-A row is a context (`engine.jobs.retrieval.rows.SEARCHES`) with what every method found on every ranker; contexts of one
+A row is a context (`parley.engine.jobs.retrieval.rows.SEARCHES`) with what every method found on every ranker; contexts of one
 dialogue are drawn together. Metrics are called KIND.RANKER.METHOD, a rule being a method of one query; what differs by ranker
 alone is called KIND.RANKER; transfer is called transfer.ATTACKED.ASKED.METHOD.
 
@@ -17,10 +17,10 @@ from typing import Literal
 
 import numpy as np
 
-from engine.metrics.retrieval.attacked import compared
-from engine.metrics.retrieval.ranks import GroupMetrics
-from engine.metrics.rows import Row, finished, lost
-from engine.metrics.statistics import (
+from parley.engine.metrics.retrieval.attacked import compared
+from parley.engine.metrics.retrieval.ranks import GroupMetrics
+from parley.engine.metrics.rows import Row, finished, lost
+from parley.engine.metrics.statistics import (
     FOR_ADVERSARY,
     LOWER_FOR_ADVERSARY,
     NEITHER,

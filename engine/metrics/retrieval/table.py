@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Literal
 
-from engine.metrics.retrieval import published
-from engine.metrics.retrieval.attacked import title
-from engine.metrics.retrieval.beside import Trainings, control_of, rankers_beside
-from engine.metrics.retrieval.erasure import KS as KEPT_KS
-from engine.metrics.retrieval.ranking import (
+from parley.engine.metrics.retrieval import published
+from parley.engine.metrics.retrieval.attacked import title
+from parley.engine.metrics.retrieval.beside import Trainings, control_of, rankers_beside
+from parley.engine.metrics.retrieval.erasure import KS as KEPT_KS
+from parley.engine.metrics.retrieval.ranking import (
     BY_KIND,
     CHANGE,
     CLEAN,
@@ -34,10 +34,21 @@ from engine.metrics.retrieval.ranking import (
     first_place,
     metric_of,
 )
-from engine.metrics.retrieval.ranks import KS, MAP, MRR, PAIRWISE, PRECISION, recall_at
-from engine.metrics.statistics import NOTHING, Estimate
-from engine.metrics.tables import ABSENT, BETWEEN, FEW_MARK, MINUS, TextTable, above, few_note, figure, num_measured, number
-from envs.candidates.groups import CandidateKind
+from parley.engine.metrics.retrieval.ranks import KS, MAP, MRR, PAIRWISE, PRECISION, recall_at
+from parley.engine.metrics.statistics import NOTHING, Estimate
+from parley.engine.metrics.tables import (
+    ABSENT,
+    BETWEEN,
+    FEW_MARK,
+    MINUS,
+    TextTable,
+    above,
+    few_note,
+    figure,
+    num_measured,
+    number,
+)
+from parley.envs.candidates.groups import CandidateKind
 
 SIGNIFICANT = 0.05
 """A star stands where the p-value is below this."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from engine.metrics.retrieval.ranks import MAP, MRR, PAIRWISE, recall_at
-from engine.metrics.statistics import Metric
-from engine.metrics.training import BEFORE, HIGHER, LOWER
+from parley.engine.metrics.retrieval.ranks import MAP, MRR, PAIRWISE, recall_at
+from parley.engine.metrics.statistics import Metric
+from parley.engine.metrics.training import BEFORE, HIGHER, LOWER
 
 FIRST = recall_at(1)
 RANKS = {FIRST: "R@1", recall_at(2): "R@2", recall_at(5): "R@5", PAIRWISE: "R2@1", MRR: "MRR", MAP: "MAP"}

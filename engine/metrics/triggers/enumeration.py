@@ -9,8 +9,8 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from engine.metrics.statistics import Estimate, Metric, count
-from engine.metrics.tables import TextTable, figure
+from parley.engine.metrics.statistics import Estimate, Metric, count
+from parley.engine.metrics.tables import TextTable, figure
 
 SAID, CONTAINED = "said", "contained"
 OUTSIDE, INPUTS = "outside", "inputs"
@@ -68,7 +68,7 @@ def enumeration_metrics(rows: Iterable[Mapping[str, Any]], lists: Mapping[str, C
     """What was found, by name of `LEGEND`.
 
     Args:
-        rows: finished branches, columns of `engine.jobs.triggers.rows.BRANCHES`.
+        rows: finished branches, columns of `parley.engine.jobs.triggers.rows.BRANCHES`.
         lists: what was looked for, by the name of the list.
     """
     found: dict[str, set[str]] = {f"{kind}.{name}": set() for kind in (SAID, CONTAINED) for name in lists}

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.metrics.exploitability import EXPLOITABILITY
-from engine.metrics.known import AdversaryWords, KnownAdversaries
-from engine.metrics.rows import Row, finished
-from engine.metrics.statistics import FOR_ADVERSARY, NOTHING, Estimate, Metric, clustered_rate, rate_difference
-from engine.metrics.tables import TextTable, few_note, num_measured, with_interval
-from engine.metrics.training import BEFORE, HARDENED
-from engine.metrics.triggers.hits import HIT_RATE, VERIFIED, describe
-from engine.metrics.triggers.transfer import NO_INPUT
+from parley.engine.metrics.exploitability import EXPLOITABILITY
+from parley.engine.metrics.known import AdversaryWords, KnownAdversaries
+from parley.engine.metrics.rows import Row, finished
+from parley.engine.metrics.statistics import FOR_ADVERSARY, NOTHING, Estimate, Metric, clustered_rate, rate_difference
+from parley.engine.metrics.tables import TextTable, few_note, num_measured, with_interval
+from parley.engine.metrics.training import BEFORE, HARDENED
+from parley.engine.metrics.triggers.hits import HIT_RATE, VERIFIED, describe
+from parley.engine.metrics.triggers.transfer import NO_INPUT
 
 START, CONTROL = "start", "control"
 """The model that the rounds begin with, and that model trained as long on clean contexts alone."""

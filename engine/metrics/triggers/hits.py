@@ -1,7 +1,8 @@
 """The metrics of a trigger search: hit rates by type, how far the loss fell, and what it cost.
 
 Source: He & Glass 2018 (arXiv 1809.04113), section 5 (tables 3 and 11) and appendix D (figures 3 and 4). A row is a target
-with the restarts of its search (`engine.jobs.triggers.rows.TRIGGERS`); hits of every type are read off one of its inputs:
+with the restarts of its search (`parley.engine.jobs.triggers.rows.TRIGGERS`); hits of every type are read off one of its
+inputs:
   # Paper: the restart of least loss. Ours: a restart that ended because it was a hit of the wanted type comes before others,
   # because the averages are hits at losses above 0, which another restart may undercut without being one.
 
@@ -15,8 +16,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from engine.metrics.answers import NO_REPLY_METRICS, kinds_of_rows, no_reply_metrics
-from engine.metrics.statistics import (
+from parley.engine.metrics.answers import NO_REPLY_METRICS, kinds_of_rows, no_reply_metrics
+from parley.engine.metrics.statistics import (
     FOR_ADVERSARY,
     LOWER_FOR_ADVERSARY,
     NEITHER,
@@ -29,12 +30,12 @@ from engine.metrics.statistics import (
     mean_count,
     rate,
 )
-from envs.core.errors import RunError
+from parley.envs.core.errors import RunError
 
 logger = logging.getLogger(__name__)
 
 Row = Mapping[str, Any]
-"""One target, keyed by the columns of `engine.jobs.triggers.rows.TRIGGERS`."""
+"""One target, keyed by the columns of `parley.engine.jobs.triggers.rows.TRIGGERS`."""
 Restart = Mapping[str, Any]
 """One entry of the column `restarts`."""
 

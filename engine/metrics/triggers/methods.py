@@ -7,12 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from engine.metrics.answers import NO_REPLY
-from engine.metrics.statistics import FOR_ADVERSARY, LOWER_FOR_ADVERSARY, NEITHER, NOTHING, Estimate, Metric, count
-from engine.metrics.tables import TextTable, few_note, figure, num_measured, with_interval
-from engine.metrics.triggers import text
-from engine.metrics.triggers.hits import DRAWN_NOTE, HIT_RATE, JUDGE_ANSWERS, JUDGE_METRICS, SAMPLED, VERIFIED, unread_note
-from engine.metrics.triggers.successes import success_note
+from parley.engine.metrics.answers import NO_REPLY
+from parley.engine.metrics.statistics import FOR_ADVERSARY, LOWER_FOR_ADVERSARY, NEITHER, NOTHING, Estimate, Metric, count
+from parley.engine.metrics.tables import TextTable, few_note, figure, num_measured, with_interval
+from parley.engine.metrics.triggers import text
+from parley.engine.metrics.triggers.hits import (
+    DRAWN_NOTE,
+    HIT_RATE,
+    JUDGE_ANSWERS,
+    JUDGE_METRICS,
+    SAMPLED,
+    VERIFIED,
+    unread_note,
+)
+from parley.engine.metrics.triggers.successes import success_note
 
 BETWEEN = " | "
 """Between the line and the figure of a metric's name."""

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 
-from engine.metrics.tables import TextTable
-from envs.core.visible import visible
+from parley.engine.metrics.tables import TextTable
+from parley.envs.core.visible import visible
 
 NUM_SHOWN = 5
 """Inputs of a run that are shown."""

@@ -1,11 +1,11 @@
-"""What a success is, in words: one clause for each way to judge a reply (`engine.triggers.success`)."""
+"""What a success is, in words: one clause for each way to judge a reply (`parley.engine.triggers.success`)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from envs.core.visible import visible
+from parley.envs.core.visible import visible
 
 _SHOWN = 60
 """Characters of a pattern, or of a name, that a clause shows."""

@@ -10,10 +10,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from engine.metrics.statistics import NOTHING, Estimate
-from engine.metrics.tables import ABSENT, FEW_MARK, TextTable, few_note, num_measured
-from engine.metrics.triggers.hits import HIT_RATE, PROJECTED, REFUSED, SAMPLED, VERIFIED, unread_note
-from engine.metrics.triggers.published import HIT_RATES, MAL, MAL_IO, NORMAL, RANDOM, RELAXED, Figures
+from parley.engine.metrics.statistics import NOTHING, Estimate
+from parley.engine.metrics.tables import ABSENT, FEW_MARK, TextTable, few_note, num_measured
+from parley.engine.metrics.triggers.hits import HIT_RATE, PROJECTED, REFUSED, SAMPLED, VERIFIED, unread_note
+from parley.engine.metrics.triggers.published import HIT_RATES, MAL, MAL_IO, NORMAL, RANDOM, RELAXED, Figures
 
 LISTS = (NORMAL, MAL, MAL_IO, RANDOM)
 """What a model is searched for, in the order of the table."""
@@ -41,7 +41,7 @@ class SearchedModel:
 
     Args:
         name: what it is called.
-        lists: the metrics of each search (`engine.metrics.triggers.hits`) by the name of its list, those of `LISTS`.
+        lists: the metrics of each search (`parley.engine.metrics.triggers.hits`) by the name of its list, those of `LISTS`.
         published: the figures beside them; None where there are none.
     """
 

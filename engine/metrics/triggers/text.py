@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from engine.metrics.answers import NO_REPLY_METRICS, no_reply_metrics, no_reply_note
-from engine.metrics.rows import Row, finished
-from engine.metrics.statistics import (
+from parley.engine.metrics.answers import NO_REPLY_METRICS, no_reply_metrics, no_reply_note
+from parley.engine.metrics.rows import Row, finished
+from parley.engine.metrics.statistics import (
     FOR_ADVERSARY,
     NEITHER,
     Estimate,
@@ -18,9 +18,17 @@ from engine.metrics.statistics import (
     rate,
     rate_difference,
 )
-from engine.metrics.tables import ABSENT, TextTable, few_note, num_measured, with_interval
-from engine.metrics.triggers.hits import DRAWN_NOTE, JUDGE_METRICS, SAMPLED, TYPED_METRICS, VERIFIED, judge_counts, unread_note
-from engine.metrics.triggers.successes import success_note
+from parley.engine.metrics.tables import ABSENT, TextTable, few_note, num_measured, with_interval
+from parley.engine.metrics.triggers.hits import (
+    DRAWN_NOTE,
+    JUDGE_METRICS,
+    SAMPLED,
+    TYPED_METRICS,
+    VERIFIED,
+    judge_counts,
+    unread_note,
+)
+from parley.engine.metrics.triggers.successes import success_note
 
 EMPTY, RANDOM, OVER = "empty_verified", "random_verified", "over_random"
 QUERIES, RANDOM_QUERIES, NUM_QUERIES, ATTACKER = "queries", "random_queries", "num_queries", "attacker_answers"

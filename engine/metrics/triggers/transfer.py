@@ -9,12 +9,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from engine.metrics.answers import NO_REPLY, NO_REPLY_METRICS, kinds_of_rows, no_reply_metrics, no_reply_note
-from engine.metrics.rows import Row, finished
-from engine.metrics.statistics import FOR_ADVERSARY, NEITHER, NOTHING, Estimate, Metric, clustered_rate, count, rate
-from engine.metrics.tables import TextTable, few_note, num_measured, with_interval
-from engine.metrics.triggers.hits import DRAWN_NOTE, JUDGE_METRICS, SAMPLED, TYPED_METRICS, VERIFIED, judge_counts, unread_note
-from engine.metrics.triggers.successes import success_note
+from parley.engine.metrics.answers import NO_REPLY, NO_REPLY_METRICS, kinds_of_rows, no_reply_metrics, no_reply_note
+from parley.engine.metrics.rows import Row, finished
+from parley.engine.metrics.statistics import FOR_ADVERSARY, NEITHER, NOTHING, Estimate, Metric, clustered_rate, count, rate
+from parley.engine.metrics.tables import TextTable, few_note, num_measured, with_interval
+from parley.engine.metrics.triggers.hits import (
+    DRAWN_NOTE,
+    JUDGE_METRICS,
+    SAMPLED,
+    TYPED_METRICS,
+    VERIFIED,
+    judge_counts,
+    unread_note,
+)
+from parley.engine.metrics.triggers.successes import success_note
 
 BETWEEN = " | "
 """Between the source, the model and the figure of a metric's name."""

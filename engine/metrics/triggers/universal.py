@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from engine.metrics.answers import (
+from parley.engine.metrics.answers import (
     NO_REPLY,
     NO_REPLY_METRICS,
     is_no_reply,
@@ -19,8 +19,8 @@ from engine.metrics.answers import (
     no_reply_metrics,
     no_reply_note,
 )
-from engine.metrics.rows import Row, finished
-from engine.metrics.statistics import (
+from parley.engine.metrics.rows import Row, finished
+from parley.engine.metrics.statistics import (
     FOR_ADVERSARY,
     LOWER_FOR_ADVERSARY,
     NEITHER,
@@ -32,9 +32,9 @@ from engine.metrics.statistics import (
     mean,
     rate_difference,
 )
-from engine.metrics.tables import TextTable, few_note, num_measured, with_interval
-from engine.metrics.triggers.hits import JUDGE_METRICS, judge_counts, unread_note
-from engine.metrics.triggers.successes import success_note
+from parley.engine.metrics.tables import TextTable, few_note, num_measured, with_interval
+from parley.engine.metrics.triggers.hits import JUDGE_METRICS, judge_counts, unread_note
+from parley.engine.metrics.triggers.successes import success_note
 
 FOUND, RANDOM, EMPTY = KINDS = ("found", "random", "empty")
 """Inputs: what a search found, random ones as searches begin with, and none at all."""

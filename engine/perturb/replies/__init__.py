@@ -3,10 +3,10 @@
 Start with `rule.py` for what a rule is, `catalogue.py` for which there are. A rule is a pure function of groups and seeds; it
 leans on the tags, lexicons, draws and edits of `engine/perturb`.
 
-    from engine.perturb.replies import build_rules
+    from parley.engine.perturb.replies import build_rules
 """
 
-from envs.core.lazy import public
+from parley.envs.core.lazy import public
 
 __all__, __getattr__ = public(
     __name__, {"Attacked": "rule", "ReplySettings": "settings", "Rule": "rule", "build_rules": "catalogue"}

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.perturb.replies.resources import RuleResources
-from engine.perturb.replies.rule import Rule
-from envs.core.errors import ConfigError
-from envs.core.own_code import made_part
-from envs.core.registry import Registry, nearest
+from parley.engine.perturb.replies.resources import RuleResources
+from parley.engine.perturb.replies.rule import Rule
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.own_code import made_part
+from parley.envs.core.registry import Registry, nearest
 
 rules = Registry("reply rule", "parley.rules")
 for _name, _summary, _target in (
@@ -29,7 +29,7 @@ for _name, _summary, _target in (
     ("typos", "letters of right replies slip", "strategies:build_typos"),
     ("negation", "right replies say no where they said yes", "strategies:build_negation"),
 ):
-    rules.register(_name, _summary, f"engine.perturb.replies.{_target}")
+    rules.register(_name, _summary, f"parley.engine.perturb.replies.{_target}")
 
 SEVEN = ("iiw", "rsw", "sow", "rlw-half", "rlw-1", "rnpv", "ngr")
 """Those of the paper's tables 3 and 4."""

@@ -21,14 +21,14 @@ from typing import Any
 
 import numpy as np
 
-from engine.perturb.flat import FlatContexts
-from engine.perturb.replies.language import Tagged, WordClass, is_word
-from engine.perturb.replies.settings import SynonymChoice
-from envs.core.errors import DataError
-from envs.data.lines import broken_rule, located, read_lines, require_utf8
-from envs.data.root import data_root
-from envs.pairs.chinese import cutter
-from envs.pairs.turns import Utterance
+from parley.engine.perturb.flat import FlatContexts
+from parley.engine.perturb.replies.language import Tagged, WordClass, is_word
+from parley.engine.perturb.replies.settings import SynonymChoice
+from parley.envs.core.errors import DataError
+from parley.envs.data.lines import broken_rule, located, read_lines, require_utf8
+from parley.envs.data.root import data_root
+from parley.envs.pairs.chinese import cutter
+from parley.envs.pairs.turns import Utterance
 
 FOLDER, FILE = "chinese_wordnet", "wn-data-cmn.tab"
 _STOPWORDS = """

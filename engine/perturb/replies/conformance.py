@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
-from engine.perturb.replies.resources import RuleResources
-from engine.perturb.replies.rule import Attacks, Rule
-from engine.perturb.replies.settings import ReplySettings
-from engine.perturb.resources import Resources
-from engine.perturb.settings import PerturbSettings
-from envs.candidates.groups import CandidateGroup, CandidateKind
-from envs.core.conformance import Kind, expect, same_alone
+from parley.engine.perturb.replies.resources import RuleResources
+from parley.engine.perturb.replies.rule import Attacks, Rule
+from parley.engine.perturb.replies.settings import ReplySettings
+from parley.engine.perturb.resources import Resources
+from parley.engine.perturb.settings import PerturbSettings
+from parley.envs.candidates.groups import CandidateGroup, CandidateKind
+from parley.envs.core.conformance import Kind, expect, same_alone
 
 
 def _group(key: str, context: str, *replies: str, fixed: int | None = None) -> CandidateGroup:
@@ -108,7 +108,7 @@ def _does_something(rule: Rule) -> None:
 
 REPLY_RULE = Kind(
     "rule on candidate replies",
-    "engine.perturb.replies.rule.Rule",
+    "parley.engine.perturb.replies.rule.Rule",
     ("apply", "attacks", "keeps_labels"),
     make,
     (_says_what_it_is, _changes_what_it_says, _leaves_nothing_as_nothing, _repeats_itself, _is_the_same_alone, _does_something),

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-from engine.perturb.replies.settings import ReplySettings
-from engine.perturb.replies.term_counts import TermCounts
-from engine.perturb.resources import Resources
-from envs.candidates.groups import Context
-from envs.core.errors import ConfigError
+from parley.engine.perturb.replies.settings import ReplySettings
+from parley.engine.perturb.replies.term_counts import TermCounts
+from parley.engine.perturb.resources import Resources
+from parley.envs.candidates.groups import Context
+from parley.envs.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from engine.perturb.replies.language import ReplyLanguage
+    from parley.engine.perturb.replies.language import ReplyLanguage
 
 LanguageCode = Literal["en", "zh"]
 
@@ -43,10 +43,10 @@ class RuleResources:
             DataError: NLTK's data are not there.
         """
         if self.code == "zh":
-            from engine.perturb.replies.chinese import Chinese
+            from parley.engine.perturb.replies.chinese import Chinese
 
             return Chinese(self.shared.data_root)
-        from engine.perturb.replies.language import English
+        from parley.engine.perturb.replies.language import English
 
         return English(self.shared.lexicon, self.shared.is_usual)
 

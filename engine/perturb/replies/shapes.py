@@ -22,14 +22,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from engine.perturb.draws import uniforms
-from engine.perturb.flat import Edits, FlatContexts, running
-from engine.perturb.replies.language import ReplyLanguage, is_word
-from engine.perturb.replies.resources import RuleResources
-from engine.perturb.replies.rule import OnReplies
-from engine.perturb.replies.settings import ReplySettings
-from envs.candidates.groups import CandidateGroup
-from envs.pairs.turns import Utterance
+from parley.engine.perturb.draws import uniforms
+from parley.engine.perturb.flat import Edits, FlatContexts, running
+from parley.engine.perturb.replies.language import ReplyLanguage, is_word
+from parley.engine.perturb.replies.resources import RuleResources
+from parley.engine.perturb.replies.rule import OnReplies
+from parley.engine.perturb.replies.settings import ReplySettings
+from parley.envs.candidates.groups import CandidateGroup
+from parley.envs.pairs.turns import Utterance
 
 _KEPT = ("noun", "name", "pronoun", "verb")
 

@@ -18,15 +18,15 @@ from itertools import compress
 
 import numpy as np
 
-from engine.perturb.draws import uniforms
-from engine.perturb.flat import Edits, FlatContexts
-from engine.perturb.replies.resources import RuleResources
-from engine.perturb.replies.rule import OnReplies
-from engine.perturb.replies.settings import ReplySettings
-from envs.candidates.groups import CandidateGroup
-from envs.core.errors import ConfigError
-from envs.pairs.tokens import tokenise
-from envs.pairs.turns import Utterance
+from parley.engine.perturb.draws import uniforms
+from parley.engine.perturb.flat import Edits, FlatContexts
+from parley.engine.perturb.replies.resources import RuleResources
+from parley.engine.perturb.replies.rule import OnReplies
+from parley.engine.perturb.replies.settings import ReplySettings
+from parley.envs.candidates.groups import CandidateGroup
+from parley.envs.core.errors import ConfigError
+from parley.envs.pairs.tokens import tokenise
+from parley.envs.pairs.turns import Utterance
 
 SEVERAL = "several"
 """Stands for the replies of the language."""

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.perturb.catalogue import build as build_strategies
-from engine.perturb.flat import Edits, FlatContexts
-from engine.perturb.replies.resources import RuleResources
-from engine.perturb.replies.rule import OnReplies
-from engine.perturb.strategy import ByEdits, Expectation
-from envs.candidates.groups import CandidateGroup
-from envs.core.errors import ConfigError
+from parley.engine.perturb.catalogue import build as build_strategies
+from parley.engine.perturb.flat import Edits, FlatContexts
+from parley.engine.perturb.replies.resources import RuleResources
+from parley.engine.perturb.replies.rule import OnReplies
+from parley.engine.perturb.strategy import ByEdits, Expectation
+from parley.envs.candidates.groups import CandidateGroup
+from parley.envs.core.errors import ConfigError
 
 
 class PerturbedReplies(OnReplies):

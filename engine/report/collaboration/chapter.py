@@ -8,20 +8,29 @@ from typing import ClassVar
 
 from markupsafe import Markup
 
-from engine.jobs.collaboration.channels import tells_lies
-from engine.jobs.collaboration.config import BLIND, SELECTORS, Condition
-from engine.jobs.collaboration.evaluate import ATTRIBUTES, CONDITIONS, EVALUATE_COLLABORATION, PAIRS
-from engine.metrics.collaboration.chats import BELIEVED, CHANGE, COMPLETION, MODEL, NORMAL, by_condition, completed_by, of
-from engine.metrics.collaboration.table import overview
-from engine.metrics.rows import Row
-from engine.metrics.statistics import NOTHING, Estimate
-from engine.metrics.tables import TextTable
-from engine.report.collaboration.chats import NUM_SHOWN, chat_items
-from engine.report.content import Chapter, Section, ShownRun, Verdict
-from engine.report.figure import Figure
-from engine.report.runs import Run
-from engine.report.verdicts import SHARE, caveat, certain_sign, number, others_below
-from envs.core.visible import visible
+from parley.engine.jobs.collaboration.channels import tells_lies
+from parley.engine.jobs.collaboration.config import BLIND, SELECTORS, Condition
+from parley.engine.jobs.collaboration.evaluate import ATTRIBUTES, CONDITIONS, EVALUATE_COLLABORATION, PAIRS
+from parley.engine.metrics.collaboration.chats import (
+    BELIEVED,
+    CHANGE,
+    COMPLETION,
+    MODEL,
+    NORMAL,
+    by_condition,
+    completed_by,
+    of,
+)
+from parley.engine.metrics.collaboration.table import overview
+from parley.engine.metrics.rows import Row
+from parley.engine.metrics.statistics import NOTHING, Estimate
+from parley.engine.metrics.tables import TextTable
+from parley.engine.report.collaboration.chats import NUM_SHOWN, chat_items
+from parley.engine.report.content import Chapter, Section, ShownRun, Verdict
+from parley.engine.report.figure import Figure
+from parley.engine.report.runs import Run
+from parley.engine.report.verdicts import SHARE, caveat, certain_sign, number, others_below
+from parley.envs.core.visible import visible
 
 _FOUND = SHARE._replace(title="Common friend found", definition="share of chats in which both sides select it")
 OVERVIEW = "At a glance"
@@ -140,7 +149,7 @@ class Collaborations(Chapter[Shown]):
 def figures_of(evaluation: ShownCollaboration) -> list[Figure]:
     """Completion over the events of a chat, by strategy and by who plays, and which attribute confuses most."""
     # matplotlib costs a second, which readers of verdicts need not pay.
-    from engine.report import plots
+    from parley.engine.report import plots
 
     chats = _chats(evaluation)
     own = {visible(each.strategy): each for each in chats if each.pair == MODEL and not each.one_sided}

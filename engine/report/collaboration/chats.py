@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.metrics.rows import Row
-from engine.perturb.changes import ChangeKind, aligned
-from engine.report.content import Item, Piece
-from engine.report.markup import fill, line
-from envs.core.seeds import stable_hash
-from envs.core.visible import visible
+from parley.engine.metrics.rows import Row
+from parley.engine.perturb.changes import ChangeKind, aligned
+from parley.engine.report.content import Item, Piece
+from parley.engine.report.markup import fill, line
+from parley.envs.core.seeds import stable_hash
+from parley.envs.core.visible import visible
 
 NUM_SHOWN = 12
 """Chats of a condition that the viewer holds."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from engine.jobs.collaboration.minmax import MINMAX_FRIENDS
-from engine.metrics.collaboration.hardening import ENDINGS, GAINS, LIARS, ON_RANDOM_LIES, WITHOUT_LIES
-from engine.metrics.collaboration.lying import COMPLETION, HARM, HONEST, LYING, RANDOM
-from engine.metrics.exploitability import EXPLOITABILITY
-from engine.metrics.statistics import Estimate
-from engine.report.content import Stages, Verdict
-from engine.report.curves import CurveSource
-from engine.report.hardening import Hardenings, certainly
-from engine.report.verdicts import caveat, number
+from parley.engine.jobs.collaboration.minmax import MINMAX_FRIENDS
+from parley.engine.metrics.collaboration.hardening import ENDINGS, GAINS, LIARS, ON_RANDOM_LIES, WITHOUT_LIES
+from parley.engine.metrics.collaboration.lying import COMPLETION, HARM, HONEST, LYING, RANDOM
+from parley.engine.metrics.exploitability import EXPLOITABILITY
+from parley.engine.metrics.statistics import Estimate
+from parley.engine.report.content import Stages, Verdict
+from parley.engine.report.curves import CurveSource
+from parley.engine.report.hardening import Hardenings, certainly
+from parley.engine.report.verdicts import caveat, number
 
 
 class HardenedFriends(Hardenings):

@@ -7,20 +7,20 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar, NamedTuple
 
-from engine.jobs.generation.adversarial import EVALUATE_ADVERSARIAL, NOTES, SYSTEMS, VERDICTS, asked_of
-from engine.jobs.generation.adversarial_config import AdversarialConfig
-from engine.metrics.generation.adversarial import ERE, JudgedRows, JudgedScores, describe
-from engine.metrics.generation.scenarios import ADVERSUC, RANDOM
-from engine.metrics.generation.tables import AskedJudges
-from engine.metrics.statistics import Estimate
-from engine.metrics.tables import TextTable
-from engine.report.content import Chapter, Item, Section, ShownRun, Verdict, tables_of
-from engine.report.figure import Figure
-from engine.report.markup import fill, line
-from engine.report.runs import Run
-from engine.report.verdicts import SHARE, caveat, first_marks, others_below
-from envs.core.config import from_dict
-from envs.core.visible import visible
+from parley.engine.jobs.generation.adversarial import EVALUATE_ADVERSARIAL, NOTES, SYSTEMS, VERDICTS, asked_of
+from parley.engine.jobs.generation.adversarial_config import AdversarialConfig
+from parley.engine.metrics.generation.adversarial import ERE, JudgedRows, JudgedScores, describe
+from parley.engine.metrics.generation.scenarios import ADVERSUC, RANDOM
+from parley.engine.metrics.generation.tables import AskedJudges
+from parley.engine.metrics.statistics import Estimate
+from parley.engine.metrics.tables import TextTable
+from parley.engine.report.content import Chapter, Item, Section, ShownRun, Verdict, tables_of
+from parley.engine.report.figure import Figure
+from parley.engine.report.markup import fill, line
+from parley.engine.report.runs import Run
+from parley.engine.report.verdicts import SHARE, caveat, first_marks, others_below
+from parley.envs.core.config import from_dict
+from parley.envs.core.visible import visible
 
 _ADVERSUC = SHARE._replace(
     title="AdverSuc", definition="share of pairs that a judge takes for the other side's; 50 %: it cannot tell"
@@ -99,7 +99,7 @@ class JudgedSystems(Chapter[Sequence[ShownJudging]]):
 
     def render(self, found: Sequence[ShownJudging]) -> Section:
         # matplotlib costs a second, which readers of the verdict need not pay.
-        from engine.report.generation.figures import figures_of
+        from parley.engine.report.generation.figures import figures_of
 
         done = [each for each in found if each.metrics]
         items = {each.name: list(_items(each)) for each in done}

@@ -8,10 +8,10 @@ from functools import partial
 from markupsafe import Markup
 from matplotlib.axes import Axes
 
-from engine.metrics.generation.adversarial import JudgedScores
-from engine.metrics.generation.scenarios import ADVERSUC, RANDOM
-from engine.metrics.generation.tables import AskedJudges
-from engine.metrics.generation.trained import (
+from parley.engine.metrics.generation.adversarial import JudgedScores
+from parley.engine.metrics.generation.scenarios import ADVERSUC, RANDOM
+from parley.engine.metrics.generation.tables import AskedJudges
+from parley.engine.metrics.generation.trained import (
     AT,
     BLIND,
     CONTROLS,
@@ -24,11 +24,11 @@ from engine.metrics.generation.trained import (
     SAMPLED,
     SELF_BLEU,
 )
-from engine.metrics.generation.variety import DISTINCT_2
-from engine.metrics.statistics import Estimate
-from engine.report import plots
-from engine.report.figure import Figure
-from envs.core.visible import visible
+from parley.engine.metrics.generation.variety import DISTINCT_2
+from parley.engine.metrics.statistics import Estimate
+from parley.engine.report import plots
+from parley.engine.report.figure import Figure
+from parley.envs.core.visible import visible
 
 _LARGEST = 160.0
 """Area of a dot that stands for all pairs, in square points."""

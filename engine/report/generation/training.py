@@ -6,23 +6,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from engine.jobs.generation.minmax import MINMAX_REPLIES
-from engine.jobs.generation.table import CONCLUDED, EVALUATE_GENERATION, PLACED, replies_side_by_side
-from engine.jobs.generation.word_rewards import REWARDS_OF_WORDS
-from engine.metrics.generation.minmax import GAIN
-from engine.metrics.generation.scenarios import ADVERSUC, RANDOM
-from engine.metrics.generation.trained import DECODED, LESS, METHODS, TRAINED, row_title
-from engine.metrics.generation.variety import COMMONEST, DISTINCT, DISTINCT_2
-from engine.metrics.statistics import NOTHING, Estimate
-from engine.metrics.tables import TextTable
-from engine.metrics.training import BEFORE
-from engine.report.content import Chapter, Item, Section, ShownRun, Stages, Verdict, tables_of
-from engine.report.curves import CurveSource, curve_figure, read_curves
-from engine.report.figure import Curve
-from engine.report.markup import fill, line
-from engine.report.runs import Run
-from engine.report.verdicts import SHARE, caveat, certain_sign, first_marks
-from envs.core.visible import visible
+from parley.engine.jobs.generation.minmax import MINMAX_REPLIES
+from parley.engine.jobs.generation.table import CONCLUDED, EVALUATE_GENERATION, PLACED, replies_side_by_side
+from parley.engine.jobs.generation.word_rewards import REWARDS_OF_WORDS
+from parley.engine.metrics.generation.minmax import GAIN
+from parley.engine.metrics.generation.scenarios import ADVERSUC, RANDOM
+from parley.engine.metrics.generation.trained import DECODED, LESS, METHODS, TRAINED, row_title
+from parley.engine.metrics.generation.variety import COMMONEST, DISTINCT, DISTINCT_2
+from parley.engine.metrics.statistics import NOTHING, Estimate
+from parley.engine.metrics.tables import TextTable
+from parley.engine.metrics.training import BEFORE
+from parley.engine.report.content import Chapter, Item, Section, ShownRun, Stages, Verdict, tables_of
+from parley.engine.report.curves import CurveSource, curve_figure, read_curves
+from parley.engine.report.figure import Curve
+from parley.engine.report.markup import fill, line
+from parley.engine.report.runs import Run
+from parley.engine.report.verdicts import SHARE, caveat, certain_sign, first_marks
+from parley.envs.core.visible import visible
 
 CURVES = (
     CurveSource("iteration", "discriminator", "accuracy", {"discriminator": "discriminator_accuracy"}, smoothed=True),
@@ -140,7 +140,7 @@ class TrainedGenerators(Chapter[ShownGenerators]):
 
     def render(self, found: ShownGenerators) -> Section:
         # matplotlib costs a second, which readers of the verdict need not pay.
-        from engine.report.generation.figures import quality_figures
+        from parley.engine.report.generation.figures import quality_figures
 
         earned = [item for heading, told in found.rewards.items() for item in _earned(heading, told)]
         side_by_side = [item for heading, rows in found.replies.items() for item in _side_by_side(heading, rows)]

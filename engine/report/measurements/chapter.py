@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.report.content import Chapter, Section, ShownRun
-from engine.report.runs import Run
+from parley.engine.report.content import Chapter, Section, ShownRun
+from parley.engine.report.runs import Run
 
 
 class Measurements(Chapter[list[ShownRun]]):

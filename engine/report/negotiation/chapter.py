@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from markupsafe import Markup
 
-from engine.jobs.negotiation.exploitability import (
+from parley.engine.jobs.negotiation.exploitability import (
     BEST,
     EVALUATE_EXPLOITABILITY,
     MORE,
@@ -16,30 +16,38 @@ from engine.jobs.negotiation.exploitability import (
     by_budget,
     known_adversaries,
 )
-from engine.jobs.negotiation.minmax import AS_CONTROL, BEFORE_TRAINING, DROP, DROP_BEYOND_CONTROL, FINAL_STAGES, LEGEND, MINMAX
-from engine.jobs.negotiation.population import EVALUATE_POPULATION
-from engine.jobs.negotiation.reproduction import REPRODUCE_CHENG2019
-from engine.jobs.negotiation.rows import DIALOGUES, OF_DEFENCES
-from engine.jobs.negotiation.table import ALL_ATTACKS, ATTACK_TABLE, trained_of
-from engine.jobs.negotiation.tactic import ATTACK_TACTIC
-from engine.jobs.negotiation.trigger import ATTACK_TRIGGER
-from engine.jobs.negotiation.whitebox import ATTACK_RA_PA_DA, ATTACK_RA_PA_TA
-from engine.jobs.rounds import rounds_of
-from engine.metrics.negotiation.attack import REACTIVE, budget_curves
-from engine.metrics.negotiation.attack_table import AttackLine, attack_table, titles_of
-from engine.metrics.negotiation.campaign import ROUND_METRICS, rounds_table
-from engine.metrics.statistics import NOTHING, Estimate, Points
-from engine.metrics.tables import TextTable, with_interval
-from engine.report.content import Chapter, Item, Section, Stages, Verdict
-from engine.report.curves import CurveSource, curve_figure, read_curves
-from engine.report.figure import Figure, told_apart
-from engine.report.negotiation.dialogues import BEST_AND_WORST, dialogue_items
-from engine.report.negotiation.populations import populations
-from engine.report.negotiation.reproduced import reproductions
-from engine.report.negotiation.sections import PLAIN, Hardening, Match, Negotiation
-from engine.report.negotiation.tactics import shown_tactics
-from engine.report.negotiation.verdict import ATTACKERS, verdict_on
-from engine.report.runs import Run
+from parley.engine.jobs.negotiation.minmax import (
+    AS_CONTROL,
+    BEFORE_TRAINING,
+    DROP,
+    DROP_BEYOND_CONTROL,
+    FINAL_STAGES,
+    LEGEND,
+    MINMAX,
+)
+from parley.engine.jobs.negotiation.population import EVALUATE_POPULATION
+from parley.engine.jobs.negotiation.reproduction import REPRODUCE_CHENG2019
+from parley.engine.jobs.negotiation.rows import DIALOGUES, OF_DEFENCES
+from parley.engine.jobs.negotiation.table import ALL_ATTACKS, ATTACK_TABLE, trained_of
+from parley.engine.jobs.negotiation.tactic import ATTACK_TACTIC
+from parley.engine.jobs.negotiation.trigger import ATTACK_TRIGGER
+from parley.engine.jobs.negotiation.whitebox import ATTACK_RA_PA_DA, ATTACK_RA_PA_TA
+from parley.engine.jobs.rounds import rounds_of
+from parley.engine.metrics.negotiation.attack import REACTIVE, budget_curves
+from parley.engine.metrics.negotiation.attack_table import AttackLine, attack_table, titles_of
+from parley.engine.metrics.negotiation.campaign import ROUND_METRICS, rounds_table
+from parley.engine.metrics.statistics import NOTHING, Estimate, Points
+from parley.engine.metrics.tables import TextTable, with_interval
+from parley.engine.report.content import Chapter, Item, Section, Stages, Verdict
+from parley.engine.report.curves import CurveSource, curve_figure, read_curves
+from parley.engine.report.figure import Figure, told_apart
+from parley.engine.report.negotiation.dialogues import BEST_AND_WORST, dialogue_items
+from parley.engine.report.negotiation.populations import populations
+from parley.engine.report.negotiation.reproduced import reproductions
+from parley.engine.report.negotiation.sections import PLAIN, Hardening, Match, Negotiation
+from parley.engine.report.negotiation.tactics import shown_tactics
+from parley.engine.report.negotiation.verdict import ATTACKERS, verdict_on
+from parley.engine.report.runs import Run
 
 CURVES = (
     CurveSource(
@@ -144,7 +152,7 @@ class Negotiations(Chapter[Negotiation]):
         return verdict_on(found)
 
     def render(self, found: Negotiation) -> Section:
-        from engine.report.negotiation import plots
+        from parley.engine.report.negotiation import plots
 
         played = [match for match in found.matches if match.done]
         items = [(match, dialogue_items(match)) for match in played]
@@ -265,7 +273,7 @@ def _found_by_budget(run: Run) -> Points:
 
 def _learned(budgets: Mapping[str, Points]) -> list[Figure]:
     """What adversaries find that learn from so many dialogues, all targets in one drawing."""
-    from engine.report import plots
+    from parley.engine.report import plots
 
     if not budgets:
         return []
@@ -276,7 +284,7 @@ def _learned(budgets: Mapping[str, Points]) -> list[Figure]:
 
 def _budgets(matches: Sequence[Match]) -> list[Figure]:
     """What searches gain within a budget, all attacks in one drawing; none for searches that never went a step."""
-    from engine.report import plots
+    from parley.engine.report import plots
 
     reactive = [match for match in matches if match.kinds == {REACTIVE} and not (match.stepless or match.defended)]
     by_budget: dict[str, dict[str, Points]] = {name: {} for name in _BUDGETS}

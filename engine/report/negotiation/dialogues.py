@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from engine.metrics.negotiation.attack import Attempt
-from engine.metrics.rows import Row
-from engine.report.content import Item
-from engine.report.markup import fill, line
-from engine.report.negotiation.sections import Match, domain_of_row
-from envs.core.seeds import stable_hash
-from envs.core.visible import visible
-from envs.negotiation.scenario import ILLEGAL
-from envs.negotiation.vocabulary import SELECTION
+from parley.engine.metrics.negotiation.attack import Attempt
+from parley.engine.metrics.rows import Row
+from parley.engine.report.content import Item
+from parley.engine.report.markup import fill, line
+from parley.engine.report.negotiation.sections import Match, domain_of_row
+from parley.envs.core.seeds import stable_hash
+from parley.envs.core.visible import visible
+from parley.envs.negotiation.scenario import ILLEGAL
+from parley.envs.negotiation.vocabulary import SELECTION
 
 SIDES = ("adversary", "target")
 BEST_AND_WORST = 20

@@ -1,4 +1,4 @@
-"""Figures of negotiations, in the style of the others (`engine.report.plots`)."""
+"""Figures of negotiations, in the style of the others (`parley.engine.report.plots`)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from engine.metrics.rows import Row
-from engine.report.negotiation.sections import domain_of_row
-from engine.report.plots import DULL, GOOD, INK, MUTED, PAPER, TINT, svg
+from parley.engine.metrics.rows import Row
+from parley.engine.report.negotiation.sections import domain_of_row
+from parley.engine.report.plots import DULL, GOOD, INK, MUTED, PAPER, TINT, svg
 
 _LARGEST_BUBBLE = 900.0
 

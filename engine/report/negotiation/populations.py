@@ -8,16 +8,24 @@ from typing import Any
 
 from markupsafe import Markup
 
-from engine.jobs.negotiation.population import AGENTS, EVALUATE_POPULATION, PAYOFF, RATINGS, ROLES, estimates_of, shown_tables
-from engine.metrics.exploitability import EXPLOITABILITY
-from engine.metrics.negotiation.population import SINGLE, VALUE
-from engine.metrics.statistics import Estimate
-from engine.metrics.tables import TextTable, figure
-from engine.report import plots
-from engine.report.content import ShownRun
-from engine.report.figure import Figure
-from engine.report.runs import Run
-from engine.report.verdicts import POINTS, caveat, number
+from parley.engine.jobs.negotiation.population import (
+    AGENTS,
+    EVALUATE_POPULATION,
+    PAYOFF,
+    RATINGS,
+    ROLES,
+    estimates_of,
+    shown_tables,
+)
+from parley.engine.metrics.exploitability import EXPLOITABILITY
+from parley.engine.metrics.negotiation.population import SINGLE, VALUE
+from parley.engine.metrics.statistics import Estimate
+from parley.engine.metrics.tables import TextTable, figure
+from parley.engine.report import plots
+from parley.engine.report.content import ShownRun
+from parley.engine.report.figure import Figure
+from parley.engine.report.runs import Run
+from parley.engine.report.verdicts import POINTS, caveat, number
 
 
 @dataclass(frozen=True, kw_only=True)

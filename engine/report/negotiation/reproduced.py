@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from engine.jobs.negotiation.reproduction import REPRODUCE_CHENG2019
-from engine.metrics.negotiation.reproduction import (
+from parley.engine.jobs.negotiation.reproduction import REPRODUCE_CHENG2019
+from parley.engine.metrics.negotiation.reproduction import (
     ATTACKED,
     NO,
     OPEN,
@@ -19,12 +19,12 @@ from engine.metrics.negotiation.reproduction import (
     Reproduction,
     compared,
 )
-from engine.metrics.statistics import Estimate
-from engine.metrics.tables import TextTable
-from engine.report import plots
-from engine.report.figure import Figure
-from engine.report.runs import Run
-from engine.report.verdicts import listed
+from parley.engine.metrics.statistics import Estimate
+from parley.engine.metrics.tables import TextTable
+from parley.engine.report import plots
+from parley.engine.report.figure import Figure
+from parley.engine.report.runs import Run
+from parley.engine.report.verdicts import listed
 
 _MARKED = ("rl", "ra-pa-da")
 """Attacks whose advantages stand beside the verdict: the one that learns, and the strongest that searches."""

@@ -7,20 +7,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from engine.metrics.negotiation.attack import ATTACK_METRICS
-from engine.metrics.negotiation.defences import DEFENCE_METRICS
-from engine.metrics.rounds import Round
-from engine.metrics.rows import Row
-from engine.metrics.statistics import NOTHING, Estimate, Metric, Points
-from engine.metrics.tables import TextTable
-from engine.report.content import ShownRun
-from engine.report.figure import Curve
-from engine.report.negotiation.populations import ShownPopulation
-from engine.report.negotiation.reproduced import ShownReproduction
-from envs.negotiation.domain import DEAL_OR_NO_DEAL, Domain, domain_of, domain_recorded
+from parley.engine.metrics.negotiation.attack import ATTACK_METRICS
+from parley.engine.metrics.negotiation.defences import DEFENCE_METRICS
+from parley.engine.metrics.rounds import Round
+from parley.engine.metrics.rows import Row
+from parley.engine.metrics.statistics import NOTHING, Estimate, Metric, Points
+from parley.engine.metrics.tables import TextTable
+from parley.engine.report.content import ShownRun
+from parley.engine.report.figure import Curve
+from parley.engine.report.negotiation.populations import ShownPopulation
+from parley.engine.report.negotiation.reproduced import ShownReproduction
+from parley.envs.negotiation.domain import DEAL_OR_NO_DEAL, Domain, domain_of, domain_recorded
 
 if TYPE_CHECKING:
-    from engine.report.negotiation.tactics import ShownTactics
+    from parley.engine.report.negotiation.tactics import ShownTactics
 
 PLAIN = "selfplay"
 """The job of matches without an attack."""

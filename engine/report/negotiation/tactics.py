@@ -10,16 +10,16 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from engine.jobs.negotiation.tactic import ATTACK_TACTIC, played_tactics
-from engine.metrics.negotiation.tactics import TACTIC_METRICS, TacticsPlayed, tactics_table
-from engine.metrics.statistics import NOTHING, Estimate, Metric
-from engine.metrics.tables import TextTable, with_interval
-from engine.negotiation.tactics import ARMS, ATTACKERS, NONE, REFINED
-from engine.report.figure import Figure
-from engine.report.negotiation.sections import PLAIN, Match
-from engine.report.runs import Run
-from engine.report.verdicts import POINTS, caveat, certain_sign, number
-from envs.core.visible import visible
+from parley.engine.jobs.negotiation.tactic import ATTACK_TACTIC, played_tactics
+from parley.engine.metrics.negotiation.tactics import TACTIC_METRICS, TacticsPlayed, tactics_table
+from parley.engine.metrics.statistics import NOTHING, Estimate, Metric
+from parley.engine.metrics.tables import TextTable, with_interval
+from parley.engine.negotiation.tactics import ARMS, ATTACKERS, NONE, REFINED
+from parley.engine.report.figure import Figure
+from parley.engine.report.negotiation.sections import PLAIN, Match
+from parley.engine.report.runs import Run
+from parley.engine.report.verdicts import POINTS, caveat, certain_sign, number
+from parley.envs.core.visible import visible
 
 _MOST_SHOWN = 600
 """Characters of a tactic that the page shows."""
@@ -87,7 +87,7 @@ class ShownTactics:
     @property
     def figures(self) -> list[Figure]:
         """What the best tactic so far gained, by dialogues that were played to find it."""
-        from engine.report import plots
+        from parley.engine.report import plots
 
         curves = {title: points for arm, title in ATTACKERS.items() if len(points := self.played.curve(arm)) > 1}
         if not curves:

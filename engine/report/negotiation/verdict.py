@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from engine.jobs.negotiation.exploitability import MORE, NUM_KNOWN
-from engine.jobs.negotiation.minmax import AS_CONTROL, BEFORE_TRAINING, DROP, DROP_BEYOND_CONTROL
-from engine.metrics.exploitability import EXPLOITABILITY, MEAN_FRESH
-from engine.metrics.negotiation.campaign import PLAIN_AGREEMENT, REPETITION
-from engine.metrics.repetition import has_lost
-from engine.metrics.statistics import NOTHING, Estimate, Metric
-from engine.report.content import Verdict
-from engine.report.negotiation.sections import PLAIN, Hardening, Match, Negotiation
-from engine.report.verdicts import MINUS, MOST_MARKS, POINTS, SHARE, caveat, certain_sign, first_marks, listed, number
+from parley.engine.jobs.negotiation.exploitability import MORE, NUM_KNOWN
+from parley.engine.jobs.negotiation.minmax import AS_CONTROL, BEFORE_TRAINING, DROP, DROP_BEYOND_CONTROL
+from parley.engine.metrics.exploitability import EXPLOITABILITY, MEAN_FRESH
+from parley.engine.metrics.negotiation.campaign import PLAIN_AGREEMENT, REPETITION
+from parley.engine.metrics.repetition import has_lost
+from parley.engine.metrics.statistics import NOTHING, Estimate, Metric
+from parley.engine.report.content import Verdict
+from parley.engine.report.negotiation.sections import PLAIN, Hardening, Match, Negotiation
+from parley.engine.report.verdicts import MINUS, MOST_MARKS, POINTS, SHARE, caveat, certain_sign, first_marks, listed, number
 
 _AGREES = 0.5
 """Share of plain dialogues in which a hardened target has to agree, or its verdict says so."""

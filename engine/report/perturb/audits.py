@@ -10,17 +10,17 @@ from collections.abc import Mapping
 
 from markupsafe import Markup, escape
 
-from engine.jobs.perturb.audit import AUDITED, PERTURB_AUDIT, labels_of, lines_of
-from engine.jobs.perturb.sheet import DrawnLine, LabelledSheet
-from engine.metrics.perturb.audit import CONTROL, RATIO, WRONG, describe_audit
-from engine.metrics.statistics import Estimate
-from engine.perturb.changes import ChangeKind
-from engine.report.content import Item, Verdict
-from engine.report.markup import fill
-from engine.report.perturb.sections import ShownAudit
-from engine.report.runs import Run
-from engine.report.verdicts import SHARE, caveat, listed, number
-from envs.core.visible import visible
+from parley.engine.jobs.perturb.audit import AUDITED, PERTURB_AUDIT, labels_of, lines_of
+from parley.engine.jobs.perturb.sheet import DrawnLine, LabelledSheet
+from parley.engine.metrics.perturb.audit import CONTROL, RATIO, WRONG, describe_audit
+from parley.engine.metrics.statistics import Estimate
+from parley.engine.perturb.changes import ChangeKind
+from parley.engine.report.content import Item, Verdict
+from parley.engine.report.markup import fill
+from parley.engine.report.perturb.sections import ShownAudit
+from parley.engine.report.runs import Run
+from parley.engine.report.verdicts import SHARE, caveat, listed, number
+from parley.envs.core.visible import visible
 
 _RATIO = SHARE._replace(title="Perplexity ratio", form="number", definition="after an edit by before, geometric mean")
 _WRONG = SHARE._replace(title="Wrong by hand", direction="lower: better", definition="share of the labelled lines")

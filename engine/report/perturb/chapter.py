@@ -6,20 +6,20 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import ClassVar
 
-from engine.jobs.perturb.audit import PERTURB_AUDIT
-from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS, STRATEGIES, UNSCORED, describe_for
-from engine.metrics.perturb.robustness import BASE, BESIDE, CHANGE_RATE, CONTROL, GAIN, TOUCHED_CHANGE_RATE
-from engine.metrics.perturb.table import trained_models
-from engine.metrics.statistics import Estimate
-from engine.perturb.catalogue import strategies
-from engine.perturb.strategy import Expectation
-from engine.report.content import Chapter, Section, Verdict, tables_of
-from engine.report.perturb.audits import audit_verdict, shown_audit
-from engine.report.perturb.examples import example_items, figures_of, note_of, strategy_names, trained_title
-from engine.report.perturb.sections import ShownAudit, ShownEvaluation, ShownPerturbations
-from engine.report.runs import Run
-from engine.report.verdicts import SHARE, caveat, certain_sign, first_marks, listed, number, others_below
-from envs.core.visible import visible
+from parley.engine.jobs.perturb.audit import PERTURB_AUDIT
+from parley.engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS, STRATEGIES, UNSCORED, describe_for
+from parley.engine.metrics.perturb.robustness import BASE, BESIDE, CHANGE_RATE, CONTROL, GAIN, TOUCHED_CHANGE_RATE
+from parley.engine.metrics.perturb.table import trained_models
+from parley.engine.metrics.statistics import Estimate
+from parley.engine.perturb.catalogue import strategies
+from parley.engine.perturb.strategy import Expectation
+from parley.engine.report.content import Chapter, Section, Verdict, tables_of
+from parley.engine.report.perturb.audits import audit_verdict, shown_audit
+from parley.engine.report.perturb.examples import example_items, figures_of, note_of, strategy_names, trained_title
+from parley.engine.report.perturb.sections import ShownAudit, ShownEvaluation, ShownPerturbations
+from parley.engine.report.runs import Run
+from parley.engine.report.verdicts import SHARE, caveat, certain_sign, first_marks, listed, number, others_below
+from parley.envs.core.visible import visible
 
 _CHANGED = SHARE._replace(
     title="Replies that change", definition="share of the contexts that a strategy changed whose reply is another than before"

@@ -11,21 +11,21 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from engine.jobs.perturb.worker import CLEAN
-from engine.metrics.answers import is_no_reply
-from engine.metrics.perturb.robustness import ACTIVITY, BASE, BESIDE, CHANGE_RATE, CONTROL, ENTITY
-from engine.metrics.rows import Row
-from engine.metrics.statistics import Estimate
-from engine.perturb.changes import ChangeKind, spans
-from engine.perturb.strategy import Expectation
-from engine.report.content import Item, Piece
-from engine.report.figure import Figure
-from engine.report.markup import fill, line
-from engine.report.perturb.sections import ShownEvaluation
-from envs.core.seeds import stable_hash
-from envs.core.visible import visible
-from envs.pairs.turns import EOT, Turns, turn_of
-from envs.pairs.vocabulary import EOU
+from parley.engine.jobs.perturb.worker import CLEAN
+from parley.engine.metrics.answers import is_no_reply
+from parley.engine.metrics.perturb.robustness import ACTIVITY, BASE, BESIDE, CHANGE_RATE, CONTROL, ENTITY
+from parley.engine.metrics.rows import Row
+from parley.engine.metrics.statistics import Estimate
+from parley.engine.perturb.changes import ChangeKind, spans
+from parley.engine.perturb.strategy import Expectation
+from parley.engine.report.content import Item, Piece
+from parley.engine.report.figure import Figure
+from parley.engine.report.markup import fill, line
+from parley.engine.report.perturb.sections import ShownEvaluation
+from parley.envs.core.seeds import stable_hash
+from parley.envs.core.visible import visible
+from parley.envs.pairs.turns import EOT, Turns, turn_of
+from parley.envs.pairs.vocabulary import EOU
 
 NUM_SHOWN = 20
 """Examples of a strategy that the viewer holds."""
@@ -166,7 +166,7 @@ def _said(reply: str) -> str:
 
 
 def _turns(line: str) -> Turns:
-    """The turns that `envs.pairs.turns.format_turns` wrote: its words are taken as they are."""
+    """The turns that `parley.envs.pairs.turns.format_turns` wrote: its words are taken as they are."""
     turns: list[list[str]] = [[]]
     for word in line.split():
         if word == EOT:
@@ -193,7 +193,7 @@ def _marked(before: Turns, after: Turns) -> tuple[Marked, Marked]:
 def figures_of(evaluation: ShownEvaluation) -> list[Figure]:
     """What each strategy does to F1 and to replies, before and after training."""
     # matplotlib costs a second, which readers of examples need not pay.
-    from engine.report import plots
+    from parley.engine.report import plots
 
     strategies = strategy_names(evaluation)
     models = list(dict.fromkeys(str(entry["model"]) for entry in evaluation.done[0]["replies"]))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from engine.metrics.tables import TextTable
-from engine.report.content import Item, ShownRun
+from parley.engine.metrics.tables import TextTable
+from parley.engine.report.content import Item, ShownRun
 
 
 @dataclass(frozen=True, kw_only=True)

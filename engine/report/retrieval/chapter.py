@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from engine.jobs.retrieval.prepared import not_scored
-from engine.jobs.retrieval.ranking import EVALUATE_RANKING, RANKERS, RULES, SEVERAL, SIZE
-from engine.metrics.retrieval.ranking import CHANGE, CLEAN, describe, first_place, metric_of
-from engine.metrics.statistics import Estimate
-from engine.perturb.replies.catalogue import rules as known_rules
-from engine.report.content import Chapter, Item, Section, Verdict
-from engine.report.retrieval.examples import example_items
-from engine.report.retrieval.sections import ShownRanking, measured_section
-from engine.report.runs import Run
-from engine.report.verdicts import SHARE, caveat, certain_sign, first_marks, number, others_below
-from envs.core.visible import visible
+from parley.engine.jobs.retrieval.prepared import not_scored
+from parley.engine.jobs.retrieval.ranking import EVALUATE_RANKING, RANKERS, RULES, SEVERAL, SIZE
+from parley.engine.metrics.retrieval.ranking import CHANGE, CLEAN, describe, first_place, metric_of
+from parley.engine.metrics.statistics import Estimate
+from parley.engine.perturb.replies.catalogue import rules as known_rules
+from parley.engine.report.content import Chapter, Item, Section, Verdict
+from parley.engine.report.retrieval.examples import example_items
+from parley.engine.report.retrieval.sections import ShownRanking, measured_section
+from parley.engine.report.runs import Run
+from parley.engine.report.verdicts import SHARE, caveat, certain_sign, first_marks, number, others_below
+from parley.envs.core.visible import visible
 
 _FIRST = SHARE._replace(
     title="Right reply first", definition="share of the contexts; under a rule the reply as the rule left it"
@@ -83,7 +83,7 @@ class Rankings(Chapter[Shown]):
 
     def render(self, found: Shown) -> Section:
         # matplotlib costs a second, which readers of the verdict need not pay.
-        from engine.report.retrieval.figures import figures_of
+        from parley.engine.report.retrieval.figures import figures_of
 
         return measured_section(found, figures_of, _items_of)
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.metrics.retrieval.movement import expected_ranks
-from engine.metrics.retrieval.ranking import CLEAN
-from engine.metrics.rows import Row
-from engine.metrics.tables import figure
-from engine.perturb.changes import ChangeKind, spans
-from engine.report.content import Item, Piece
-from engine.report.markup import fill, line
-from engine.report.retrieval.sections import ShownRanking
-from envs.core.seeds import stable_hash
-from envs.core.visible import visible
+from parley.engine.metrics.retrieval.movement import expected_ranks
+from parley.engine.metrics.retrieval.ranking import CLEAN
+from parley.engine.metrics.rows import Row
+from parley.engine.metrics.tables import figure
+from parley.engine.perturb.changes import ChangeKind, spans
+from parley.engine.report.content import Item, Piece
+from parley.engine.report.markup import fill, line
+from parley.engine.report.retrieval.sections import ShownRanking
+from parley.envs.core.seeds import stable_hash
+from parley.envs.core.visible import visible
 
 NUM_SHOWN = 20
 """Contexts of a rule that the viewer holds."""

@@ -9,15 +9,15 @@ import numpy as np
 from markupsafe import Markup
 from matplotlib.axes import Axes
 
-from engine.metrics.retrieval.movement import rank_movement
-from engine.metrics.retrieval.overlap import Bin, figure_1
-from engine.metrics.retrieval.ranking import CLEAN, RankedRows, metric_of
-from engine.metrics.statistics import Estimate
-from engine.report import plots
-from engine.report.figure import Figure
-from engine.report.retrieval.sections import ShownRanking
-from envs.candidates.groups import CandidateGroup, CandidateKind
-from envs.core.visible import visible
+from parley.engine.metrics.retrieval.movement import rank_movement
+from parley.engine.metrics.retrieval.overlap import Bin, figure_1
+from parley.engine.metrics.retrieval.ranking import CLEAN, RankedRows, metric_of
+from parley.engine.metrics.statistics import Estimate
+from parley.engine.report import plots
+from parley.engine.report.figure import Figure
+from parley.engine.report.retrieval.sections import ShownRanking
+from parley.envs.candidates.groups import CandidateGroup, CandidateKind
+from parley.envs.core.visible import visible
 
 _MOST_RANKERS = 4
 """Rankers of a drawing: as many as there are colours."""

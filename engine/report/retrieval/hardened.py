@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from engine.jobs.hardening import CONTROL, RESULT, START
-from engine.jobs.retrieval.minmax import MINMAX_RANKING
-from engine.metrics.retrieval.campaign import ATTACKS, GAIN, GAIN_BEYOND_CONTROL, HELD, RANKERS
-from engine.metrics.statistics import Estimate
-from engine.report.content import Stages, Verdict
-from engine.report.curves import CurveSource
-from engine.report.hardening import Hardenings, certainly
-from engine.report.verdicts import SHARE, caveat, number
+from parley.engine.jobs.hardening import CONTROL, RESULT, START
+from parley.engine.jobs.retrieval.minmax import MINMAX_RANKING
+from parley.engine.metrics.retrieval.campaign import ATTACKS, GAIN, GAIN_BEYOND_CONTROL, HELD, RANKERS
+from parley.engine.metrics.statistics import Estimate
+from parley.engine.report.content import Stages, Verdict
+from parley.engine.report.curves import CurveSource
+from parley.engine.report.hardening import Hardenings, certainly
+from parley.engine.report.verdicts import SHARE, caveat, number
 
 _HELD = SHARE._replace(title="Right reply first under attack", definition="share of the contexts")
 

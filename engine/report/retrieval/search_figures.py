@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from engine.metrics.retrieval.searched import SUCCESS, TRANSFER, points_of
-from engine.report import plots
-from engine.report.figure import Figure
-from engine.report.retrieval.sections import ShownSearches
-from envs.core.visible import visible
+from parley.engine.metrics.retrieval.searched import SUCCESS, TRANSFER, points_of
+from parley.engine.report import plots
+from parley.engine.report.figure import Figure
+from parley.engine.report.retrieval.sections import ShownSearches
+from parley.envs.core.visible import visible
 
 _STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
 """Numbers of queries at which a curve is drawn."""

@@ -7,11 +7,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from engine.jobs.retrieval.attack import ATTACK_RANKING, BUDGET, GOAL
-from engine.jobs.retrieval.prepared import not_scored
-from engine.metrics.retrieval.movement import expected_ranks
-from engine.metrics.retrieval.search_tables import attacks_of, points_in
-from engine.metrics.retrieval.searched import (
+from parley.engine.jobs.retrieval.attack import ATTACK_RANKING, BUDGET, GOAL
+from parley.engine.jobs.retrieval.prepared import not_scored
+from parley.engine.metrics.retrieval.movement import expected_ranks
+from parley.engine.metrics.retrieval.search_tables import attacks_of, points_in
+from parley.engine.metrics.retrieval.searched import (
     AHEAD,
     BASELINE,
     CONTROLS,
@@ -21,15 +21,15 @@ from engine.metrics.retrieval.searched import (
     baseline_of,
     describe_search,
 )
-from engine.metrics.rows import Row
-from engine.metrics.statistics import NOTHING
-from engine.report.content import Chapter, Item, Section, Verdict
-from engine.report.retrieval.examples import AttackedContext, ShownCandidate, context_item, marked, moved, said_by
-from engine.report.retrieval.sections import ShownSearches, measured_section
-from engine.report.runs import Run
-from engine.report.verdicts import SHARE, caveat, certain_sign, first_marks, number, others_below
-from envs.core.seeds import stable_hash
-from envs.core.visible import visible
+from parley.engine.metrics.rows import Row
+from parley.engine.metrics.statistics import NOTHING
+from parley.engine.report.content import Chapter, Item, Section, Verdict
+from parley.engine.report.retrieval.examples import AttackedContext, ShownCandidate, context_item, marked, moved, said_by
+from parley.engine.report.retrieval.sections import ShownSearches, measured_section
+from parley.engine.report.runs import Run
+from parley.engine.report.verdicts import SHARE, caveat, certain_sign, first_marks, number, others_below
+from parley.envs.core.seeds import stable_hash
+from parley.envs.core.visible import visible
 
 NUM_SHOWN = 10
 """Contexts of a method on a ranker that the viewer holds."""
@@ -101,7 +101,7 @@ class RankerAttacks(Chapter[Shown]):
 
     def render(self, found: Shown) -> Section:
         # matplotlib costs a second, which readers of the verdict need not pay.
-        from engine.report.retrieval.search_figures import search_figures
+        from parley.engine.report.retrieval.search_figures import search_figures
 
         return measured_section(found, search_figures, _items_of)
 

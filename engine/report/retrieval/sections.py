@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
 
-from engine.metrics.retrieval.ranking import RankedRows
-from engine.metrics.retrieval.ranks import recall_at
-from engine.metrics.retrieval.searched import SUCCESS, SearchedRows
-from engine.metrics.statistics import NOTHING, Estimate
-from engine.metrics.tables import TextTable
-from engine.report.content import Item, Section, ShownRun, tables_of
-from engine.report.figure import Figure
-from envs.core.visible import visible
+from parley.engine.metrics.retrieval.ranking import RankedRows
+from parley.engine.metrics.retrieval.ranks import recall_at
+from parley.engine.metrics.retrieval.searched import SUCCESS, SearchedRows
+from parley.engine.metrics.statistics import NOTHING, Estimate
+from parley.engine.metrics.tables import TextTable
+from parley.engine.report.content import Item, Section, ShownRun, tables_of
+from parley.engine.report.figure import Figure
+from parley.envs.core.visible import visible
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,13 +6,13 @@ import json
 from collections.abc import Sequence
 from typing import ClassVar
 
-from engine.metrics.statistics import NOTHING, Estimate, Metric
-from engine.report.content import Chapter, Section, Verdict
-from engine.report.runs import Run
-from engine.report.sweeps.sections import ShownSweep, Trial
-from engine.report.sweeps.trials import SHOWN, best_trials, figures_of, note_of, told
-from engine.report.verdicts import POINTS, caveat, number
-from engine.runtime.record import WORK
+from parley.engine.metrics.statistics import NOTHING, Estimate, Metric
+from parley.engine.report.content import Chapter, Section, Verdict
+from parley.engine.report.runs import Run
+from parley.engine.report.sweeps.sections import ShownSweep, Trial
+from parley.engine.report.sweeps.trials import SHOWN, best_trials, figures_of, note_of, told
+from parley.engine.report.verdicts import POINTS, caveat, number
+from parley.engine.runtime.record import WORK
 
 SWEEP = "sweep"
 """The job whose runs are shown here; it lives in a room that this one does not know."""

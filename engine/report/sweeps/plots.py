@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from engine.report.plots import GRID, INK, MUTED, SERIES, short, svg
-from engine.report.sweeps.sections import ShownSweep
+from parley.engine.report.plots import GRID, INK, MUTED, SERIES, short, svg
+from parley.engine.report.sweeps.sections import ShownSweep
 
 Value = str | float
 

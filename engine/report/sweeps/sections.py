@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from engine.metrics.statistics import NOTHING, Estimate
+from parley.engine.metrics.statistics import NOTHING, Estimate
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 import numpy as np
 from markupsafe import Markup
 
-from engine.metrics.tables import TextTable
-from engine.report.figure import Figure
-from engine.report.sweeps.sections import ShownSweep, Trial
+from parley.engine.metrics.tables import TextTable
+from parley.engine.report.figure import Figure
+from parley.engine.report.sweeps.sections import ShownSweep, Trial
 
 LEAST_TRIALS = 10
 """Trials of a budget from which on ranks say anything: over fewer, chance correlates by more than 0.6 in one case of twenty."""
@@ -32,7 +32,7 @@ def figures_of(section: ShownSweep) -> list[Figure]:
         section: with at least one trial that worked.
     """
     # matplotlib costs a second, which readers of this module's figures need not pay.
-    from engine.report.sweeps import plots
+    from parley.engine.report.sweeps import plots
 
     name = section.name
     figures = [

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from engine.metrics.statistics import Metric
-from engine.metrics.tables import TextTable
-from engine.report.content import Chapter, Section, ShownRun, Verdict
-from engine.report.curves import CurveSource, curve_figure, read_curves
-from engine.report.figure import Curve
-from engine.report.runs import Run
-from engine.report.verdicts import caveat, number
+from parley.engine.metrics.statistics import Metric
+from parley.engine.metrics.tables import TextTable
+from parley.engine.report.content import Chapter, Section, ShownRun, Verdict
+from parley.engine.report.curves import CurveSource, curve_figure, read_curves
+from parley.engine.report.figure import Curve
+from parley.engine.report.runs import Run
+from parley.engine.report.verdicts import caveat, number
 
 CURVES = (
     CurveSource("epoch", "words", "perplexity", {"training": "train_perplexity", "validation": "perplexity_reference"}),

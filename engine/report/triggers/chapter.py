@@ -7,24 +7,24 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from engine.jobs.triggers.enumeration import SEARCH_ENUMERATE
-from engine.jobs.triggers.methods import SEARCH_METHODS
-from engine.jobs.triggers.search import SEARCH
-from engine.jobs.triggers.table import SEARCH_TABLE
-from engine.metrics.statistics import Estimate
-from engine.metrics.triggers.enumeration import enumeration_table
-from engine.metrics.triggers.hits import describe
-from engine.metrics.triggers.methods import methods_successes
-from engine.metrics.triggers.successes import successful_reply
-from engine.report.content import Chapter, Section, ShownRun, Stages, Verdict
-from engine.report.runs import Run
-from engine.report.triggers.pairs import note_of, search_figures, search_items, word_figures
-from engine.report.triggers.sections import ShownSearch, Triggers
-from engine.report.triggers.typed import MOST_SAID, TYPED_JOBS, shown_typed, success_metric, typed_items, typed_verdict
-from engine.report.verdicts import MOST_MARKS, SHARE, caveat, first_marks, listed, number
-from engine.triggers.settings import CANDIDATES, CANDIDATES_BY_METHOD
-from engine.triggers.targets import Skipped
-from envs.core.visible import visible
+from parley.engine.jobs.triggers.enumeration import SEARCH_ENUMERATE
+from parley.engine.jobs.triggers.methods import SEARCH_METHODS
+from parley.engine.jobs.triggers.search import SEARCH
+from parley.engine.jobs.triggers.table import SEARCH_TABLE
+from parley.engine.metrics.statistics import Estimate
+from parley.engine.metrics.triggers.enumeration import enumeration_table
+from parley.engine.metrics.triggers.hits import describe
+from parley.engine.metrics.triggers.methods import methods_successes
+from parley.engine.metrics.triggers.successes import successful_reply
+from parley.engine.report.content import Chapter, Section, ShownRun, Stages, Verdict
+from parley.engine.report.runs import Run
+from parley.engine.report.triggers.pairs import note_of, search_figures, search_items, word_figures
+from parley.engine.report.triggers.sections import ShownSearch, Triggers
+from parley.engine.report.triggers.typed import MOST_SAID, TYPED_JOBS, shown_typed, success_metric, typed_items, typed_verdict
+from parley.engine.report.verdicts import MOST_MARKS, SHARE, caveat, first_marks, listed, number
+from parley.engine.triggers.settings import CANDIDATES, CANDIDATES_BY_METHOD
+from parley.engine.triggers.targets import Skipped
+from parley.envs.core.visible import visible
 
 _LISTS = {"normal": "usual replies", "mal": "rude sentences", "random": "sentences of random words"}
 """What the built-in lists of targets hold."""

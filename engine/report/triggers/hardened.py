@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from engine.jobs.triggers.minmax import MINMAX_TRIGGERS
-from engine.metrics.exploitability import EXPLOITABILITY
-from engine.metrics.statistics import Estimate
-from engine.metrics.triggers.hardening import ADAPTIVE, CONTROL, INPUTS, LESS_THAN_CONTROL, START
-from engine.report.content import Stages, Verdict
-from engine.report.hardening import Hardenings, certainly
-from engine.report.verdicts import SHARE, caveat, number
+from parley.engine.jobs.triggers.minmax import MINMAX_TRIGGERS
+from parley.engine.metrics.exploitability import EXPLOITABILITY
+from parley.engine.metrics.statistics import Estimate
+from parley.engine.metrics.triggers.hardening import ADAPTIVE, CONTROL, INPUTS, LESS_THAN_CONTROL, START
+from parley.engine.report.content import Stages, Verdict
+from parley.engine.report.hardening import Hardenings, certainly
+from parley.engine.report.verdicts import SHARE, caveat, number
 
 
 class HardenedModels(Hardenings):

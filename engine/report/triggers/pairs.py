@@ -11,16 +11,16 @@ from dataclasses import dataclass
 import numpy as np
 from markupsafe import Markup
 
-from engine.metrics.answers import is_no_reply
-from engine.metrics.rows import Row
-from engine.metrics.statistics import Points
-from engine.metrics.tables import figure
-from engine.metrics.triggers.hits import HIT_RATE, T_OUT, hits_by_restarts, is_hit, kinds, loss_by_sweep
-from engine.report.content import Item
-from engine.report.figure import Figure, told_apart
-from engine.report.markup import fill, line
-from engine.report.triggers.sections import ShownSearch
-from envs.core.visible import visible
+from parley.engine.metrics.answers import is_no_reply
+from parley.engine.metrics.rows import Row
+from parley.engine.metrics.statistics import Points
+from parley.engine.metrics.tables import figure
+from parley.engine.metrics.triggers.hits import HIT_RATE, T_OUT, hits_by_restarts, is_hit, kinds, loss_by_sweep
+from parley.engine.report.content import Item
+from parley.engine.report.figure import Figure, told_apart
+from parley.engine.report.markup import fill, line
+from parley.engine.report.triggers.sections import ShownSearch
+from parley.envs.core.visible import visible
 
 NUM_SHOWN = 200
 """Targets of a search that the viewer holds."""
@@ -168,7 +168,7 @@ def _by_candidates(sections: Sequence[ShownSearch]) -> dict[str, Points]:
 
 def _curve(title: str, x_label: str, y_label: str, series: Mapping[str, Points], what: str) -> Figure:
     # matplotlib costs a second, which readers of pairs need not pay.
-    from engine.report import plots
+    from parley.engine.report import plots
 
     drawn = {name: points for name, points in series.items() if len(points) > 1}
     kept = dict(list(drawn.items())[:_MAX_SERIES])
@@ -179,7 +179,7 @@ def _curve(title: str, x_label: str, y_label: str, series: Mapping[str, Points],
 
 def word_figures(search: ShownSearch) -> list[Figure]:
     """The words of the best pair, and of the one that is nearest to being a hit and is none (figure 5)."""
-    from engine.report.triggers import plots
+    from parley.engine.report.triggers import plots
 
     rows = ranked(search)
     missed = [row for row in rows if not is_hit(row, search.hit)]

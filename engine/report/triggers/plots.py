@@ -1,4 +1,4 @@
-"""Figures of trigger searches, in the style of the others (`engine.report.plots`)."""
+"""Figures of trigger searches, in the style of the others (`parley.engine.report.plots`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 
-from engine.report.plots import MUTED, SERIES, short, svg
+from parley.engine.report.plots import MUTED, SERIES, short, svg
 
 
 def words_svg(title: str, words: Sequence[str], log_probabilities: Sequence[float], threshold: float | None) -> str:

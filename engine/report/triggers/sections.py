@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from engine.metrics.statistics import NOTHING, Estimate
-from engine.metrics.tables import TextTable
-from engine.metrics.triggers.hits import HIT_RATE
-from engine.report.content import ShownRun
-from engine.report.triggers.typed import ShownTyped
+from parley.engine.metrics.statistics import NOTHING, Estimate
+from parley.engine.metrics.tables import TextTable
+from parley.engine.metrics.triggers.hits import HIT_RATE
+from parley.engine.report.content import ShownRun
+from parley.engine.report.triggers.typed import ShownTyped
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,27 +9,27 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from engine.jobs.job import Job
-from engine.jobs.triggers.text_search import SEARCH_TEXT
-from engine.jobs.triggers.transfer import SEARCH_TRANSFER
-from engine.jobs.triggers.universal import SEARCH_UNIVERSAL
-from engine.metrics.answers import NO_REPLY, is_no_reply
-from engine.metrics.rows import Row
-from engine.metrics.statistics import NOTHING, Estimate, Metric
-from engine.metrics.tables import TextTable
-from engine.metrics.triggers.hits import VERIFIED
-from engine.metrics.triggers.successes import successful_reply
-from engine.metrics.triggers.text import EMPTY, RANDOM, TEXT_METRICS
-from engine.metrics.triggers.transfer import BETWEEN, describe_transfer
-from engine.metrics.triggers.transfer import EMPTY as NO_TRIGGER
-from engine.metrics.triggers.universal import EMPTY as NO_INPUTS
-from engine.metrics.triggers.universal import FOUND, HELD_OUT, KINDS, SEARCHED, best_found, describe_universal
-from engine.metrics.triggers.universal import RANDOM as RANDOM_INPUTS
-from engine.report.content import Item, ShownRun, Verdict
-from engine.report.markup import fill, line
-from engine.report.runs import Run
-from engine.report.verdicts import SHARE, caveat, first_marks, listed, number
-from envs.core.visible import visible
+from parley.engine.jobs.job import Job
+from parley.engine.jobs.triggers.text_search import SEARCH_TEXT
+from parley.engine.jobs.triggers.transfer import SEARCH_TRANSFER
+from parley.engine.jobs.triggers.universal import SEARCH_UNIVERSAL
+from parley.engine.metrics.answers import NO_REPLY, is_no_reply
+from parley.engine.metrics.rows import Row
+from parley.engine.metrics.statistics import NOTHING, Estimate, Metric
+from parley.engine.metrics.tables import TextTable
+from parley.engine.metrics.triggers.hits import VERIFIED
+from parley.engine.metrics.triggers.successes import successful_reply
+from parley.engine.metrics.triggers.text import EMPTY, RANDOM, TEXT_METRICS
+from parley.engine.metrics.triggers.transfer import BETWEEN, describe_transfer
+from parley.engine.metrics.triggers.transfer import EMPTY as NO_TRIGGER
+from parley.engine.metrics.triggers.universal import EMPTY as NO_INPUTS
+from parley.engine.metrics.triggers.universal import FOUND, HELD_OUT, KINDS, SEARCHED, best_found, describe_universal
+from parley.engine.metrics.triggers.universal import RANDOM as RANDOM_INPUTS
+from parley.engine.report.content import Item, ShownRun, Verdict
+from parley.engine.report.markup import fill, line
+from parley.engine.report.runs import Run
+from parley.engine.report.verdicts import SHARE, caveat, first_marks, listed, number
+from parley.envs.core.visible import visible
 
 NUM_SHOWN = 200
 """Replies of a run that the viewer holds."""

@@ -23,10 +23,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from engine.triggers.causal.kept_keys import KeysValues, own_layers
+from parley.engine.triggers.causal.kept_keys import KeysValues, own_layers
 
 if TYPE_CHECKING:
-    from engine.triggers.causal.reader import CausalReader
+    from parley.engine.triggers.causal.reader import CausalReader
 
 ATTENTION = "parley_packed"
 _OTHER_ATTENTION = ("softcap", "s_aux", "sliding_window")

@@ -18,12 +18,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from engine.triggers.causal.kept_keys import KeysValues
-from engine.triggers.causal.packed import packed
+from parley.engine.triggers.causal.kept_keys import KeysValues
+from parley.engine.triggers.causal.packed import packed
 
 if TYPE_CHECKING:
-    from engine.triggers.causal.passes import WantedReads
-    from engine.triggers.causal.reader import CausalReader
+    from parley.engine.triggers.causal.passes import WantedReads
+    from parley.engine.triggers.causal.reader import CausalReader
 
 _ALIGNED = 8
 """Rows of a mask begin at multiples of this, as the kernels want it that need no room for all scores."""

@@ -21,11 +21,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from engine.triggers.causal.kept_keys import TOLERANCE, TOLERANCE_HALF, KeysValues, in_line, one_below_the_other
-from engine.triggers.causal.packed import TextBlock, read_blocks
-from engine.triggers.causal.packed_grid import read_grid
-from engine.triggers.causal.reader import CausalReader, said
-from engine.triggers.scorer import require_numbers
+from parley.engine.triggers.causal.kept_keys import TOLERANCE, TOLERANCE_HALF, KeysValues, in_line, one_below_the_other
+from parley.engine.triggers.causal.packed import TextBlock, read_blocks
+from parley.engine.triggers.causal.packed_grid import read_grid
+from parley.engine.triggers.causal.reader import CausalReader, said
+from parley.engine.triggers.scorer import require_numbers
 
 PASS, PASS_GPU = 64, 2048
 """What a pass costs beside its tokens, in tokens: on a CPU to fetch the weights from memory, on a GPU to start."""

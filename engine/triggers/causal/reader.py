@@ -21,8 +21,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from engine.triggers.causal.kept_keys import TOLERANCE, TOLERANCE_HALF, KeysValues, in_line, one_below_the_other, own_layers
-from policies.products import Weight, dense, is_mkl_whole
+from parley.engine.triggers.causal.kept_keys import (
+    TOLERANCE,
+    TOLERANCE_HALF,
+    KeysValues,
+    in_line,
+    one_below_the_other,
+    own_layers,
+)
+from parley.policies.products import Weight, dense, is_mkl_whole
 
 
 class CausalReader:

@@ -37,14 +37,14 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from engine.triggers.batch_finder import BatchFinder
-from engine.triggers.causal.kept_keys import KeysValues
-from engine.triggers.causal.passes import PASS, PASS_GPU, ReadWords, WantedReads, read_texts, read_together, reads_packed
-from engine.triggers.causal.reader import CausalReader, reads_in_parts, said
-from engine.triggers.causal.screening import ScreenedSwapList, rough_reader
-from engine.triggers.causal.swaps import ReadLoss, SwapList
-from engine.triggers.objective import TriggerObjective
-from engine.triggers.scorer import Incumbent, InputModel, PlainScorer, Swaps, Victim
+from parley.engine.triggers.batch_finder import BatchFinder
+from parley.engine.triggers.causal.kept_keys import KeysValues
+from parley.engine.triggers.causal.passes import PASS, PASS_GPU, ReadWords, WantedReads, read_texts, read_together, reads_packed
+from parley.engine.triggers.causal.reader import CausalReader, reads_in_parts, said
+from parley.engine.triggers.causal.screening import ScreenedSwapList, rough_reader
+from parley.engine.triggers.causal.swaps import ReadLoss, SwapList
+from parley.engine.triggers.objective import TriggerObjective
+from parley.engine.triggers.scorer import Incumbent, InputModel, PlainScorer, Swaps, Victim
 
 ROWS, ROWS_GPU = 128, 1024
 """Candidates that are read together, until memory runs out; few leave most of a GPU idle."""

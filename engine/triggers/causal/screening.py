@@ -17,10 +17,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from engine.triggers.causal.reader import CausalReader
-from engine.triggers.causal.swaps import SwapList
-from engine.triggers.lstm.screening import require_bfloat16
-from envs.core.errors import ConfigError
+from parley.engine.triggers.causal.reader import CausalReader
+from parley.engine.triggers.causal.swaps import SwapList
+from parley.engine.triggers.lstm.screening import require_bfloat16
+from parley.envs.core.errors import ConfigError
 
 FEW = 8
 """Candidates of a list that float32 reads in any case."""

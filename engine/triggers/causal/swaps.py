@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from engine.triggers.causal.kept_keys import KeysValues
-from engine.triggers.causal.passes import FoundT, Reads, ReadWords, WantedReads, read_together
-from engine.triggers.causal.reader import CausalReader
-from engine.triggers.scorer import Incumbent
+from parley.engine.triggers.causal.kept_keys import KeysValues
+from parley.engine.triggers.causal.passes import FoundT, Reads, ReadWords, WantedReads, read_together
+from parley.engine.triggers.causal.reader import CausalReader
+from parley.engine.triggers.scorer import Incumbent
 
 if TYPE_CHECKING:
-    from engine.triggers.causal.scorer import CausalScorer
+    from parley.engine.triggers.causal.scorer import CausalScorer
 
 WORTH = 0.2
 """Share of candidates that a stage has to end, so that another stage is worth its pass."""

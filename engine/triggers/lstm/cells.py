@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-from policies.products import Weight, tanh_
+from parley.policies.products import Weight, tanh_
 
 
 def by_kind(weight_4Hx: Tensor) -> Tensor:

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from policies.products import Weight, product
+from parley.policies.products import Weight, product
 
 SUBSET = 512
 """Likely words whose share is exact."""

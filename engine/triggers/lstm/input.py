@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from engine.triggers.lstm.cells import Past, Swapped, WordLstm
-from engine.triggers.lstm.half_spaces import HalfSpaces, OutputLayer
-from envs.pairs.vocabulary import BOS_ID, EOS_ID
-from policies.seq2seq.model import LanguageModel
+from parley.engine.triggers.lstm.cells import Past, Swapped, WordLstm
+from parley.engine.triggers.lstm.half_spaces import HalfSpaces, OutputLayer
+from parley.envs.pairs.vocabulary import BOS_ID, EOS_ID
+from parley.policies.seq2seq.model import LanguageModel
 
 
 @dataclass(frozen=True)

@@ -26,15 +26,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.triggers.hits import Reading
-from engine.triggers.lstm.half_spaces import HalfSpaces
-from engine.triggers.lstm.input import InputReader, InputTrace, Lookahead
-from engine.triggers.lstm.screening import SLACK, few, require_bfloat16
-from engine.triggers.lstm.seq2seq import Read, Seq2SeqReader, WordCache
-from engine.triggers.lstm.swap_bound import ROUNDING, FeasibleSet, SwapBound, feasible
-from engine.triggers.objective import TriggerObjective
-from engine.triggers.scorer import Incumbent, Swaps
-from engine.triggers.victims import Seq2SeqVictim
+from parley.engine.triggers.hits import Reading
+from parley.engine.triggers.lstm.half_spaces import HalfSpaces
+from parley.engine.triggers.lstm.input import InputReader, InputTrace, Lookahead
+from parley.engine.triggers.lstm.screening import SLACK, few, require_bfloat16
+from parley.engine.triggers.lstm.seq2seq import Read, Seq2SeqReader, WordCache
+from parley.engine.triggers.lstm.swap_bound import ROUNDING, FeasibleSet, SwapBound, feasible
+from parley.engine.triggers.objective import TriggerObjective
+from parley.engine.triggers.scorer import Incumbent, Swaps
+from parley.engine.triggers.victims import Seq2SeqVictim
 
 INPUTS = 8
 """Inputs read together, always as many."""

@@ -20,10 +20,10 @@ import logging
 import torch
 from torch import Tensor
 
-from engine.triggers.lstm.swap_bound import FeasibleSet
-from envs.core.errors import ConfigError
-from policies.bfloat16 import ENOUGH, clock_of, cost_of_bfloat16, multiplies_bfloat16, shortest_share
-from policies.products import Weight
+from parley.engine.triggers.lstm.swap_bound import FeasibleSet
+from parley.envs.core.errors import ConfigError
+from parley.policies.bfloat16 import ENOUGH, clock_of, cost_of_bfloat16, multiplies_bfloat16, shortest_share
+from parley.policies.products import Weight
 
 _LOG = logging.getLogger(__name__)
 

@@ -18,11 +18,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear, pad
 
-from engine.triggers.lstm.cells import Past, Swapped, WordLstm, advance, by_kind
-from engine.triggers.lstm.half_spaces import OutputLayer
-from envs.pairs.vocabulary import BOS_ID, EOU_ID
-from policies.products import Weight
-from policies.seq2seq.model import Seq2Seq
+from parley.engine.triggers.lstm.cells import Past, Swapped, WordLstm, advance, by_kind
+from parley.engine.triggers.lstm.half_spaces import OutputLayer
+from parley.envs.pairs.vocabulary import BOS_ID, EOU_ID
+from parley.policies.products import Weight
+from parley.policies.seq2seq.model import Seq2Seq
 
 ROWS = 8
 """Incumbents read together, always as many, so that a figure does not depend on what else is read."""

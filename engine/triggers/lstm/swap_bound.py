@@ -17,11 +17,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from engine.triggers.lstm.half_spaces import HalfSpaces
-from engine.triggers.lstm.input import Lookahead
-from engine.triggers.lstm.seq2seq import Replies
-from engine.triggers.objective import TriggerObjective
-from engine.triggers.scorer import Incumbent
+from parley.engine.triggers.lstm.half_spaces import HalfSpaces
+from parley.engine.triggers.lstm.input import Lookahead
+from parley.engine.triggers.lstm.seq2seq import Replies
+from parley.engine.triggers.objective import TriggerObjective
+from parley.engine.triggers.scorer import Incumbent
 
 ROUNDING = 1e-5
 """Nats by which a word's bound may be off in float32: ten times what is seen at the published sizes."""

@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import count
 
-from envs.friends.draws import Draw, one, weighted
-from envs.friends.events import ChatEvent
-from envs.friends.game import Act, FriendsView
-from envs.friends.linker import EntityLinker
-from envs.friends.schema import Entity, entities_of
-from envs.friends.scripted import phrases
-from envs.friends.scripted.phrases import Phrase
-from envs.friends.scripted.wording import worded
+from parley.envs.friends.draws import Draw, one, weighted
+from parley.envs.friends.events import ChatEvent
+from parley.envs.friends.game import Act, FriendsView
+from parley.envs.friends.linker import EntityLinker
+from parley.envs.friends.schema import Entity, entities_of
+from parley.envs.friends.scripted import phrases
+from parley.envs.friends.scripted.phrases import Phrase
+from parley.envs.friends.scripted.wording import worded
 
 NUM_DRAWS = 20
 """Random numbers of one act."""

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 
-from envs.core.seeds import Substreams, derive_seed
-from envs.friends.events import FriendsChat
-from envs.friends.linker import EntityLinker
-from envs.friends.play import play_friends
-from envs.friends.scenario import FriendsScenario, ScenarioOptions, check_schema, random_friends
-from envs.friends.schema import FriendsSchema
-from envs.friends.scripted.bots import FriendsBot
+from parley.envs.core.seeds import Substreams, derive_seed
+from parley.envs.friends.events import FriendsChat
+from parley.envs.friends.linker import EntityLinker
+from parley.envs.friends.play import play_friends
+from parley.envs.friends.scenario import FriendsScenario, ScenarioOptions, check_schema, random_friends
+from parley.envs.friends.schema import FriendsSchema
+from parley.envs.friends.scripted.bots import FriendsBot
 
 _ROWS = 256
 """Chats that are drawn and played at once."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from itertools import product
 
-from envs.friends.linker import NUM_SEEN_OUTSIDE, Form
-from envs.friends.schema import Attribute, Entity, FriendsSchema, chat_words
+from parley.envs.friends.linker import NUM_SEEN_OUTSIDE, Form
+from parley.envs.friends.schema import Attribute, Entity, FriendsSchema, chat_words
 
 _TOWNS = (
     *("Ashmere", "Brackwater", "Coldharbour", "Dunwold", "Eastmarch", "Fallowfen", "Greyhithe", "Harrowgate"),

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 
-from envs.friends.draws import Draw, one
-from envs.friends.events import Token
-from envs.friends.linker import EntityLinker
-from envs.friends.schema import Entity
-from envs.friends.scripted import phrases
-from envs.friends.scripted.phrases import Phrase
+from parley.envs.friends.draws import Draw, one
+from parley.envs.friends.events import Token
+from parley.envs.friends.linker import EntityLinker
+from parley.envs.friends.schema import Entity
+from parley.envs.friends.scripted import phrases
+from parley.envs.friends.scripted.phrases import Phrase
 
 SPELT_OTHERWISE = 0.3
 """How often an entity is not said by its name."""

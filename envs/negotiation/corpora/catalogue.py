@@ -13,19 +13,19 @@ from importlib import import_module
 from pathlib import Path
 from typing import Protocol
 
-from envs.core.errors import DataError
-from envs.core.registry import Registry
-from envs.data.lines import ReadText, data_command, read_lines
-from envs.data.root import UNNAMED, missing_files, read_file, require_files
-from envs.data.sources import SPLITS, CorpusFile, Described, Source, content_digest, fingerprint, named_source
-from envs.negotiation.corpora.dealornodeal import READER_VERSION, DialogueRecord, parse_lines, parse_scenarios
-from envs.negotiation.domain import DEAL_OR_NO_DEAL
-from envs.negotiation.scenario import Scenario
+from parley.envs.core.errors import DataError
+from parley.envs.core.registry import Registry
+from parley.envs.data.lines import ReadText, data_command, read_lines
+from parley.envs.data.root import UNNAMED, missing_files, read_file, require_files
+from parley.envs.data.sources import SPLITS, CorpusFile, Described, Source, content_digest, fingerprint, named_source
+from parley.envs.negotiation.corpora.dealornodeal import READER_VERSION, DialogueRecord, parse_lines, parse_scenarios
+from parley.envs.negotiation.domain import DEAL_OR_NO_DEAL
+from parley.envs.negotiation.scenario import Scenario
 
 SELFPLAY = "selfplay"
 PUBLISHED_NAMES = tuple(f"{part}.txt" for part in (*SPLITS, SELFPLAY))
 
-SCRIPTED = "envs.negotiation.scripted"
+SCRIPTED = "parley.envs.negotiation.scripted"
 
 corpora = Registry("negotiation corpus", "parley.corpora")
 
@@ -219,7 +219,7 @@ corpora.register("embedded-interview", "scripted job interviews, generated")(
         summary="job interviews between two scripted sides who settle four issues, generated on this machine",
         licence="Apache-2.0, as Parley itself",
         game="interview",
-        writer="envs.negotiation.interview",
+        writer="parley.envs.negotiation.interview",
         num_dialogues=4_000,
     )
 )

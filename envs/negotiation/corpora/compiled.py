@@ -20,16 +20,16 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from envs.core.errors import DataError
-from envs.data.arrow import compiled_folder, is_whole, map_batch, publish, write_batch
-from envs.data.lines import corpus_named
-from envs.data.root import data_root as resolve_data_root
-from envs.data.sources import SPLITS
-from envs.negotiation.corpora.catalogue import CorpusSource, CorpusText, find_negotiations
-from envs.negotiation.corpora.dealornodeal import DialogueRecord
-from envs.negotiation.domain import Domain
-from envs.negotiation.scenario import Scenario
-from envs.negotiation.vocabulary import UNK_ID, Vocabulary
+from parley.envs.core.errors import DataError
+from parley.envs.data.arrow import compiled_folder, is_whole, map_batch, publish, write_batch
+from parley.envs.data.lines import corpus_named
+from parley.envs.data.root import data_root as resolve_data_root
+from parley.envs.data.sources import SPLITS
+from parley.envs.negotiation.corpora.catalogue import CorpusSource, CorpusText, find_negotiations
+from parley.envs.negotiation.corpora.dealornodeal import DialogueRecord
+from parley.envs.negotiation.domain import Domain
+from parley.envs.negotiation.scenario import Scenario
+from parley.envs.negotiation.vocabulary import UNK_ID, Vocabulary
 
 COMPILER_VERSION = 1
 """Grows when the same source would be compiled differently."""
@@ -105,8 +105,8 @@ def load_corpus(name: str, data_root: Path | None = None, *, cache: Path | None 
 
     Args:
         name: a registered name, or `path/file.py:NAME`.
-        data_root: where the corpora lie; see `envs.data.root.data_root` for the default.
-        cache: where compiled corpora lie; see `envs.data.root.cache_root` for the default.
+        data_root: where the corpora lie; see `parley.envs.data.root.data_root` for the default.
+        cache: where compiled corpora lie; see `parley.envs.data.root.cache_root` for the default.
         threshold: words of the training split that occur more often than this are kept; the corpus' own by default.
 
     Raises:

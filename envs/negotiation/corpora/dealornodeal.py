@@ -21,11 +21,11 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import NamedTuple
 
-from envs.core.errors import DataError, ParleyError
-from envs.data.lines import broken_rule, located, require_utf8
-from envs.negotiation.domain import DEAL_OR_NO_DEAL, DISAGREE, Domain, Numbers, domain_of
-from envs.negotiation.scenario import Scenario
-from envs.negotiation.vocabulary import EOS, SELECTION, SPECIALS, THEM, YOU
+from parley.envs.core.errors import DataError, ParleyError
+from parley.envs.data.lines import broken_rule, located, require_utf8
+from parley.envs.negotiation.domain import DEAL_OR_NO_DEAL, DISAGREE, Domain, Numbers, domain_of
+from parley.envs.negotiation.scenario import Scenario
+from parley.envs.negotiation.vocabulary import EOS, SELECTION, SPECIALS, THEM, YOU
 
 READER_VERSION = 1
 """Grows when the same file would be read differently; compiled corpora are keyed by it."""

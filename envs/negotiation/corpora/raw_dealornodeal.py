@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from envs.core.errors import DataError, ParleyError
-from envs.data.lines import located
-from envs.negotiation.corpora.dealornodeal import DialogueRecord, Turn, format_line, parse_context, parse_turns
-from envs.negotiation.dealornodeal.domain import DIVISION
-from envs.negotiation.dealornodeal.rules import (
+from parley.envs.core.errors import DataError, ParleyError
+from parley.envs.data.lines import located
+from parley.envs.negotiation.corpora.dealornodeal import DialogueRecord, Turn, format_line, parse_context, parse_turns
+from parley.envs.negotiation.dealornodeal.domain import DIVISION
+from parley.envs.negotiation.dealornodeal.rules import (
     DISAGREE_ID,
     DISCONNECT_ID,
     ITEM_TOKEN_INDEX,
@@ -27,8 +27,8 @@ from envs.negotiation.dealornodeal.rules import (
     NO_AGREEMENT_ID,
     NUM_ITEMS,
 )
-from envs.negotiation.scenario import Scenario
-from envs.negotiation.vocabulary import EOS, SELECTION
+from parley.envs.negotiation.scenario import Scenario
+from parley.envs.negotiation.vocabulary import EOS, SELECTION
 
 _CONTEXT_WIDTH = 2 * NUM_ITEMS
 _AGREE, _DISAGREE = "agree", "disagree"

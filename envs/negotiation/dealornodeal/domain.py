@@ -6,16 +6,16 @@ import re
 
 import numpy as np
 
-from envs.negotiation.dealornodeal import rules
-from envs.negotiation.dealornodeal.rules import ITEM_NAMES, NUM_ITEMS
-from envs.negotiation.domain import DEAL_OR_NO_DEAL, Domain, Numbers, Selections
-from envs.negotiation.game import Agent
-from envs.negotiation.game_acts import GameActs
-from envs.negotiation.scenario import Scenario
-from envs.negotiation.scripted.acts import DivisionActs
-from envs.negotiation.scripted.bargainers import Bargainer
-from envs.negotiation.scripted.wording import bargainer_vocabulary
-from envs.negotiation.vocabulary import Vocabulary
+from parley.envs.negotiation.dealornodeal import rules
+from parley.envs.negotiation.dealornodeal.rules import ITEM_NAMES, NUM_ITEMS
+from parley.envs.negotiation.domain import DEAL_OR_NO_DEAL, Domain, Numbers, Selections
+from parley.envs.negotiation.game import Agent
+from parley.envs.negotiation.game_acts import GameActs
+from parley.envs.negotiation.scenario import Scenario
+from parley.envs.negotiation.scripted.acts import DivisionActs
+from parley.envs.negotiation.scripted.bargainers import Bargainer
+from parley.envs.negotiation.scripted.wording import bargainer_vocabulary
+from parley.envs.negotiation.vocabulary import Vocabulary
 
 _BETWEEN = re.compile(r"\s*,\s*|\s+")
 _WHOLE = re.compile(r"[0-9]{1,9}")

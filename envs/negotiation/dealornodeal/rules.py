@@ -12,9 +12,9 @@ from functools import cache, lru_cache
 
 import numpy as np
 
-from envs.core.errors import ScenarioError
-from envs.negotiation.domain import REFUSALS, Numbers, Selections
-from envs.negotiation.scenario import Scenario
+from parley.envs.core.errors import ScenarioError
+from parley.envs.negotiation.domain import REFUSALS, Numbers, Selections
+from parley.envs.negotiation.scenario import Scenario
 
 ITEM_NAMES = ("book", "hat", "ball")
 NUM_ITEMS = 3

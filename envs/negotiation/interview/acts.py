@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from envs.negotiation.domain import Numbers
-from envs.negotiation.game_acts import GameActs
-from envs.negotiation.interview.bargainers import Applicant, InterviewStanding
-from envs.negotiation.interview.rules import BEST, ISSUES, OPTIONS, deals, describe
-from envs.negotiation.interview.wording import understand
-from envs.negotiation.scripted.bargainers import STYLES
-from envs.negotiation.vocabulary import SELECTION_ID, Vocabulary
+from parley.envs.negotiation.domain import Numbers
+from parley.envs.negotiation.game_acts import GameActs
+from parley.envs.negotiation.interview.bargainers import Applicant, InterviewStanding
+from parley.envs.negotiation.interview.rules import BEST, ISSUES, OPTIONS, deals, describe
+from parley.envs.negotiation.interview.wording import understand
+from parley.envs.negotiation.scripted.bargainers import STYLES
+from parley.envs.negotiation.vocabulary import SELECTION_ID, Vocabulary
 
 NUM_DEALS = len(deals())
 INTERVIEW_ACTS = ("takes the proposal on the table", "breaks off without a deal", "says <selection>")

@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from envs.core.errors import ConfigError, DataError
-from envs.core.play import Utterances
-from envs.core.registry import nearest
-from envs.negotiation.domain import Numbers
-from envs.negotiation.game import SideView
-from envs.negotiation.interview.rules import BEST, ISSUES, OPTIONS, STARTS, deals
-from envs.negotiation.interview.wording import PHRASES, SLOT, HeardOffer, understand, ways_to_name
-from envs.negotiation.scripted.bargainers import STYLES, Style
-from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID, Vocabulary
+from parley.envs.core.errors import ConfigError, DataError
+from parley.envs.core.play import Utterances
+from parley.envs.core.registry import nearest
+from parley.envs.negotiation.domain import Numbers
+from parley.envs.negotiation.game import SideView
+from parley.envs.negotiation.interview.rules import BEST, ISSUES, OPTIONS, STARTS, deals
+from parley.envs.negotiation.interview.wording import PHRASES, SLOT, HeardOffer, understand, ways_to_name
+from parley.envs.negotiation.scripted.bargainers import STYLES, Style
+from parley.envs.negotiation.vocabulary import EOS_ID, SELECTION_ID, Vocabulary
 
 SCALE = BEST / 10
 """Points here for one of Deal or No Deal, which styles are written in."""

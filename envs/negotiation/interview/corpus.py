@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from envs.negotiation.interview.bargainers import Applicant
-from envs.negotiation.interview.wording import interview_vocabulary
-from envs.negotiation.scripted.corpus import corpus_lines
+from parley.envs.negotiation.interview.bargainers import Applicant
+from parley.envs.negotiation.interview.wording import interview_vocabulary
+from parley.envs.negotiation.scripted.corpus import corpus_lines
 
 
 def embedded_corpus(num_dialogues: int, seed: int) -> dict[str, list[str]]:

@@ -6,12 +6,12 @@ import itertools
 
 import numpy as np
 
-from envs.negotiation.domain import REFUSALS, Domain, Numbers, Selections
-from envs.negotiation.game import Agent
-from envs.negotiation.game_acts import GameActs
-from envs.negotiation.interview.acts import InterviewActs
-from envs.negotiation.interview.bargainers import Applicant
-from envs.negotiation.interview.rules import (
+from parley.envs.negotiation.domain import REFUSALS, Domain, Numbers, Selections
+from parley.envs.negotiation.game import Agent
+from parley.envs.negotiation.game_acts import GameActs
+from parley.envs.negotiation.interview.acts import InterviewActs
+from parley.envs.negotiation.interview.bargainers import Applicant
+from parley.envs.negotiation.interview.rules import (
     BEST,
     ISSUES,
     ITEMS,
@@ -24,9 +24,9 @@ from envs.negotiation.interview.rules import (
     describe,
     selections,
 )
-from envs.negotiation.interview.wording import interview_vocabulary
-from envs.negotiation.scenario import Scenario
-from envs.negotiation.vocabulary import Vocabulary
+from parley.envs.negotiation.interview.wording import interview_vocabulary
+from parley.envs.negotiation.scenario import Scenario
+from parley.envs.negotiation.vocabulary import Vocabulary
 
 
 class Interview(Domain):

@@ -14,7 +14,7 @@ from functools import cache
 
 import numpy as np
 
-from envs.negotiation.domain import Selections
+from parley.envs.negotiation.domain import Selections
 
 NAME = "interview"
 ISSUES: dict[str, tuple[str, ...]] = {

@@ -12,9 +12,9 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from envs.negotiation.domain import Numbers
-from envs.negotiation.interview.rules import ISSUES, NAME, OPTION_INDEX, OPTIONS
-from envs.negotiation.vocabulary import SPECIALS, THEM, YOU, Vocabulary
+from parley.envs.negotiation.domain import Numbers
+from parley.envs.negotiation.interview.rules import ISSUES, NAME, OPTION_INDEX, OPTIONS
+from parley.envs.negotiation.vocabulary import SPECIALS, THEM, YOU, Vocabulary
 
 SLOT = "{deal}"
 PHRASES: dict[str, tuple[str, ...]] = {

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from envs.negotiation.dealornodeal.rules import (
+from parley.envs.negotiation.dealornodeal.rules import (
     MAX_SELECTIONS,
     NUM_ITEMS,
     TOTAL_VALUE,
@@ -15,10 +15,10 @@ from envs.negotiation.dealornodeal.rules import (
     selection_index,
     selection_table,
 )
-from envs.negotiation.game_acts import GameActs
-from envs.negotiation.scripted.bargainers import Talks, worth
-from envs.negotiation.scripted.phrasing import Act, Move, Phrasebook
-from envs.negotiation.vocabulary import SELECTION_ID, Vocabulary
+from parley.envs.negotiation.game_acts import GameActs
+from parley.envs.negotiation.scripted.bargainers import Talks, worth
+from parley.envs.negotiation.scripted.phrasing import Act, Move, Phrasebook
+from parley.envs.negotiation.vocabulary import SELECTION_ID, Vocabulary
 
 NUM_ALLOCATIONS = MAX_SELECTIONS - 2
 OTHER_ACTS = (Act.ACCEPT, Act.ASK, Act.PART, Act.END)

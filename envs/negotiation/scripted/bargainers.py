@@ -16,16 +16,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from envs.core.config import check
-from envs.core.errors import ConfigError, DataError
-from envs.core.play import Utterances
-from envs.core.registry import nearest
-from envs.negotiation.dealornodeal.rules import NUM_ITEMS, TOTAL_VALUE, Triple, picks_table, selection_index
-from envs.negotiation.game import Agent, SideView
-from envs.negotiation.scripted.listening import Meaning
-from envs.negotiation.scripted.phrasing import Act, Move, Phrasebook
-from envs.negotiation.scripted.wording import bargainer_vocabulary
-from envs.negotiation.vocabulary import SELECTION_ID, Vocabulary
+from parley.envs.core.config import check
+from parley.envs.core.errors import ConfigError, DataError
+from parley.envs.core.play import Utterances
+from parley.envs.core.registry import nearest
+from parley.envs.negotiation.dealornodeal.rules import NUM_ITEMS, TOTAL_VALUE, Triple, picks_table, selection_index
+from parley.envs.negotiation.game import Agent, SideView
+from parley.envs.negotiation.scripted.listening import Meaning
+from parley.envs.negotiation.scripted.phrasing import Act, Move, Phrasebook
+from parley.envs.negotiation.scripted.wording import bargainer_vocabulary
+from parley.envs.negotiation.vocabulary import SELECTION_ID, Vocabulary
 
 LOWEST_AIM = 1.0
 """Points below which no amount of talk makes a bargainer accept."""

@@ -10,15 +10,15 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from envs.core.errors import ConfigError
-from envs.core.seeds import derive_seed, stream
-from envs.negotiation.domain import DISAGREE
-from envs.negotiation.game import Agent, NegotiationGame, SideView, play
-from envs.negotiation.scenario import Scenario
-from envs.negotiation.scripted.bargainers import BargainerSession, Style
-from envs.negotiation.scripted.phrasing import Phrasebook
-from envs.negotiation.scripted.wording import bargainer_vocabulary
-from envs.negotiation.vocabulary import Vocabulary
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.seeds import derive_seed, stream
+from parley.envs.negotiation.domain import DISAGREE
+from parley.envs.negotiation.game import Agent, NegotiationGame, SideView, play
+from parley.envs.negotiation.scenario import Scenario
+from parley.envs.negotiation.scripted.bargainers import BargainerSession, Style
+from parley.envs.negotiation.scripted.phrasing import Phrasebook
+from parley.envs.negotiation.scripted.wording import bargainer_vocabulary
+from parley.envs.negotiation.vocabulary import Vocabulary
 
 NUM_SELFPLAY = 500
 """Scenarios of the "selfplay" split."""

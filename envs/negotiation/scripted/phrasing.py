@@ -13,11 +13,11 @@ from typing import TypeVar
 
 import numpy as np
 
-from envs.core.errors import DataError
-from envs.negotiation.dealornodeal.rules import ITEM_NAMES, NUM_ITEMS, Triple
-from envs.negotiation.scripted.listening import Meaning, understand
-from envs.negotiation.scripted.wording import AMOUNTS, DISPENSABLE, PHRASES, SLOTS, WHOLES
-from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID, SPECIALS, Vocabulary
+from parley.envs.core.errors import DataError
+from parley.envs.negotiation.dealornodeal.rules import ITEM_NAMES, NUM_ITEMS, Triple
+from parley.envs.negotiation.scripted.listening import Meaning, understand
+from parley.envs.negotiation.scripted.wording import AMOUNTS, DISPENSABLE, PHRASES, SLOTS, WHOLES
+from parley.envs.negotiation.vocabulary import EOS_ID, SELECTION_ID, SPECIALS, Vocabulary
 
 ChoiceT = TypeVar("ChoiceT")
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import itertools
 
-from envs.negotiation.dealornodeal.rules import ITEM_NAMES, MAX_COUNT, NUM_ITEMS
-from envs.negotiation.vocabulary import SPECIALS, THEM, YOU, Vocabulary
+from parley.envs.negotiation.dealornodeal.rules import ITEM_NAMES, MAX_COUNT, NUM_ITEMS
+from parley.envs.negotiation.vocabulary import SPECIALS, THEM, YOU, Vocabulary
 
 SLOTS = ("{mine}", "{yours}", "{kind}")
 PHRASES: dict[str, tuple[str, ...]] = {

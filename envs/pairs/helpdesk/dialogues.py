@@ -14,12 +14,12 @@ from typing import TypeVar
 
 import numpy as np
 
-from envs.core.seeds import stream
-from envs.pairs.helpdesk.machines import MACHINES
-from envs.pairs.helpdesk.phrases import FAILED, FAREWELLS, GREETINGS, LATER, ODD, SLOTS, WORKED, Exchange
-from envs.pairs.helpdesk.services import SERVICES
-from envs.pairs.text import PairText
-from envs.pairs.tokens import tokenise
+from parley.envs.core.seeds import stream
+from parley.envs.pairs.helpdesk.machines import MACHINES
+from parley.envs.pairs.helpdesk.phrases import FAILED, FAREWELLS, GREETINGS, LATER, ODD, SLOTS, WORKED, Exchange
+from parley.envs.pairs.helpdesk.services import SERVICES
+from parley.envs.pairs.text import PairText
+from parley.envs.pairs.tokens import tokenise
 
 NUM_DIALOGUES = 900
 """Enough for some 6,000 pairs."""

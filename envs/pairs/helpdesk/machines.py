@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envs.pairs.helpdesk.phrases import Branch, HelpdeskProblem, Topic
+from parley.envs.pairs.helpdesk.phrases import Branch, HelpdeskProblem, Topic
 
 MACHINES = (
     Topic(

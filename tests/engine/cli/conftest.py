@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.cli.main import main
-from envs.data.root import CACHE_VARIABLE, DATA_VARIABLE
+from parley.engine.cli.main import main
+from parley.envs.data.root import CACHE_VARIABLE, DATA_VARIABLE
 from tests.engine.jobs.made_up import data_root, save_negotiator
 
 

@@ -8,7 +8,7 @@ import os
 import sys
 import tempfile
 
-from engine.cli.main import main as parley
+from parley.engine.cli.main import main as parley
 from tests.engine.cli.screens import FOLDER, SCREENS, steady
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from engine.store.run_folder import RunFolder
+from parley.engine.store.run_folder import RunFolder
 from tests.engine.cli.conftest import Parley
 
 DEEP = "[" * 100_000
@@ -22,7 +22,7 @@ NOW = "2026-11-22T10:00:00.000+00:00"
 @pytest.fixture(scope="package")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished match; tests work on copies."""
-    from engine.cli.main import main
+    from parley.engine.cli.main import main
 
     folder = tmp_path_factory.mktemp("played") / "run"
     assert main([*PLAY.split(), "--run", str(folder)]) == 0

@@ -10,7 +10,7 @@ import nltk
 import pytest
 from nltk.downloader import Downloader
 
-from engine.perturb.nltk_lexicon import FOLDERS, STOPWORDS
+from parley.engine.perturb.nltk_lexicon import FOLDERS, STOPWORDS
 from tests.engine.cli.conftest import Parley
 
 

@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.jobs.beside import Beside
-from engine.jobs.demo import BESIDE, BESIDE_HARDENING, DEMO, STAGES, DemoConfig
-from engine.jobs.demo_figures import GAIN, HARDENED, failure
-from engine.jobs.negotiation import minmax, negotiator, reinforce
-from engine.jobs.perturb import adversarial
-from engine.jobs.retrieval import matcher_config
-from engine.metrics.statistics import Estimate
-from engine.store.layout import SUMMARY
-from engine.store.run_folder import RunFolder
-from policies.negotiator.settings import NegotiatorFitConfig
+from parley.engine.jobs.beside import Beside
+from parley.engine.jobs.demo import BESIDE, BESIDE_HARDENING, DEMO, STAGES, DemoConfig
+from parley.engine.jobs.demo_figures import GAIN, HARDENED, failure
+from parley.engine.jobs.negotiation import minmax, negotiator, reinforce
+from parley.engine.jobs.perturb import adversarial
+from parley.engine.jobs.retrieval import matcher_config
+from parley.engine.metrics.statistics import Estimate
+from parley.engine.store.layout import SUMMARY
+from parley.engine.store.run_folder import RunFolder
+from parley.policies.negotiator.settings import NegotiatorFitConfig
 from tests.engine.cli.conftest import Parley
 from tests.engine.jobs.made_up import CORPUS, TINY, Notes, rows
 

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from engine.cli.flags import JobCommand, dotted_keys, field_docs, parse_job
-from engine.cli.verbs import JOBS, Verb, find_verb
-from engine.jobs.catalogue import find
-from engine.jobs.command import flat
-from engine.jobs.negotiation.attack import ATTACK_TRANSFER, TransferSettings
-from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
-from engine.jobs.negotiation.negotiator import TRAIN_NEGOTIATOR
-from engine.jobs.triggers.text_search import SEARCH_TEXT
-from envs.core.config import assign, to_dict
-from envs.core.errors import ConfigError
+from parley.engine.cli.flags import JobCommand, dotted_keys, field_docs, parse_job
+from parley.engine.cli.verbs import JOBS, Verb, find_verb
+from parley.engine.jobs.catalogue import find
+from parley.engine.jobs.command import flat
+from parley.engine.jobs.negotiation.attack import ATTACK_TRANSFER, TransferSettings
+from parley.engine.jobs.negotiation.match import SELFPLAY, MatchConfig
+from parley.engine.jobs.negotiation.negotiator import TRAIN_NEGOTIATOR
+from parley.engine.jobs.triggers.text_search import SEARCH_TEXT
+from parley.envs.core.config import assign, to_dict
+from parley.envs.core.errors import ConfigError
 from tests.engine.cli.conftest import Parley
 from tests.engine.jobs.made_up import ROOT
 

@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from engine.cli.flags import JobCommand
-from engine.cli.jobs import carry_out
-from engine.cli.tables import interval, number, show_result
-from engine.jobs.catalogue import find
-from engine.jobs.job import Comparison, Job, Reporter, Result
-from engine.jobs.negotiation.judge import NOBODY_JUDGES
-from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
-from engine.metrics.statistics import NOTHING, Estimate, Metric, count
-from engine.metrics.tables import TextTable
-from engine.store.run_folder import RunFolder
+from parley.engine.cli.flags import JobCommand
+from parley.engine.cli.jobs import carry_out
+from parley.engine.cli.tables import interval, number, show_result
+from parley.engine.jobs.catalogue import find
+from parley.engine.jobs.job import Comparison, Job, Reporter, Result
+from parley.engine.jobs.negotiation.judge import NOBODY_JUDGES
+from parley.engine.jobs.negotiation.match import SELFPLAY, MatchConfig
+from parley.engine.metrics.statistics import NOTHING, Estimate, Metric, count
+from parley.engine.metrics.tables import TextTable
+from parley.engine.store.run_folder import RunFolder
 from tests.engine.cli.conftest import Parley
 from tests.engine.jobs.made_up import CORPUS, TINY, corpus_vocabulary, rows, save_negotiator
 
@@ -179,7 +179,7 @@ def test_checkpoints_play_scripted_bargainers(parley: Parley, checkpoints: tuple
 def test_a_person_may_play_a_match(parley: Parley, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("hello\n/deal\nnone\n" * 2))
     monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setattr("engine.cli.screen.PLAIN_INTERVAL_S", 0.0)
+    monkeypatch.setattr("parley.engine.cli.screen.PLAIN_INTERVAL_S", 0.0)
     outcome = parley("selfplay --adversary human --target scripted --dialogues 2 --json")
     assert only_object(outcome.out)["metrics"]["agreement"]["value"] == 0
     assert outcome.err.count("you chose no agreement") == outcome.err.count("points: you 0, partner 0") == 2
@@ -224,7 +224,7 @@ def fake(result: Result) -> Job:
 
     def run(config: Any, path: Path, reporter: Reporter) -> Result:
         sys.stdout.write("a library that prints\n")
-        logging.getLogger("engine.made_up").warning("3 of 12 dialogues failed")
+        logging.getLogger("parley.made_up").warning("3 of 12 dialogues failed")
         reporter.say("working")
         return result
 

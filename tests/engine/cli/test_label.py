@@ -45,7 +45,7 @@ def test_what_cannot_be_read_back_says_what_to_do(parley: Parley) -> None:
 
 def test_a_strategy_that_changes_nothing_has_a_page_too(parley: Parley) -> None:
     Path("mine.py").write_text(
-        "from engine.perturb.strategy import Expectation, OnUtterances\n"
+        "from parley.engine.perturb.strategy import Expectation, OnUtterances\n"
         "class Nothing(OnUtterances):\n"
         "    name, expectation = 'nothing', Expectation.SHOULD_NOT_CHANGE\n"
         "    def utterance(self, words, rng):\n"

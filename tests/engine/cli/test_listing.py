@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import get_args, get_type_hints
 
-from engine.cli.listing import listing
-from engine.generation.settings import Method
-from engine.jobs.collaboration.channels import strategy_list
-from engine.jobs.generation.table_config import TrainedTableConfig
-from policies.decoders import RULES, DecoderSettings
-from policies.discriminator.settings import DiscriminatorSizes
+from parley.engine.cli.listing import listing
+from parley.engine.generation.settings import Method
+from parley.engine.jobs.collaboration.channels import strategy_list
+from parley.engine.jobs.generation.table_config import TrainedTableConfig
+from parley.policies.decoders import RULES, DecoderSettings
+from parley.policies.discriminator.settings import DiscriminatorSizes
 
 
 def test_parts_of_generation_are_those_that_commands_take() -> None:

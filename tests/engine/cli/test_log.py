@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.negotiation.judge import NOBODY_JUDGES
+from parley.engine.jobs.negotiation.judge import NOBODY_JUDGES
 from tests.engine.cli.conftest import Parley
 from tests.engine.jobs.made_up import start_parley
 

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from engine.cli.verbs import JOBS, VERBS, Verb, below, find_verb
-from engine.jobs.catalogue import ENTRIES, find
-from engine.runtime import logs
-from envs.core.config import to_dict
-from envs.core.errors import ConfigError, RunError
+from parley.engine.cli.verbs import JOBS, VERBS, Verb, below, find_verb
+from parley.engine.jobs.catalogue import ENTRIES, find
+from parley.engine.runtime import logs
+from parley.envs.core.config import to_dict
+from parley.envs.core.errors import ConfigError, RunError
 from tests.engine.cli.conftest import Parley
 from tests.engine.cli.screens import FOLDER, SCREENS, steady
 from tests.engine.jobs.made_up import ROOT, await_halt, halts_at, rows, start_parley
@@ -77,7 +77,7 @@ def test_help_shows_every_verb_with_its_examples(parley: Parley) -> None:
 
 LOADING = """
 import json, sys
-from engine.cli.main import main
+from parley.engine.cli.main import main
 found = {}
 for words in sys.argv[1:]:
     main(words.split())
@@ -97,7 +97,7 @@ def test_help_starts_at_once() -> None:
     packages = loaded("--help")["--help"]
     after = os.times()
     seconds = after.children_user + after.children_system - before.children_user - before.children_system
-    assert not packages & {*HEAVY, "envs", "gymnasium", "numpy", "pyarrow", "rich", "tyro", "yaml"}
+    assert not packages & {*HEAVY, "gymnasium", "numpy", "pyarrow", "rich", "tyro", "yaml"}
     # Of a core, a tenth of this on a free machine; the imports above are what keeps it so.
     assert seconds < 5
 
@@ -251,7 +251,7 @@ def test_output_that_nobody_reads_is_no_mistake(tmp_path: Path, asked: list[str]
 def test_output_onto_a_full_disk_is_an_error_and_no_traceback(tmp_path: Path, command: str) -> None:
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(
-            [sys.executable, "-m", "engine.cli.main", *command.split()],
+            [sys.executable, "-m", "parley", *command.split()],
             env=os.environ | {"PYTHONPATH": str(ROOT)},
             cwd=tmp_path,
             stdout=full,

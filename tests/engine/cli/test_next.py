@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from engine.cli.data import CorpusArguments
-from engine.cli.flags import parse, parse_job
-from engine.cli.label import LabelArguments
-from engine.cli.perturb import PerturbArguments
-from engine.cli.play import PlayArguments
-from engine.cli.play_ranking import PlayRankingArguments
-from engine.cli.play_reply import PlayReplyArguments
-from engine.cli.runs import ReportArguments
-from engine.cli.verbs import find_verb
-from engine.jobs.catalogue import ENTRIES
-from engine.jobs.entry import Entry
+from parley.engine.cli.data import CorpusArguments
+from parley.engine.cli.flags import parse, parse_job
+from parley.engine.cli.label import LabelArguments
+from parley.engine.cli.perturb import PerturbArguments
+from parley.engine.cli.play import PlayArguments
+from parley.engine.cli.play_ranking import PlayRankingArguments
+from parley.engine.cli.play_reply import PlayReplyArguments
+from parley.engine.cli.runs import ReportArguments
+from parley.engine.cli.verbs import find_verb
+from parley.engine.jobs.catalogue import ENTRIES
+from parley.engine.jobs.entry import Entry
 from tests.engine.cli.conftest import Parley
 from tests.engine.jobs.made_up import CORPUS
 

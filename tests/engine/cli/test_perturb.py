@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.cli.perturb import CHUNK
-from engine.perturb import perturb_text
-from envs.pairs.vocabulary import SPECIALS, PairVocabulary
+from parley.engine.cli.perturb import CHUNK
+from parley.engine.perturb import perturb_text
+from parley.envs.pairs.vocabulary import SPECIALS, PairVocabulary
 from tests.engine.cli.conftest import Parley
 from tests.engine.jobs.made_up import ROOT
 
@@ -174,7 +174,7 @@ def test_missing_words_of_nltk_name_the_command_that_brings_them(typed: Parley, 
 
 def test_who_has_read_enough_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text(f"{LINE}\n" * 20_000)
-    command = [sys.executable, "-m", "engine.cli.main", "perturb", "random-swap", "--input", str(tmp_path / "in.txt")]
+    command = [sys.executable, "-m", "parley", "perturb", "random-swap", "--input", str(tmp_path / "in.txt")]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -186,7 +186,8 @@ def test_who_has_read_enough_is_no_error(tmp_path: Path) -> None:
 
 def test_a_strategy_of_ones_own_is_counted_by_its_name(typed: Parley, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
-        "from engine.perturb.swap import RandomSwap\n\n\ndef mine(settings, resources):\n    return RandomSwap(every=2)\n"
+        "from parley.engine.perturb.swap import RandomSwap\n\n\n"
+        "def mine(settings, resources):\n    return RandomSwap(every=2)\n"
     )
     outcome = typed(f"perturb {tmp_path / 'mine.py'}:mine", b"one two three four\n")
     assert outcome.status == 0

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from engine.cli.play import read_scenario
-from engine.jobs.negotiation.negotiator import demo as preset
-from engine.store.run_folder import RunFolder
-from envs.core.errors import ConfigError, ScenarioError
-from envs.negotiation.dealornodeal.domain import DIVISION
-from envs.negotiation.scenario import Scenario
+from parley.engine.cli.play import read_scenario
+from parley.engine.jobs.negotiation.negotiator import demo as preset
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import ConfigError, ScenarioError
+from parley.envs.negotiation.dealornodeal.domain import DIVISION
+from parley.envs.negotiation.scenario import Scenario
 from tests.engine.cli.conftest import Parley, Typed
 
 SCENARIO = "1,2,3/0,2,2/4,0,2"

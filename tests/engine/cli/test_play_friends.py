@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.cli.play_friends import run_play_friends
-from envs.core.seeds import stream
-from envs.friends.compiled import load_friends
-from envs.friends.scenario import random_friends
+from parley.engine.cli.play_friends import run_play_friends
+from parley.envs.core.seeds import stream
+from parley.envs.friends.compiled import load_friends
+from parley.envs.friends.scenario import random_friends
 from tests.engine.cli.conftest import Parley, Typed
 
 OWN = """

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.metrics.retrieval.movement import expected_ranks
-from envs.candidates.compiled import load_candidates
-from policies.ranker import compared_outcomes
-from policies.rankers import load_ranker
+from parley.engine.metrics.retrieval.movement import expected_ranks
+from parley.envs.candidates.compiled import load_candidates
+from parley.policies.ranker import compared_outcomes
+from parley.policies.rankers import load_ranker
 from tests.engine.cli.conftest import Parley, Typed
 from tests.engine.jobs.retrieval.rankings import own, save_matcher
 

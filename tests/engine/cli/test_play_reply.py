@@ -35,7 +35,7 @@ def test_it_replies_to_what_was_said_before_until_a_new_dialogue_begins(parley: 
 
 
 CHAT = """
-from policies.chat.model import Answer
+from parley.policies.chat.model import Answer
 
 class Chat:
     def answer(self, chats, *, decoding, seeds=()):

@@ -11,10 +11,10 @@ import pytest
 from rich.console import Console
 from rich.progress import Progress, TextColumn
 
-from engine.cli.screen import LiveScreen, PlainScreen, Stage, watching
-from engine.cli.tables import make_console, show_error, show_lines, show_table
-from envs.core.errors import ConfigError
-from envs.core.visible import visible
+from parley.engine.cli.screen import LiveScreen, PlainScreen, Stage, watching
+from parley.engine.cli.tables import make_console, show_error, show_lines, show_table
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.visible import visible
 
 
 class Clock:
@@ -140,8 +140,8 @@ def test_warnings_are_shown_while_a_job_is_watched_and_not_after(capsys: pytest.
     root = logging.getLogger()
     before = list(root.handlers)
     with watching():
-        logging.getLogger("engine.store.parts").warning("%s is damaged", "part-00001")
-        logging.getLogger("engine.store.parts").info("nothing to see")
+        logging.getLogger("parley.engine.store.parts").warning("%s is damaged", "part-00001")
+        logging.getLogger("parley.engine.store.parts").info("nothing to see")
         with warnings.catch_warnings():
             warnings.simplefilter("always")
             warnings.warn("a number overflowed", RuntimeWarning, stacklevel=1)
@@ -170,7 +170,7 @@ def test_nothing_that_a_terminal_obeys_gets_through(
         watcher.stage(HOSTILE, 3, "updates")
         watcher.advance(1, HOSTILE)
         watcher.say(HOSTILE)
-        logging.getLogger("engine.store.parts").warning(HOSTILE)
+        logging.getLogger("parley.engine.store.parts").warning(HOSTILE)
     shown = capsys.readouterr().err
     assert shown.count(r"\u001b]0;mine") >= 6
     assert r"\u202egnp" in shown

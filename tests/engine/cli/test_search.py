@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.metrics.triggers.hits import COST_METRICS
-from engine.store.run_folder import RunFolder
+from parley.engine.metrics.triggers.hits import COST_METRICS
+from parley.engine.store.run_folder import RunFolder
 from tests.engine.cli.conftest import Parley
 from tests.engine.jobs.made_up import rows
 from tests.engine.jobs.triggers.searches import save_lm, save_seq2seq, words_of, write_corpus, write_targets

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from engine.cli.settings import settings_of
-from engine.cli.verbs import JOBS, Verb
-from engine.jobs.catalogue import find
-from engine.jobs.command import flat
-from envs.core.config import to_dict
+from parley.engine.cli.settings import settings_of
+from parley.engine.cli.verbs import JOBS, Verb
+from parley.engine.jobs.catalogue import find
+from parley.engine.jobs.command import flat
+from parley.envs.core.config import to_dict
 from tests.engine.cli.conftest import Parley
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from engine.cli.status import _duration
-from engine.cli.tables import show_table
-from engine.jobs.negotiation.rows import DIALOGUES
-from engine.metrics.statistics import rate
-from engine.runtime.record import WORK
-from engine.store.run_folder import RunFolder
-from engine.store.schemas import error_row
+from parley.engine.cli.status import _duration
+from parley.engine.cli.tables import show_table
+from parley.engine.jobs.negotiation.rows import DIALOGUES
+from parley.engine.metrics.statistics import rate
+from parley.engine.runtime.record import WORK
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.store.schemas import error_row
 from tests.engine.cli.conftest import Parley
 from tests.engine.jobs.test_status import another_process
 from tests.engine.store.rows import SmallConfig, rows

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from engine.cli.screen import SILENCE_S, PlainScreen, Stage, beating
+from parley.engine.cli.screen import SILENCE_S, PlainScreen, Stage, beating
 from tests.engine.cli.conftest import Parley
 
 
@@ -52,7 +52,7 @@ def test_a_strategy_of_a_group_whose_data_are_not_there_is_left_out(
     parley: Parley, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "in.txt").write_text("the good dog\n")
-    monkeypatch.setattr("engine.perturb.grammar.open_corrections", missing)
+    monkeypatch.setattr("parley.engine.perturb.grammar.open_corrections", missing)
     outcome = parley("perturb should-not-change,antonym --input in.txt --set perturb.lexicon=built-in --seed 1")
     assert outcome.status == 0
     assert "grammar-errors is left out: nothing is there; put it there" in outcome.err
@@ -64,6 +64,6 @@ def test_a_strategy_of_a_group_whose_data_are_not_there_is_left_out(
 
 
 def missing(*_: object) -> None:
-    from envs.core.errors import DataError
+    from parley.envs.core.errors import DataError
 
     raise DataError("nothing is there", fix="put it there")

@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from engine.collaboration.selectors import RandomSelector
-from engine.collaboration.strategies import (
+from parley.engine.collaboration.selectors import RandomSelector
+from parley.engine.collaboration.strategies import (
     ChatKnowledge,
     ConfusedHearing,
     Hearing,
@@ -18,15 +18,15 @@ from engine.collaboration.strategies import (
     confusing,
     spare_words,
 )
-from engine.perturb.swap import RandomSwap
-from envs.core.errors import ConfigError
-from envs.core.seeds import stream
-from envs.friends.events import ChatEvent, Mention, Token
-from envs.friends.game import FriendsGame
-from envs.friends.linker import EntityLinker
-from envs.friends.play import play_friends
-from envs.friends.scenario import FriendsScenario, ScenarioOptions, random_friends
-from envs.friends.schema import Entity
+from parley.engine.perturb.swap import RandomSwap
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.seeds import stream
+from parley.envs.friends.events import ChatEvent, Mention, Token
+from parley.envs.friends.game import FriendsGame
+from parley.envs.friends.linker import EntityLinker
+from parley.envs.friends.play import play_friends
+from parley.envs.friends.scenario import FriendsScenario, ScenarioOptions, random_friends
+from parley.envs.friends.schema import Entity
 from tests.envs.friends.made_up import NAME, SCENARIO, SCHEMA, TOWN, Told, Wanderer
 
 WORDS = [f"w{number}" for number in range(30)]

@@ -6,18 +6,18 @@ from typing import NamedTuple
 
 import torch
 
-from engine.generation.replies import ReplyActions, reply_actions
-from envs.core.seeds import derive_seed, stream
-from envs.pairs.vocabulary import BOS_ID, EOU_ID, PAD_ID, SPECIALS, PairVocabulary
-from policies.discriminator.batches import context_batch
-from policies.discriminator.model import Discriminator
-from policies.discriminator.reader import ContextMemory
-from policies.discriminator.settings import DiscriminatorSizes
-from policies.fitting.predictor import Predictor
-from policies.seq2seq.decoding import read, sample
-from policies.seq2seq.model import Memory, Seq2Seq
-from policies.seq2seq.settings import Seq2SeqSizes
-from policies.seq2seq.stacked import build_seq2seq
+from parley.engine.generation.replies import ReplyActions, reply_actions
+from parley.envs.core.seeds import derive_seed, stream
+from parley.envs.pairs.vocabulary import BOS_ID, EOU_ID, PAD_ID, SPECIALS, PairVocabulary
+from parley.policies.discriminator.batches import context_batch
+from parley.policies.discriminator.model import Discriminator
+from parley.policies.discriminator.reader import ContextMemory
+from parley.policies.discriminator.settings import DiscriminatorSizes
+from parley.policies.fitting.predictor import Predictor
+from parley.policies.seq2seq.decoding import read, sample
+from parley.policies.seq2seq.model import Memory, Seq2Seq
+from parley.policies.seq2seq.settings import Seq2SeqSizes
+from parley.policies.seq2seq.stacked import build_seq2seq
 
 
 class Pair(NamedTuple):

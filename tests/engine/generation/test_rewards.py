@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from benchmarks.plain_regs import plain_prefixes, plain_rollouts, plain_whole
-from engine.generation.replies import ReplyActions, reply_actions
-from engine.generation.rewards import limit, rewards
-from engine.generation.rollouts import rollout_draws, rollout_rewards
-from engine.generation.settings import Method, RewardSettings, released
-from envs.core.errors import ConfigError
-from envs.pairs.vocabulary import EOS_ID, PAD_ID
-from policies.discriminator.model import Discriminator
-from policies.drawing import drawn
+from parley.engine.generation.replies import ReplyActions, reply_actions
+from parley.engine.generation.rewards import limit, rewards
+from parley.engine.generation.rollouts import rollout_draws, rollout_rewards
+from parley.engine.generation.settings import Method, RewardSettings, released
+from parley.envs.core.errors import ConfigError
+from parley.envs.pairs.vocabulary import EOS_ID, PAD_ID
+from parley.policies.discriminator.model import Discriminator
+from parley.policies.drawing import drawn
 from tests.engine.generation.made_up import Pair, Said, heard, pair, said, some
 
 METHODS: tuple[Method, ...] = ("reinforce", "regs-mc", "regs-partial")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from envs.data.root import CACHE_VARIABLE, DATA_VARIABLE
+from parley.envs.data.root import CACHE_VARIABLE, DATA_VARIABLE
 from tests.engine.jobs.made_up import corpus_vocabulary, data_root, save_negotiator
 
 

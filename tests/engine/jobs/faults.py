@@ -15,17 +15,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from engine.jobs.job import Job, Reporter, Silent
-from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
-from engine.jobs.negotiation.whitebox import JOBS as ATTACKS
-from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS
-from engine.jobs.retrieval.attack import ATTACK_RANKING
-from engine.jobs.retrieval.ranking import EVALUATE_RANKING
-from engine.jobs.triggers.search import SEARCH
-from engine.runtime import pool
-from engine.runtime.actors import ActorPool
-from engine.runtime.sharding import Shard
-from engine.runtime.worker import TurnResult
+from parley.engine.jobs.job import Job, Reporter, Silent
+from parley.engine.jobs.negotiation.match import SELFPLAY, MatchConfig
+from parley.engine.jobs.negotiation.whitebox import JOBS as ATTACKS
+from parley.engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS
+from parley.engine.jobs.retrieval.attack import ATTACK_RANKING
+from parley.engine.jobs.retrieval.ranking import EVALUATE_RANKING
+from parley.engine.jobs.triggers.search import SEARCH
+from parley.engine.runtime import pool
+from parley.engine.runtime.actors import ActorPool
+from parley.engine.runtime.sharding import Shard
+from parley.engine.runtime.worker import TurnResult
 from tests.engine.jobs.made_up import Notes, rows, save_negotiator
 from tests.engine.jobs.perturb import robust
 from tests.engine.jobs.retrieval import rankings

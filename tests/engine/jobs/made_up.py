@@ -20,20 +20,20 @@ import torch
 from safetensors.torch import load_file
 from tensorboardX.proto.event_pb2 import Event
 
-from engine.jobs.job import Job, Result
-from engine.jobs.negotiation.campaign_config import MinMaxConfig
-from engine.jobs.negotiation.reinforce import TrainReinforceConfig, TrainTargetConfig
-from engine.jobs.scalars import FOLDER
-from engine.negotiation.settings import ReinforceConfig
-from engine.runtime.sharding import Shard
-from engine.store.run_folder import RunFolder
-from envs.negotiation.corpora.compiled import load_corpus
-from envs.negotiation.scripted.wording import bargainer_vocabulary
-from envs.negotiation.vocabulary import Vocabulary
-from policies.checkpoint import Checkpoint
-from policies.negotiator.model import Negotiator
-from policies.negotiator.settings import KIND, NegotiatorFitConfig, NegotiatorSizes
-from policies.stored import WEIGHTS
+from parley.engine.jobs.job import Job, Result
+from parley.engine.jobs.negotiation.campaign_config import MinMaxConfig
+from parley.engine.jobs.negotiation.reinforce import TrainReinforceConfig, TrainTargetConfig
+from parley.engine.jobs.scalars import FOLDER
+from parley.engine.negotiation.settings import ReinforceConfig
+from parley.engine.runtime.sharding import Shard
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.negotiation.corpora.compiled import load_corpus
+from parley.envs.negotiation.scripted.wording import bargainer_vocabulary
+from parley.envs.negotiation.vocabulary import Vocabulary
+from parley.policies.checkpoint import Checkpoint
+from parley.policies.negotiator.model import Negotiator
+from parley.policies.negotiator.settings import KIND, NegotiatorFitConfig, NegotiatorSizes
+from parley.policies.stored import WEIGHTS
 from tests.envs.data import made_up
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -173,8 +173,8 @@ def kill_when(process: subprocess.Popen[str], reached: Callable[[], bool]) -> No
 _HALTS = """
 import json, time
 from pathlib import Path
-from engine.runtime import record
-from engine.store.run_folder import RunFolder
+from parley.engine.runtime import record
+from parley.engine.store.run_folder import RunFolder
 
 def parts(run):
     return len([*Path(run, "rows").glob("*.parquet")])
@@ -230,7 +230,7 @@ def start_parley(*arguments: str, folder: Path, before: str = "") -> subprocess.
     """Starts `parley` in a process of its own, in a folder; before it, some lines of code."""
     # A shell ignores Ctrl-C for what it starts in the background, and so would what is started here.
     heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
-    code = f"{heard}\n{before}\nimport sys; from engine.cli.main import main; sys.exit(main())"
+    code = f"{heard}\n{before}\nimport sys; from parley.engine.cli.main import main; sys.exit(main())"
     variables = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
     return subprocess.Popen(
         [sys.executable, "-c", code, *arguments],

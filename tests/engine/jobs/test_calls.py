@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.calls import run_verb
-from engine.jobs.job import Job
-from engine.negotiation.settings import ReinforceConfig
-from envs.core.errors import ConfigError
+from parley.engine.jobs.calls import run_verb
+from parley.engine.jobs.job import Job
+from parley.engine.negotiation.settings import ReinforceConfig
+from parley.envs.core.errors import ConfigError
 
 
 @pytest.fixture

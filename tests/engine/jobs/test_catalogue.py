@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from engine.jobs.catalogue import ENTRIES, find
-from engine.jobs.entry import Entry
-from engine.jobs.job import Job
-from engine.store.schemas import BASE
-from envs.core.config import from_dict, to_dict
+from parley.engine.jobs.catalogue import ENTRIES, find
+from parley.engine.jobs.entry import Entry
+from parley.engine.jobs.job import Job
+from parley.engine.store.schemas import BASE
+from parley.envs.core.config import from_dict, to_dict
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: "-".join(entry.words))

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.generation.adversarial import EVALUATE_ADVERSARIAL, NOTES
-from engine.jobs.generation.adversarial_config import labels_of
-from engine.jobs.job import Silent
-from engine.jobs.perturb.config import RobustnessConfig
-from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS
-from engine.jobs.responders.reply import REPLY, ReplyConfig
-from engine.jobs.retrieval.attack import ATTACK_RANKING
-from engine.jobs.retrieval.config import RankingAttackConfig, RankingConfig
-from engine.jobs.retrieval.ranking import EVALUATE_RANKING
-from engine.store.run_folder import RunFolder
-from policies.chat.responder import ChatResponder
-from policies.chat.settings import ChatAsking, ChatReplying
+from parley.engine.jobs.generation.adversarial import EVALUATE_ADVERSARIAL, NOTES
+from parley.engine.jobs.generation.adversarial_config import labels_of
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.perturb.config import RobustnessConfig
+from parley.engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS
+from parley.engine.jobs.responders.reply import REPLY, ReplyConfig
+from parley.engine.jobs.retrieval.attack import ATTACK_RANKING
+from parley.engine.jobs.retrieval.config import RankingAttackConfig, RankingConfig
+from parley.engine.jobs.retrieval.ranking import EVALUATE_RANKING
+from parley.engine.store.run_folder import RunFolder
+from parley.policies.chat.responder import ChatResponder
+from parley.policies.chat.settings import ChatAsking, ChatReplying
 from tests.engine.jobs.generation.judging import asked
 from tests.engine.jobs.made_up import rows
 from tests.engine.jobs.perturb.robust import BUILT_IN

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.runtime import pool
-from engine.runtime.session import RaySession
+from parley.engine.runtime import pool
+from parley.engine.runtime.session import RaySession
 from tests.engine.jobs.faults import NUM_SHARDS, attempts, make_case, num_deaths_left, order_deaths, slowed
 from tests.engine.jobs.made_up import Notes, kill_at, rows
 from tests.engine.runtime.apart import survives
@@ -43,8 +43,8 @@ print("survived")
 LOSES_A_RUNNER = """
 import sys
 from pathlib import Path
-from engine.jobs.job import Silent
-from engine.jobs.negotiation.minmax import MINMAX
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.negotiation.minmax import MINMAX
 from tests.engine.jobs.made_up import Notes, assert_equal_weights, campaign, corpus_vocabulary, data_root, save_negotiator
 from tests.engine.runtime.apart import start_cluster
 folder = Path(sys.argv[1])

@@ -7,8 +7,8 @@ import contextlib
 import pytest
 import torch
 
-from engine.jobs.device import require_device, threads
-from envs.core.errors import ConfigError
+from parley.engine.jobs.device import require_device, threads
+from parley.envs.core.errors import ConfigError
 
 
 def test_threads_are_those_asked_for_within_the_block_and_as_before_after_it() -> None:

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from engine.jobs.job import Silent
-from engine.jobs.negotiation.negotiator import TRAIN_NEGOTIATOR, TrainNegotiatorConfig
-from engine.jobs.negotiation.reinforce import TRAIN_RL
-from engine.jobs.responders.paraphraser import TRAIN_PARAPHRASER, TrainParaphraserConfig
-from engine.jobs.responders.seq2seq import TRAIN_LM, TRAIN_SEQ2SEQ, TrainLMConfig, TrainSeq2SeqConfig
-from engine.jobs.responders.vhred import TRAIN_VHRED, TrainVhredConfig
-from engine.runtime.session import RaySession
-from envs.core.errors import ParleyError
-from policies.fitting.settings import FitConfig
-from policies.pointer_generator.settings import PointerFitConfig, PointerSizes
-from policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
-from policies.vhred.settings import VhredSizes
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.negotiation.negotiator import TRAIN_NEGOTIATOR, TrainNegotiatorConfig
+from parley.engine.jobs.negotiation.reinforce import TRAIN_RL
+from parley.engine.jobs.responders.paraphraser import TRAIN_PARAPHRASER, TrainParaphraserConfig
+from parley.engine.jobs.responders.seq2seq import TRAIN_LM, TRAIN_SEQ2SEQ, TrainLMConfig, TrainSeq2SeqConfig
+from parley.engine.jobs.responders.vhred import TRAIN_VHRED, TrainVhredConfig
+from parley.engine.runtime.session import RaySession
+from parley.envs.core.errors import ParleyError
+from parley.policies.fitting.settings import FitConfig
+from parley.policies.pointer_generator.settings import PointerFitConfig, PointerSizes
+from parley.policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
+from parley.policies.vhred.settings import VhredSizes
 from tests.engine.jobs.made_up import CORPUS, FIT, REINFORCE, training
 
 RATE = 1e30

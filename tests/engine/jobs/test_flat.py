@@ -9,14 +9,14 @@ import pyarrow as pa
 import pytest
 from pyarrow.parquet import read_table
 
-from engine.jobs.catalogue import ENTRIES
-from engine.jobs.flat import each_of, write_flat
-from engine.jobs.job import Silent
-from engine.jobs.perturb.rows import AUDIT
-from engine.jobs.triggers.rows import UNIVERSAL
-from engine.store.run_folder import RunFolder
-from engine.store.schemas import BASE, error_row, list_of, ok_row, with_base
-from envs.core.errors import RunError
+from parley.engine.jobs.catalogue import ENTRIES
+from parley.engine.jobs.flat import each_of, write_flat
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.perturb.rows import AUDIT
+from parley.engine.jobs.triggers.rows import UNIVERSAL
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.store.schemas import BASE, error_row, list_of, ok_row, with_base
+from parley.envs.core.errors import RunError
 
 BRANCHES = with_base([pa.field("inputs", pa.int64()), pa.field("finds", list_of(pa.struct([pa.field("input", pa.string())])))])
 

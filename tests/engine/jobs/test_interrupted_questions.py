@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from engine.cli.main import INTERRUPTED, TERMINATED
-from policies.chat.answers import ANSWERS
+from parley.engine.cli.main import INTERRUPTED, TERMINATED
+from parley.policies.chat.answers import ANSWERS
 from tests.engine.jobs.made_up import start_parley
 from tests.engine.runtime.workers import until
 from tests.policies.chat import answer_kinds as kinds

@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow]
 BEGIN = """
 import sys
 from pathlib import Path
-from engine.jobs.job import Silent
+from parley.engine.jobs.job import Silent
 from tests.engine.runtime.apart import add_machine_apart, start_cluster
 folder = Path(sys.argv[1])
 driver = folder / "driver"
@@ -26,8 +26,8 @@ TRAINS_AND_PLAYS = (
     BEGIN
     + """
 from dataclasses import replace
-from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
-from engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY
+from parley.engine.jobs.negotiation.match import SELFPLAY, MatchConfig
+from parley.engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY
 from tests.engine.jobs.made_up import rows
 from tests.engine.rllib.test_training_lost import assert_equal_results, config
 from tests.engine.rllib.trainings import World
@@ -50,8 +50,8 @@ TRAINS_SEVERAL = (
     BEGIN.replace("num_cpus=1", "num_cpus=2")
     + """
 from dataclasses import replace
-from engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY
-from engine.store.run_folder import RunFolder
+from parley.engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY
+from parley.engine.store.run_folder import RunFolder
 from tests.engine.jobs.made_up import Notes
 from tests.engine.rllib.test_training_lost import assert_equal_results, config
 from tests.engine.rllib.trainings import World
@@ -76,8 +76,8 @@ EXPLOITS_AND_IS_KILLED = (
     + """
 import shlex
 from dataclasses import replace
-from engine.jobs.negotiation.exploitability import ADVERSARY, ATTACK, EVALUATE_EXPLOITABILITY
-from engine.jobs.repeated import nth_name
+from parley.engine.jobs.negotiation.exploitability import ADVERSARY, ATTACK, EVALUATE_EXPLOITABILITY
+from parley.engine.jobs.repeated import nth_name
 from tests.engine.jobs.made_up import (
     REINFORCE, Notes, assert_equal_weights, corpus_vocabulary, data_root, iterations, kill_when, metrics, rows,
     save_negotiator, start_parley,
@@ -112,7 +112,7 @@ print("survived")
 HARDENS = (
     BEGIN
     + """
-from engine.jobs.negotiation.minmax import MINMAX
+from parley.engine.jobs.negotiation.minmax import MINMAX
 from tests.engine.jobs.made_up import assert_equal_weights, campaign, corpus_vocabulary, data_root, save_negotiator
 (driver / "data").mkdir()
 root = data_root(driver / "data")
@@ -132,7 +132,7 @@ FILLS_A_MATRIX = (
     BEGIN
     + """
 from dataclasses import replace
-from engine.jobs.negotiation.population import EVALUATE_POPULATION, PopulationConfig
+from parley.engine.jobs.negotiation.population import EVALUATE_POPULATION, PopulationConfig
 from tests.engine.jobs.made_up import rows, save_negotiator
 targets = [str(save_negotiator(driver / f"target-{seed}", seed=seed)) for seed in (1, 2)]
 adversary = str(save_negotiator(driver / "adversary", seed=3))

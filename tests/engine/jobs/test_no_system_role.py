@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from engine.jobs.collaboration.evaluate import EVALUATE_COLLABORATION, demo
-from engine.jobs.job import TOLD, Result, Silent
-from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
-from policies.chat.roles import FOLDED
-from policies.chat.seat import ChatSeat
+from parley.engine.jobs.collaboration.evaluate import EVALUATE_COLLABORATION, demo
+from parley.engine.jobs.job import TOLD, Result, Silent
+from parley.engine.jobs.negotiation.match import SELFPLAY, MatchConfig
+from parley.policies.chat.roles import FOLDED
+from parley.policies.chat.seat import ChatSeat
 from tests.engine.jobs.made_up import rows
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from engine.jobs.job import Silent
-from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
-from engine.jobs.retrieval.config import RankingConfig
-from engine.jobs.retrieval.ranking import EVALUATE_RANKING
-from engine.jobs.triggers.config import HuggingFaceSettings, TriggerConfig
-from engine.jobs.triggers.search import SEARCH
-from engine.jobs.triggers.transfer import SEARCH_TRANSFER, TriggerTransferConfig
-from engine.triggers.settings import SearchSettings
-from policies.chat.loading import load_chat_model
-from policies.chat.model import ChatDecoding, Message
-from policies.chat.seat import ChatSeat
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.negotiation.match import SELFPLAY, MatchConfig
+from parley.engine.jobs.retrieval.config import RankingConfig
+from parley.engine.jobs.retrieval.ranking import EVALUATE_RANKING
+from parley.engine.jobs.triggers.config import HuggingFaceSettings, TriggerConfig
+from parley.engine.jobs.triggers.search import SEARCH
+from parley.engine.jobs.triggers.transfer import SEARCH_TRANSFER, TriggerTransferConfig
+from parley.engine.triggers.settings import SearchSettings
+from parley.policies.chat.loading import load_chat_model
+from parley.policies.chat.model import ChatDecoding, Message
+from parley.policies.chat.seat import ChatSeat
 from tests.engine.jobs.made_up import rows
 from tests.real_models import minilm, smollm2
 

@@ -9,41 +9,41 @@ from typing import Any
 
 import pytest
 
-from engine.cli.main import main
-from engine.jobs.collaboration.config import CollaborationConfig
-from engine.jobs.collaboration.evaluate import EVALUATE_COLLABORATION
-from engine.jobs.generation.adversarial import EVALUATE_ADVERSARIAL
-from engine.jobs.job import Silent
-from engine.jobs.negotiation.attack import TransferSettings
-from engine.jobs.negotiation.exploitability import EVALUATE_EXPLOITABILITY, ExploitabilityConfig
-from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
-from engine.jobs.negotiation.minmax import MINMAX
-from engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY, TRAIN_RL, TRAIN_TARGET
-from engine.jobs.negotiation.table import ATTACK_TABLE
-from engine.jobs.negotiation.table_config import TableConfig
-from engine.jobs.negotiation.tactic import ATTACK_TACTIC, TacticConfig
-from engine.jobs.perturb.config import RobustnessConfig
-from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS
-from engine.jobs.responders.reply import REPLY, ReplyConfig
-from engine.jobs.retrieval.attack import ATTACK_RANKING
-from engine.jobs.retrieval.config import RankingAttackConfig, RankingConfig
-from engine.jobs.retrieval.ranking import EVALUATE_RANKING
-from engine.jobs.triggers.config import HuggingFaceSettings, TriggerConfig
-from engine.jobs.triggers.search import SEARCH
-from engine.jobs.triggers.text_search import SEARCH_TEXT, TextSearchConfig
-from engine.jobs.triggers.transfer import SEARCH_TRANSFER, TriggerTransferConfig
-from engine.runtime.session import RaySession
-from engine.triggers.settings import SearchSettings
-from engine.triggers.success import SuccessSettings
-from envs.core.errors import RefusedModelError
-from policies.chat.seat import ChatSeat
-from policies.chat.settings import ChatAsking, ChatReplying
+from parley.engine.cli.main import main
+from parley.engine.jobs.collaboration.config import CollaborationConfig
+from parley.engine.jobs.collaboration.evaluate import EVALUATE_COLLABORATION
+from parley.engine.jobs.generation.adversarial import EVALUATE_ADVERSARIAL
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.negotiation.attack import TransferSettings
+from parley.engine.jobs.negotiation.exploitability import EVALUATE_EXPLOITABILITY, ExploitabilityConfig
+from parley.engine.jobs.negotiation.match import SELFPLAY, MatchConfig
+from parley.engine.jobs.negotiation.minmax import MINMAX
+from parley.engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY, TRAIN_RL, TRAIN_TARGET
+from parley.engine.jobs.negotiation.table import ATTACK_TABLE
+from parley.engine.jobs.negotiation.table_config import TableConfig
+from parley.engine.jobs.negotiation.tactic import ATTACK_TACTIC, TacticConfig
+from parley.engine.jobs.perturb.config import RobustnessConfig
+from parley.engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS
+from parley.engine.jobs.responders.reply import REPLY, ReplyConfig
+from parley.engine.jobs.retrieval.attack import ATTACK_RANKING
+from parley.engine.jobs.retrieval.config import RankingAttackConfig, RankingConfig
+from parley.engine.jobs.retrieval.ranking import EVALUATE_RANKING
+from parley.engine.jobs.triggers.config import HuggingFaceSettings, TriggerConfig
+from parley.engine.jobs.triggers.search import SEARCH
+from parley.engine.jobs.triggers.text_search import SEARCH_TEXT, TextSearchConfig
+from parley.engine.jobs.triggers.transfer import SEARCH_TRANSFER, TriggerTransferConfig
+from parley.engine.runtime.session import RaySession
+from parley.engine.triggers.settings import SearchSettings
+from parley.engine.triggers.success import SuccessSettings
+from parley.envs.core.errors import RefusedModelError
+from parley.policies.chat.seat import ChatSeat
+from parley.policies.chat.settings import ChatAsking, ChatReplying
+from parley.tune.config import SweepConfig
+from parley.tune.sweep import SWEEP
 from tests.engine.jobs.generation.judging import asked
 from tests.engine.jobs.made_up import CORPUS, REINFORCE, campaign, given, hardening, training
 from tests.engine.jobs.perturb.robust import BUILT_IN
 from tests.policies.chat.fake_server import FakeServer, Said, completion, serving
-from tune.config import SweepConfig
-from tune.sweep import SWEEP
 
 KEY = "sk-verysecretkey0123456789"
 QUICK = ChatAsking(timeout_s=60, max_attempts=1)
@@ -165,8 +165,8 @@ def test_a_refused_key_ends_what_actors_ask_with_it(
 
 
 PLAN = """
-from tune.plan import Plan
-from tune.space import Integer
+from parley.tune.plan import Plan
+from parley.tune.space import Integer
 TURNS = Plan(
     job="selfplay", preset="scripted", space={"max_turns": Integer(4, 20)}, metrics=("advantage",), direction="max",
     fidelity="dialogues", budget=6,

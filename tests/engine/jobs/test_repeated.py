@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from engine.jobs.job import Reporter, Silent, Summary
-from engine.jobs.repeated import RepeatedConfig, RepeatedJob, nth_name, nth_seed
-from engine.metrics.repeats import TRAININGS, over_runs
-from engine.metrics.statistics import Metric, count
-from engine.runtime.session import RaySession
-from engine.store.layout import SUMMARY
-from engine.store.run_folder import RunFolder
-from envs.core.errors import ConfigError, DataError, RunError
-from envs.core.ranges import NonNegativeInt
-from envs.core.seeds import stream
+from parley.engine.jobs.job import Reporter, Silent, Summary
+from parley.engine.jobs.repeated import RepeatedConfig, RepeatedJob, nth_name, nth_seed
+from parley.engine.metrics.repeats import TRAININGS, over_runs
+from parley.engine.metrics.statistics import Metric, count
+from parley.engine.runtime.session import RaySession
+from parley.engine.store.layout import SUMMARY
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import ConfigError, DataError, RunError
+from parley.envs.core.ranges import NonNegativeInt
+from parley.envs.core.seeds import stream
 from tests.engine.jobs.made_up import Notes
 
 LEARNT = "learnt.txt"

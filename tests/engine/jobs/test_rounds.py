@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from engine.jobs.rounds import STOPPED, StopRule, make_rounds, rounds_of
-from engine.metrics.rounds import Round
-from engine.metrics.statistics import Estimate, count
-from engine.store.run_folder import RunFolder
-from envs.core.ranges import Configuration
+from parley.engine.jobs.rounds import STOPPED, StopRule, make_rounds, rounds_of
+from parley.engine.metrics.rounds import Round
+from parley.engine.metrics.statistics import Estimate, count
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.ranges import Configuration
 from tests.engine.jobs.made_up import Notes
 
 RULE = StopRule(6, 2, 0.5, lambda one: one.metrics["loss"].value, "the loss has not fallen")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tensorboardX.proto.event_pb2 import SessionLog
 
-from engine.jobs.scalars import FOLDER, Scalars
+from parley.engine.jobs.scalars import FOLDER, Scalars
 from tests.engine.jobs.made_up import scalars, tensorboard_events
 
 

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 import torch
 
-from engine.jobs.job import Silent
-from engine.jobs.negotiation.match import SELFPLAY, MatchConfig, Roster
-from engine.jobs.negotiation.whitebox import ATTACK_REACTIVE, SearchRoster
-from engine.jobs.sharded import Sharded, ShardedConfig, spread, work_off
-from engine.runtime.record import WORK
-from engine.runtime.session import RaySession
-from engine.runtime.sharding import Shard
-from engine.store.run_folder import RunFolder
-from engine.store.schemas import OK, SCHEMA_VERSION, error_row
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.negotiation.match import SELFPLAY, MatchConfig, Roster
+from parley.engine.jobs.negotiation.whitebox import ATTACK_REACTIVE, SearchRoster
+from parley.engine.jobs.sharded import Sharded, ShardedConfig, spread, work_off
+from parley.engine.runtime.record import WORK
+from parley.engine.runtime.session import RaySession
+from parley.engine.runtime.sharding import Shard
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.store.schemas import OK, SCHEMA_VERSION, error_row
 from tests.engine.jobs.made_up import Notes, rows
 from tests.engine.runtime.workers import NUMBERS, seed_of
 

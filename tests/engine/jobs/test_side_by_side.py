@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from engine.jobs import composite
-from engine.jobs.composite import Stage, Together, run_as_needed, run_side_by_side
-from engine.jobs.negotiation.attack import ATTACK_TRANSFER, TransferConfig, TransferSettings
-from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
-from engine.jobs.whole import StageNews
-from engine.runtime.board import Board
-from engine.runtime.session import RaySession
-from engine.store.layout import SUMMARY
-from envs.core.errors import ClusterError, ConfigError
+from parley.engine.jobs import composite
+from parley.engine.jobs.composite import Stage, Together, run_as_needed, run_side_by_side
+from parley.engine.jobs.negotiation.attack import ATTACK_TRANSFER, TransferConfig, TransferSettings
+from parley.engine.jobs.negotiation.match import SELFPLAY, MatchConfig
+from parley.engine.jobs.whole import StageNews
+from parley.engine.runtime.board import Board
+from parley.engine.runtime.session import RaySession
+from parley.engine.store.layout import SUMMARY
+from parley.envs.core.errors import ClusterError, ConfigError
 from tests.engine.jobs.made_up import Listening, Notes, rows
 
 

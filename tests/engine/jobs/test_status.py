@@ -17,25 +17,25 @@ from typing import Any, ClassVar
 
 import pytest
 
-from engine.jobs import status as module
-from engine.jobs.job import Job, Reporter, Silent, Summary
-from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
-from engine.jobs.negotiation.reinforce import TrainReinforceConfig
-from engine.jobs.negotiation.rows import DIALOGUES
-from engine.jobs.status import FAILED, FINISHED, INTERRUPTED, RUNNING, Pace, run_status, statuses
-from engine.jobs.tables import TABLE_FILE
-from engine.metrics.statistics import count, rate
-from engine.metrics.tables import TextTable
-from engine.negotiation.settings import ReinforceConfig
-from engine.report.collect import collect_run
-from engine.runtime.record import WORK, record_shards
-from engine.runtime.sharding import Shard, make_shards
-from engine.store import event_log
-from engine.store.layout import SUMMARY
-from engine.store.lock import RunLock, holder_of
-from engine.store.run_folder import RunFolder
-from engine.store.schemas import error_row
-from envs.core.errors import RunError
+from parley.engine.jobs import status as module
+from parley.engine.jobs.job import Job, Reporter, Silent, Summary
+from parley.engine.jobs.negotiation.match import SELFPLAY, MatchConfig
+from parley.engine.jobs.negotiation.reinforce import TrainReinforceConfig
+from parley.engine.jobs.negotiation.rows import DIALOGUES
+from parley.engine.jobs.status import FAILED, FINISHED, INTERRUPTED, RUNNING, Pace, run_status, statuses
+from parley.engine.jobs.tables import TABLE_FILE
+from parley.engine.metrics.statistics import count, rate
+from parley.engine.metrics.tables import TextTable
+from parley.engine.negotiation.settings import ReinforceConfig
+from parley.engine.report.collect import collect_run
+from parley.engine.runtime.record import WORK, record_shards
+from parley.engine.runtime.sharding import Shard, make_shards
+from parley.engine.store import event_log
+from parley.engine.store.layout import SUMMARY
+from parley.engine.store.lock import RunLock, holder_of
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.store.schemas import error_row
+from parley.envs.core.errors import RunError
 from tests.engine.jobs.made_up import ROOT
 from tests.engine.runtime.workers import By
 from tests.engine.store.rows import SmallConfig, row, rows

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.cli.main import main
+from parley.engine.cli.main import main
 from tests.imitated_devices import imitated_devices
 
 TRAININGS = {

@@ -8,25 +8,25 @@ from pathlib import Path
 
 import pytest
 
-from engine.jobs.job import Silent
-from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
-from engine.jobs.negotiation.whitebox import ATTACK_REACTIVE, FixedTurnConfig
-from engine.jobs.status import FINISHED, INTERRUPTED, run_status, statuses
-from engine.jobs.triggers.config import TriggerConfig
-from engine.jobs.triggers.models import open_models
-from engine.jobs.triggers.search import SEARCH
-from engine.jobs.triggers.worker import HITS, Searching, SearchWorker
-from engine.runtime.record import Rows
-from engine.runtime.sharding import Shard
-from engine.runtime.worker import TurnResult
-from engine.store import lease
-from engine.store.mirror import fetched_run
-from engine.store.run_folder import RunFolder
-from engine.triggers.targets import Target
-from envs.core.errors import CheckpointError, StorageError
-from envs.data.root import CACHE_VARIABLE
-from envs.storage.files import put
-from envs.storage.places import display_path, local_copy
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.negotiation.match import SELFPLAY, MatchConfig
+from parley.engine.jobs.negotiation.whitebox import ATTACK_REACTIVE, FixedTurnConfig
+from parley.engine.jobs.status import FINISHED, INTERRUPTED, run_status, statuses
+from parley.engine.jobs.triggers.config import TriggerConfig
+from parley.engine.jobs.triggers.models import open_models
+from parley.engine.jobs.triggers.search import SEARCH
+from parley.engine.jobs.triggers.worker import HITS, Searching, SearchWorker
+from parley.engine.runtime.record import Rows
+from parley.engine.runtime.sharding import Shard
+from parley.engine.runtime.worker import TurnResult
+from parley.engine.store import lease
+from parley.engine.store.mirror import fetched_run
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.triggers.targets import Target
+from parley.envs.core.errors import CheckpointError, StorageError
+from parley.envs.data.root import CACHE_VARIABLE
+from parley.envs.storage.files import put
+from parley.envs.storage.places import display_path, local_copy
 from tests.engine.jobs.made_up import Notes, save_negotiator
 from tests.engine.jobs.triggers.searches import save_seq2seq, search, words_of, write_corpus, write_targets
 from tests.envs.storage.remote import DENIED, Bucket

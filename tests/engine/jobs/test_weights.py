@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from engine.jobs.checkpoints import require_checkpoint
-from engine.jobs.job import Job, Silent
-from engine.jobs.negotiation.attack import ATTACK_RL, ATTACK_TRANSFER
-from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
-from engine.jobs.negotiation.whitebox import JOBS
-from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS
-from engine.jobs.triggers.config import TriggerConfig
-from engine.jobs.triggers.enumeration import SEARCH_ENUMERATE
-from engine.jobs.triggers.models import models_of
-from engine.jobs.triggers.search import SEARCH
-from engine.jobs.weights import checkpoint_folder, weights_digests
-from engine.store.run_folder import RunFolder
-from envs.core.errors import CheckpointError
+from parley.engine.jobs.checkpoints import require_checkpoint
+from parley.engine.jobs.job import Job, Silent
+from parley.engine.jobs.negotiation.attack import ATTACK_RL, ATTACK_TRANSFER
+from parley.engine.jobs.negotiation.match import SELFPLAY, MatchConfig
+from parley.engine.jobs.negotiation.whitebox import JOBS
+from parley.engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS
+from parley.engine.jobs.triggers.config import TriggerConfig
+from parley.engine.jobs.triggers.enumeration import SEARCH_ENUMERATE
+from parley.engine.jobs.triggers.models import models_of
+from parley.engine.jobs.triggers.search import SEARCH
+from parley.engine.jobs.weights import checkpoint_folder, weights_digests
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import CheckpointError
 from tests.engine.jobs.made_up import save_negotiator
 
 SHARDED = {job.name: job for job in (SEARCH, SEARCH_ENUMERATE, EVALUATE_ROBUSTNESS, SELFPLAY, ATTACK_RL, ATTACK_TRANSFER)}
@@ -82,7 +82,9 @@ def test_a_hugging_face_model_is_known_by_its_folder() -> None:
 
 def test_weights_are_digested_once_a_run(tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[dict[str, str]] = []
-    monkeypatch.setattr("engine.jobs.job.weights_digests", lambda models: asked.append(dict(models)) or weights_digests(models))
+    monkeypatch.setattr(
+        "parley.engine.jobs.job.weights_digests", lambda models: asked.append(dict(models)) or weights_digests(models)
+    )
     config = MatchConfig(adversary="scripted", target=str(target), dialogues=2, max_turns=2)
     SELFPLAY.run(config, tmp_path / "run", Silent())
     SELFPLAY.run(config, tmp_path / "run", Silent())

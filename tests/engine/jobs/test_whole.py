@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.job import Job
-from engine.jobs.negotiation.attack import ATTACK_RL, AttackConfig
-from engine.jobs.negotiation.campaign_config import MinMaxConfig
-from engine.jobs.negotiation.exploitability import EVALUATE_EXPLOITABILITY
-from engine.jobs.negotiation.minmax import MINMAX
-from engine.jobs.negotiation.negotiator import TrainNegotiatorConfig
-from engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY, TrainReinforceConfig
-from engine.jobs.negotiation.table import ATTACK_TABLE
-from engine.jobs.whole import settings_of, share_of
-from engine.runtime.shares import Share
+from parley.engine.jobs.job import Job
+from parley.engine.jobs.negotiation.attack import ATTACK_RL, AttackConfig
+from parley.engine.jobs.negotiation.campaign_config import MinMaxConfig
+from parley.engine.jobs.negotiation.exploitability import EVALUATE_EXPLOITABILITY
+from parley.engine.jobs.negotiation.minmax import MINMAX
+from parley.engine.jobs.negotiation.negotiator import TrainNegotiatorConfig
+from parley.engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY, TrainReinforceConfig
+from parley.engine.jobs.negotiation.table import ATTACK_TABLE
+from parley.engine.jobs.whole import settings_of, share_of
+from parley.engine.runtime.shares import Share
 
 CPU = (1.0, 0.0)
 training, attack = partial(TrainReinforceConfig, target="t"), partial(AttackConfig, speaker="s", target="t")

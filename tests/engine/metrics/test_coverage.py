@@ -11,11 +11,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from engine.metrics.generation.adversarial import JudgedScores, chance_range
-from engine.metrics.statistics import Estimate, clustered_rate, mean, paired_bootstrap, rate_difference, ratio_of_sums
-from envs.pairs.replied import RepliedPair
-from policies.judges.controls import first_word, length
-from policies.judges.judge import JudgeSettings
+from parley.engine.metrics.generation.adversarial import JudgedScores, chance_range
+from parley.engine.metrics.statistics import Estimate, clustered_rate, mean, paired_bootstrap, rate_difference, ratio_of_sums
+from parley.envs.pairs.replied import RepliedPair
+from parley.policies.judges.controls import first_word, length
+from parley.policies.judges.judge import JudgeSettings
 
 NUM_DRAWS = 1_000
 MARGIN = 0.014

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from engine.metrics.known import KNOWN, AdversaryWords, KnownAdversaries, known_of
-from engine.metrics.statistics import Estimate
+from parley.engine.metrics.known import KNOWN, AdversaryWords, KnownAdversaries, known_of
+from parley.engine.metrics.statistics import Estimate
 
 GAINED, NONE = Estimate(1.5, 1.0, 2.0, 40), Estimate(0.1, -0.5, 0.7, 40)
 MADE_UP = KnownAdversaries(

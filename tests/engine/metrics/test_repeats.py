@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from engine.metrics.repeats import crossed_difference, crossed_mean, over_runs, over_trainings, spread_table
-from engine.metrics.statistics import NOTHING, Estimate, Metric, count, mean, paired_difference
+from parley.engine.metrics.repeats import crossed_difference, crossed_mean, over_runs, over_trainings, spread_table
+from parley.engine.metrics.statistics import NOTHING, Estimate, Metric, count, mean, paired_difference
 
 
 def trainings(rng: np.random.Generator, spread: float, dialogues: np.ndarray) -> np.ndarray:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.metrics.rounds import HardeningMetrics, Round, best_round, has_stalled
-from engine.metrics.statistics import Estimate, Metric
+from parley.engine.metrics.rounds import HardeningMetrics, Round, best_round, has_stalled
+from parley.engine.metrics.statistics import Estimate, Metric
 
 courses = st.lists(st.integers(-40, 40).map(lambda tenths: tenths / 8), min_size=1, max_size=12)
 

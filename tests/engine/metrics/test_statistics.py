@@ -12,8 +12,8 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.metrics import statistics
-from engine.metrics.statistics import (
+from parley.engine.metrics import statistics
+from parley.engine.metrics.statistics import (
     Estimate,
     clustered_rate,
     count,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.metrics.statistics import Metric
-from engine.metrics.training import AGAINST, DIVERGENCES, LEARNING, NEGOTIATOR, PREDICTION, READING, REWRITING, TEXT
+from parley.engine.metrics.statistics import Metric
+from parley.engine.metrics.training import AGAINST, DIVERGENCES, LEARNING, NEGOTIATOR, PREDICTION, READING, REWRITING, TEXT
 
 
 @pytest.mark.parametrize("legend", [NEGOTIATOR, LEARNING, PREDICTION, TEXT, REWRITING, READING, DIVERGENCES, AGAINST])

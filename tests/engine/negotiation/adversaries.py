@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.negotiation import adversary
-from engine.negotiation.adversary import AttackLog, Attempt, SearchAgent
-from engine.negotiation.candidates import ExchangeBatch, Found
-from engine.negotiation.settings import AttackKind, SearchConfig
-from envs.core.play import play_sessions
-from envs.core.seeds import derive_seed, stream
-from envs.negotiation.dealornodeal.rules import random_scenario
-from envs.negotiation.game import NegotiationGame, Rules
-from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID
-from policies.negotiator.speaker import NegotiatorAgent
+from parley.engine.negotiation import adversary
+from parley.engine.negotiation.adversary import AttackLog, Attempt, SearchAgent
+from parley.engine.negotiation.candidates import ExchangeBatch, Found
+from parley.engine.negotiation.settings import AttackKind, SearchConfig
+from parley.envs.core.play import play_sessions
+from parley.envs.core.seeds import derive_seed, stream
+from parley.envs.negotiation.dealornodeal.rules import random_scenario
+from parley.envs.negotiation.game import NegotiationGame, Rules
+from parley.envs.negotiation.vocabulary import EOS_ID, SELECTION_ID
+from parley.policies.negotiator.speaker import NegotiatorAgent
 from tests.engine.negotiation.speakers import leaning
 from tests.policies.negotiator.made_up import TINY, VOCABULARY
 

@@ -9,14 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.negotiation import replacement
-from engine.negotiation.replacement import ExchangeBatch
-from engine.negotiation.settings import SearchConfig
-from envs.core.seeds import stream
-from envs.negotiation.dealornodeal.rules import complement, random_scenario, selection_table
-from envs.negotiation.scenario import points
-from envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION_ID
-from policies.negotiator.speaker import NegotiatorAgent
+from parley.engine.negotiation import replacement
+from parley.engine.negotiation.replacement import ExchangeBatch
+from parley.engine.negotiation.settings import SearchConfig
+from parley.envs.core.seeds import stream
+from parley.envs.negotiation.dealornodeal.rules import complement, random_scenario, selection_table
+from parley.envs.negotiation.scenario import points
+from parley.envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION_ID
+from parley.policies.negotiator.speaker import NegotiatorAgent
 from tests.policies.negotiator.made_up import VOCABULARY, WORDS, negotiator
 
 TARGET = NegotiatorAgent(negotiator(19), "target", temperature=0.8)

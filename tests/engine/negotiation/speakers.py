@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import torch
 
-from envs.negotiation.vocabulary import Vocabulary
-from policies.negotiator.model import Negotiator
-from policies.negotiator.settings import NegotiatorSizes
+from parley.envs.negotiation.vocabulary import Vocabulary
+from parley.policies.negotiator.model import Negotiator
+from parley.policies.negotiator.settings import NegotiatorSizes
 
 
 def leaning(

@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from engine.negotiation.adversary import SearchSession
-from engine.negotiation.settings import AttackKind, SearchConfig
-from envs.core.play import Utterances, play_sessions
-from envs.negotiation.game import SPEAK, Rules
-from envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION, SELECTION_ID
-from policies.negotiator.speaker import NegotiatorAgent
+from parley.engine.negotiation.adversary import SearchSession
+from parley.engine.negotiation.settings import AttackKind, SearchConfig
+from parley.envs.core.play import Utterances, play_sessions
+from parley.envs.negotiation.game import SPEAK, Rules
+from parley.envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION, SELECTION_ID
+from parley.policies.negotiator.speaker import NegotiatorAgent
 from tests.engine.negotiation.adversaries import (
     ALWAYS,
     BRIEF,

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.negotiation.adversary import AttackLog, Attempt
-from engine.negotiation.candidates import Found, ReplacementStep
-from engine.negotiation.settings import AttackKind
-from envs.core.play import Utterances
-from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID
+from parley.engine.negotiation.adversary import AttackLog, Attempt
+from parley.engine.negotiation.candidates import Found, ReplacementStep
+from parley.engine.negotiation.settings import AttackKind
+from parley.envs.core.play import Utterances
+from parley.envs.negotiation.vocabulary import EOS_ID, SELECTION_ID
 from tests.engine.negotiation.adversaries import (
     BRIEF,
     COMBINED,

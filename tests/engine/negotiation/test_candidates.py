@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.negotiation.candidates import RESOLUTION, Candidates, Scores, offered_words, special_words
-from envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION_ID, UNK_ID
+from parley.engine.negotiation.candidates import RESOLUTION, Candidates, Scores, offered_words, special_words
+from parley.envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION_ID, UNK_ID
 from tests.envs.negotiation.agents import VOCABULARY
 
 JUDGED = st.tuples(

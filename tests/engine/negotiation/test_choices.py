@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.negotiation import choices
-from engine.negotiation.candidates import Found, Scores
-from engine.negotiation.replacement import preemptive, reactive
-from engine.negotiation.settings import SearchConfig
-from envs.core.seeds import stream
+from parley.engine.negotiation import choices
+from parley.engine.negotiation.candidates import Found, Scores
+from parley.engine.negotiation.replacement import preemptive, reactive
+from parley.engine.negotiation.settings import SearchConfig
+from parley.envs.core.seeds import stream
 from tests.engine.negotiation import searches
 from tests.policies.negotiator.made_up import always_screened, never_screened
 

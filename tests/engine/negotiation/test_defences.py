@@ -7,20 +7,20 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from engine.negotiation.candidates import Candidates
-from engine.negotiation.defences import DefendedAgent, HeardView, PerplexityFilter, admissible
-from engine.negotiation.replacement import preemptive, reactive
-from engine.negotiation.settings import SearchConfig
-from envs.core.errors import ConfigError
-from envs.core.play import Utterances, play_sessions
-from envs.negotiation.dealornodeal.rules import selection_index
-from envs.negotiation.demands import Demand, last_demand
-from envs.negotiation.domain import domain_of
-from envs.negotiation.game import NegotiationGame, Rules, SideView
-from envs.negotiation.scenario import Scenario
-from envs.negotiation.scripted.wording import bargainer_vocabulary
-from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID, UNK_ID, Vocabulary
-from policies.negotiator.scoring import token_nll
+from parley.engine.negotiation.candidates import Candidates
+from parley.engine.negotiation.defences import DefendedAgent, HeardView, PerplexityFilter, admissible
+from parley.engine.negotiation.replacement import preemptive, reactive
+from parley.engine.negotiation.settings import SearchConfig
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.play import Utterances, play_sessions
+from parley.envs.negotiation.dealornodeal.rules import selection_index
+from parley.envs.negotiation.demands import Demand, last_demand
+from parley.envs.negotiation.domain import domain_of
+from parley.envs.negotiation.game import NegotiationGame, Rules, SideView
+from parley.envs.negotiation.scenario import Scenario
+from parley.envs.negotiation.scripted.wording import bargainer_vocabulary
+from parley.envs.negotiation.vocabulary import EOS_ID, SELECTION_ID, UNK_ID, Vocabulary
+from parley.policies.negotiator.scoring import token_nll
 from tests.engine.negotiation.adversaries import TARGET as SPEAKER
 from tests.engine.negotiation.searches import TARGET, states
 from tests.engine.negotiation.speakers import leaning

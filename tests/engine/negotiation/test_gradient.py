@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.negotiation.gradient import word_changes
-from engine.negotiation.objective import Values, end_gaps, losses
-from envs.negotiation.dealornodeal.domain import DIVISION
-from envs.negotiation.dealornodeal.rules import random_scenario
-from envs.negotiation.vocabulary import PAD_ID, Vocabulary
-from policies.negotiator.model import Negotiator
-from policies.negotiator.speaker import selection_scores
+from parley.engine.negotiation.gradient import word_changes
+from parley.engine.negotiation.objective import Values, end_gaps, losses
+from parley.envs.negotiation.dealornodeal.domain import DIVISION
+from parley.envs.negotiation.dealornodeal.rules import random_scenario
+from parley.envs.negotiation.vocabulary import PAD_ID, Vocabulary
+from parley.policies.negotiator.model import Negotiator
+from parley.policies.negotiator.speaker import selection_scores
 from tests.policies.negotiator.made_up import TINY, VOCABULARY, dialogues, negotiator
 
 LossOf = Callable[[Tensor, Tensor], Tensor]

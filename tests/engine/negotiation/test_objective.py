@@ -11,11 +11,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from engine.negotiation.objective import Loss, Values, bounds, end_gaps, losses
-from envs.negotiation.dealornodeal.domain import DIVISION
-from envs.negotiation.dealornodeal.rules import MAX_SELECTIONS, complement, random_scenario, selection_table
-from envs.negotiation.scenario import Scenario, points
-from envs.negotiation.vocabulary import SELECTION_ID
+from parley.engine.negotiation.objective import Loss, Values, bounds, end_gaps, losses
+from parley.envs.negotiation.dealornodeal.domain import DIVISION
+from parley.envs.negotiation.dealornodeal.rules import MAX_SELECTIONS, complement, random_scenario, selection_table
+from parley.envs.negotiation.scenario import Scenario, points
+from parley.envs.negotiation.vocabulary import SELECTION_ID
 
 SEEDS = st.integers(0, 2**32)
 KAPPAS = (0.0, 0.5, 4.0, math.inf)

@@ -13,10 +13,10 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.negotiation.opponents import MEMORY, Opponent, OpponentConfig, OpponentDraw, TrainingRoster, require_enough
-from engine.negotiation.populations import LEAST_WEIGHT
-from envs.core.config import from_dict
-from envs.core.errors import ConfigError
+from parley.engine.negotiation.opponents import MEMORY, Opponent, OpponentConfig, OpponentDraw, TrainingRoster, require_enough
+from parley.engine.negotiation.populations import LEAST_WEIGHT
+from parley.envs.core.config import from_dict
+from parley.envs.core.errors import ConfigError
 
 POOL = ("a", "b", "c")
 SAMPLINGS = ("latest", "uniform", "prioritised")

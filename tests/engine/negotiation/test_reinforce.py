@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.distributions import Categorical, kl_divergence
 
-from engine.negotiation.reinforce import (
+from parley.engine.negotiation.reinforce import (
     RunningBaseline,
     discounted_returns,
     entropy,
@@ -19,9 +19,9 @@ from engine.negotiation.reinforce import (
     policy_gradient_loss,
     policy_log_probs,
 )
-from engine.negotiation.settings import ReinforceConfig
-from envs.core.config import from_dict
-from envs.core.errors import ConfigError
+from parley.engine.negotiation.settings import ReinforceConfig
+from parley.envs.core.config import from_dict
+from parley.envs.core.errors import ConfigError
 
 FORBIDDEN = [1, 3]
 ALLOWED = [0, 2, 4, 5]

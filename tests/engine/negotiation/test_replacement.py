@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.negotiation import replacement
-from engine.negotiation.replacement import Found, preemptive, reactive
-from engine.negotiation.settings import SearchConfig
-from envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION_ID, UNK_ID
-from policies.negotiator.speaker import NegotiatorAgent
+from parley.engine.negotiation import replacement
+from parley.engine.negotiation.replacement import Found, preemptive, reactive
+from parley.engine.negotiation.settings import SearchConfig
+from parley.envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION_ID, UNK_ID
+from parley.policies.negotiator.speaker import NegotiatorAgent
 from tests.engine.negotiation.searches import SPECIALS, TARGET, Key, Oracle, Verdict, states
 from tests.policies.negotiator.made_up import VOCABULARY, WORDS, negotiator
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from engine.negotiation.settings import SearchConfig
-from envs.core.errors import ConfigError
+from parley.engine.negotiation.settings import SearchConfig
+from parley.envs.core.errors import ConfigError
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from engine.negotiation.settings import TacticSettings
-from engine.negotiation.tactics import (
+from parley.engine.negotiation.settings import TacticSettings
+from parley.engine.negotiation.tactics import (
     BLIND,
     GAINS,
     REFINED,
@@ -18,8 +18,8 @@ from engine.negotiation.tactics import (
     spread_out,
     transcript,
 )
-from policies.chat.model import Answer
-from policies.chat.written import EMPTY, REFUSAL, repaired
+from parley.policies.chat.model import Answer
+from parley.policies.chat.written import EMPTY, REFUSAL, repaired
 from tests.engine.report.negotiation.dialogues import row
 
 SETTINGS = TacticSettings(memory=2)

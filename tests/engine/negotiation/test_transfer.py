@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 import torch
 
-from engine.negotiation.transfer import TransferAgent, last_sentences
-from envs.core.errors import ConfigError
-from envs.core.seeds import stream
-from envs.negotiation.dealornodeal.rules import random_scenario
-from envs.negotiation.game import SPEAK, NegotiationGame, Rules, play
-from envs.negotiation.vocabulary import SELECTION
-from policies.negotiator.model import Negotiator
-from policies.negotiator.settings import NegotiatorSizes
-from policies.negotiator.speaker import NegotiatorAgent
+from parley.engine.negotiation.transfer import TransferAgent, last_sentences
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.seeds import stream
+from parley.envs.negotiation.dealornodeal.rules import random_scenario
+from parley.envs.negotiation.game import SPEAK, NegotiationGame, Rules, play
+from parley.envs.negotiation.vocabulary import SELECTION
+from parley.policies.negotiator.model import Negotiator
+from parley.policies.negotiator.settings import NegotiatorSizes
+from parley.policies.negotiator.speaker import NegotiatorAgent
 from tests.envs.negotiation.agents import VOCABULARY, Reader
 
 PLUG = "no deal no deal"

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from hypothesis import strategies as st
 
-from engine.perturb.ngrams import NGrams
-from engine.perturb.resources import ENOUGH
+from parley.engine.perturb.ngrams import NGrams
+from parley.engine.perturb.resources import ENOUGH
 
 _TAGS = {
     "tried": "VBD",

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.perturb.antonym import Antonym
-from engine.perturb.built_in import BuiltInLexicon
-from engine.perturb.lexicons import open_lexicon
-from engine.perturb.ngrams import NGrams
-from engine.perturb.resources import Resources
-from engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.antonym import Antonym
+from parley.engine.perturb.built_in import BuiltInLexicon
+from parley.engine.perturb.lexicons import open_lexicon
+from parley.engine.perturb.ngrams import NGrams
+from parley.engine.perturb.resources import Resources
+from parley.engine.perturb.settings import PerturbSettings
 from tests.engine.perturb.fakes import FakeLexicon
 
 BUILT_IN = BuiltInLexicon()

@@ -7,11 +7,11 @@ from unicodedata import normalize
 
 import pytest
 
-from engine.perturb import augment, perturb_text, perturb_texts
-from engine.perturb.settings import PerturbSettings
-from engine.perturb.swap import RandomSwap
-from envs.core.errors import ConfigError
-from envs.pairs.turns import parse_turns
+from parley.engine.perturb import augment, perturb_text, perturb_texts
+from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.swap import RandomSwap
+from parley.envs.core.errors import ConfigError
+from parley.envs.pairs.turns import parse_turns
 
 TEXTS = ["i tried to install the package again", "", "ok <eou> is it a new disk , or do you run the old one ?"]
 

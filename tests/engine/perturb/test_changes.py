@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 
-from engine.perturb.changes import ChangeKind, Span, bracketed, num_changed, spans
-from envs.pairs.turns import Turns, format_turns, parse_turns
+from parley.engine.perturb.changes import ChangeKind, Span, bracketed, num_changed, spans
+from parley.envs.pairs.turns import Turns, format_turns, parse_turns
 from tests.engine.perturb.fakes import contexts
 
 

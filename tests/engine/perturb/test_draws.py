@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.perturb.draws import uniforms, uniforms_at, uniforms_of_one
+from parley.engine.perturb.draws import uniforms, uniforms_at, uniforms_of_one
 
 
 def test_an_item_draws_alike_in_any_company() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.perturb.entities import (
+from parley.engine.perturb.entities import (
     ConfusingEntity,
     Entities,
     RandomInputs,
@@ -17,11 +17,11 @@ from engine.perturb.entities import (
     build_random,
     read_entities,
 )
-from engine.perturb.flat import FlatContexts
-from engine.perturb.resources import Resources
-from engine.perturb.settings import PerturbSettings
-from envs.core.errors import ConfigError, DataError
-from envs.pairs.turns import Utterance
+from parley.engine.perturb.flat import FlatContexts
+from parley.engine.perturb.resources import Resources
+from parley.engine.perturb.settings import PerturbSettings
+from parley.envs.core.errors import ConfigError, DataError
+from parley.envs.pairs.turns import Utterance
 
 LISTED = "Ann Lee\tname\nAnn\tname\nBob\tname\nNew York\tcity\nYork\tcity\nRome\tcity\nRome\tname\n"
 LINE: Utterance = ("ann", "lee", "lives", "in", "new", "york", ",", "not", "york")

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.perturb.flat import Edits, FlatContexts
-from envs.pairs.turns import Turns, Utterance
+from parley.engine.perturb.flat import Edits, FlatContexts
+from parley.envs.pairs.turns import Turns, Utterance
 from tests.engine.perturb.fakes import batches
 
 

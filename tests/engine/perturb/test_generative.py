@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.perturb import generative
-from engine.perturb.catalogue import build
-from engine.perturb.generative import GenerativeParaphrase
-from engine.perturb.resources import Resources
-from engine.perturb.settings import PerturbSettings
-from envs.core.errors import CheckpointError, ConfigError
-from envs.pairs.turns import Turns, parse_turns
-from envs.pairs.vocabulary import EOS_ID, SPECIALS, PairVocabulary
-from policies.pointer_generator import decoding
-from policies.pointer_generator.checkpoints import save_pointer_generator
-from policies.pointer_generator.model import PointerGenerator
-from policies.pointer_generator.settings import PointerSizes
+from parley.engine.perturb import generative
+from parley.engine.perturb.catalogue import build
+from parley.engine.perturb.generative import GenerativeParaphrase
+from parley.engine.perturb.resources import Resources
+from parley.engine.perturb.settings import PerturbSettings
+from parley.envs.core.errors import CheckpointError, ConfigError
+from parley.envs.pairs.turns import Turns, parse_turns
+from parley.envs.pairs.vocabulary import EOS_ID, SPECIALS, PairVocabulary
+from parley.policies.pointer_generator import decoding
+from parley.policies.pointer_generator.checkpoints import save_pointer_generator
+from parley.policies.pointer_generator.model import PointerGenerator
+from parley.policies.pointer_generator.settings import PointerSizes
 from tests.engine.perturb.fakes import large
 
 SAYS = {"my screen is dark": ["the screen is black", "my screen is dark"], "thanks": ["thanks", "thank you"], "it froze": []}

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from engine.perturb import slips
-from engine.perturb.corrections import Corrections, open_corrections, read_corrections, read_misspellings, replaced_words
-from engine.perturb.grammar import WEIGHTS, ErrorKind, GrammarErrors
-from engine.perturb.resources import Resources
-from engine.perturb.settings import PerturbSettings
-from envs.core.errors import DataError
+from parley.engine.perturb import slips
+from parley.engine.perturb.corrections import Corrections, open_corrections, read_corrections, read_misspellings, replaced_words
+from parley.engine.perturb.grammar import WEIGHTS, ErrorKind, GrammarErrors
+from parley.engine.perturb.resources import Resources
+from parley.engine.perturb.settings import PerturbSettings
+from parley.envs.core.errors import DataError
 
 DATA = os.environ.get("PARLEY_DATA")
 

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nltk.tag import PerceptronTagger
 
-from engine.perturb.built_in import BuiltInLexicon
-from engine.perturb.lexicon import Lexicon
-from engine.perturb.lexicons import open_lexicon
-from engine.perturb.nltk_lexicon import MISREAD, NltkLexicon
-from engine.perturb.tagger import Tagger
-from envs.core.errors import DataError
-from envs.pairs.helpdesk.dialogues import dialogue
-from envs.pairs.tokens import tokenise
+from parley.engine.perturb.built_in import BuiltInLexicon
+from parley.engine.perturb.lexicon import Lexicon
+from parley.engine.perturb.lexicons import open_lexicon
+from parley.engine.perturb.nltk_lexicon import MISREAD, NltkLexicon
+from parley.engine.perturb.tagger import Tagger
+from parley.envs.core.errors import DataError
+from parley.envs.pairs.helpdesk.dialogues import dialogue
+from parley.envs.pairs.tokens import tokenise
 
 needs_nltk = [
     pytest.mark.data,

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.perturb.built_in import BuiltInLexicon
-from engine.perturb.clause_words import BREAKS, NEGATIONS
-from engine.perturb.lexicon import Lexicon
-from engine.perturb.lexicons import open_lexicon
-from engine.perturb.negation import AddNegation, build
-from engine.perturb.resources import Resources
-from engine.perturb.settings import PerturbSettings
-from envs.pairs.turns import Turns
+from parley.engine.perturb.built_in import BuiltInLexicon
+from parley.engine.perturb.clause_words import BREAKS, NEGATIONS
+from parley.engine.perturb.lexicon import Lexicon
+from parley.engine.perturb.lexicons import open_lexicon
+from parley.engine.perturb.negation import AddNegation, build
+from parley.engine.perturb.resources import Resources
+from parley.engine.perturb.settings import PerturbSettings
+from parley.envs.pairs.turns import Turns
 from tests.engine.perturb.fakes import FakeLexicon
 
 BUILT_IN = BuiltInLexicon()

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from engine.perturb import perturb_text
-from engine.perturb.commands import NAMES
-from engine.perturb.corrections import Corrections
-from engine.perturb.noise import HOMOGLYPHS, KEYS, CharacterNoise, Misspellings
-from engine.perturb.resources import Resources
-from engine.perturb.settings import PerturbSettings
-from envs.pairs.tokens import tokenise
+from parley.engine.perturb import perturb_text
+from parley.engine.perturb.commands import NAMES
+from parley.engine.perturb.corrections import Corrections
+from parley.engine.perturb.noise import HOMOGLYPHS, KEYS, CharacterNoise, Misspellings
+from parley.engine.perturb.resources import Resources
+from parley.engine.perturb.settings import PerturbSettings
+from parley.envs.pairs.tokens import tokenise
 
 SETTINGS = PerturbSettings(lexicon="built-in", noise_rate=1.0)
 

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from engine.perturb.augment import perturb_texts
-from engine.perturb.catalogue import build
-from engine.perturb.replies.catalogue import build_rules
-from engine.perturb.replies.resources import RuleResources
-from engine.perturb.replies.settings import ReplySettings
-from engine.perturb.resources import Resources
-from engine.perturb.settings import PerturbSettings
-from envs.core.errors import ConfigError
+from parley.engine.perturb.augment import perturb_texts
+from parley.engine.perturb.catalogue import build
+from parley.engine.perturb.replies.catalogue import build_rules
+from parley.engine.perturb.replies.resources import RuleResources
+from parley.engine.perturb.replies.settings import ReplySettings
+from parley.engine.perturb.resources import Resources
+from parley.engine.perturb.settings import PerturbSettings
+from parley.envs.core.errors import ConfigError
 
 MINE = """
-from engine.perturb.strategy import Expectation, OnUtterances
+from parley.engine.perturb.strategy import Expectation, OnUtterances
 
 
 class Shout(OnUtterances):

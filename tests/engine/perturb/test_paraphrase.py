@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.perturb.paraphrase import DataParaphrase, ReleasedParaphrase, build
-from engine.perturb.phrasings import phrasings, synonyms
-from engine.perturb.ppdb import read_paraphrases, two_way
-from engine.perturb.resources import Resources
-from engine.perturb.settings import PerturbSettings
-from engine.perturb.synonyms import Synonyms
-from envs.core.errors import DataError
-from envs.pairs.tokens import tokenise
-from envs.pairs.turns import Turns
+from parley.engine.perturb.paraphrase import DataParaphrase, ReleasedParaphrase, build
+from parley.engine.perturb.phrasings import phrasings, synonyms
+from parley.engine.perturb.ppdb import read_paraphrases, two_way
+from parley.engine.perturb.resources import Resources
+from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.synonyms import Synonyms
+from parley.envs.core.errors import DataError
+from parley.envs.pairs.tokens import tokenise
+from parley.envs.pairs.turns import Turns
 from tests.engine.perturb.fakes import FakeLexicon, large
 
 PPDB = """\

@@ -7,9 +7,9 @@ from collections.abc import Collection, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.perturb.flat import FlatContexts
-from engine.perturb.phrases import Phrases
-from envs.pairs.turns import Turns, Utterance
+from parley.engine.perturb.flat import FlatContexts
+from parley.engine.perturb.phrases import Phrases
+from parley.envs.pairs.turns import Turns, Utterance
 
 words = st.sampled_from("abcd")
 phrases = st.lists(words, min_size=1, max_size=4).map(tuple)

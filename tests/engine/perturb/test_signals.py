@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.perturb.built_in import BuiltInLexicon
-from engine.perturb.signals import (
+from parley.engine.perturb.built_in import BuiltInLexicon
+from parley.engine.perturb.signals import (
     ARTICLES,
     DOUBLE_NEGATIONS,
     DOUBLED_AUXILIARIES,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
-from engine.perturb.resources import Resources
-from engine.perturb.settings import PerturbSettings
-from engine.perturb.stopwords import StopwordDropout, build
-from envs.pairs.turns import Turns
+from parley.engine.perturb.resources import Resources
+from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.stopwords import StopwordDropout, build
+from parley.envs.pairs.turns import Turns
 from tests.engine.perturb.fakes import FakeLexicon, contexts, seeds
 
 LINE = ("you", "do", "n't", "see", "the", "disk", "of", "a", "machine")

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.perturb.catalogue import ADDED, ENTITY, GROUPS, SHOULD_CHANGE, SHOULD_NOT_CHANGE, build, names, strategies
-from engine.perturb.resources import Resources
-from engine.perturb.settings import PerturbSettings
-from engine.perturb.strategy import Expectation, Strategy
-from envs.core.errors import ConfigError
-from envs.pairs.turns import Turns, parse_turns
+from parley.engine.perturb.catalogue import ADDED, ENTITY, GROUPS, SHOULD_CHANGE, SHOULD_NOT_CHANGE, build, names, strategies
+from parley.engine.perturb.resources import Resources
+from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.strategy import Expectation, Strategy
+from parley.envs.core.errors import ConfigError
+from parley.envs.pairs.turns import Turns, parse_turns
 from tests.engine.perturb.fakes import WORDS
 
 NEED_A_MODEL = {"generative-paraphrase": "needs a trained paraphraser; tests/engine/perturb/test_generative.py makes one"}

@@ -9,10 +9,10 @@ from itertools import groupby, pairwise
 import pytest
 from hypothesis import given, settings
 
-from engine.perturb.resources import Resources
-from engine.perturb.settings import PerturbSettings
-from engine.perturb.swap import MARKS, RandomSwap, build
-from envs.pairs.turns import Turns, Utterance
+from parley.engine.perturb.resources import Resources
+from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.swap import MARKS, RandomSwap, build
+from parley.envs.pairs.turns import Turns, Utterance
 from tests.engine.perturb.fakes import contexts, seeds
 
 LETTERS = tuple("abcdefghijkl")

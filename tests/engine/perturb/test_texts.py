@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.perturb import perturb_text, perturb_texts
-from engine.perturb.flat import Edits
-from engine.perturb.rewriting import Edit
-from engine.perturb.settings import PerturbSettings
-from engine.perturb.strategy import Expectation, OnUtterances
-from engine.perturb.texts import Texts
-from envs.core.errors import ConfigError
-from envs.pairs.tokens import tokenise, tokenise_where
-from envs.pairs.turns import Turns, Utterance, parse_turns, tokens_where
+from parley.engine.perturb import perturb_text, perturb_texts
+from parley.engine.perturb.flat import Edits
+from parley.engine.perturb.rewriting import Edit
+from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.strategy import Expectation, OnUtterances
+from parley.engine.perturb.texts import Texts
+from parley.envs.core.errors import ConfigError
+from parley.envs.pairs.tokens import tokenise, tokenise_where
+from parley.envs.pairs.turns import Turns, Utterance, parse_turns, tokens_where
 
 PIECES = ["I", "don't", "BOOT", "Disk", "disk,", "(the", "old)", "http://a.com/x", "/etc/apt", "10.04.", "  ", "\n", "\t"]
 PIECES += ["<eou>", "__eot__", "a<eou>b", "\u200b", "caf\u00e9", "cafe\u0301!", "\u4e2d\u6587\u3002", "\x00"]

@@ -7,7 +7,7 @@ import hashlib
 import re
 from html.parser import HTMLParser
 
-from envs.core.visible import visible
+from parley.envs.core.visible import visible
 
 HOSTILE = (
     "😀 \x1b[31m\u202e\u2066 "

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from engine.metrics.negotiation.attack import attack_metrics
-from engine.metrics.statistics import NOTHING, Estimate
-from engine.metrics.tables import TextTable
-from engine.metrics.triggers.hits import search_metrics
-from engine.report.content import Report, RunLine
-from engine.report.negotiation.sections import Match
-from engine.report.triggers.sections import ShownSearch, Triggers
+from parley.engine.metrics.negotiation.attack import attack_metrics
+from parley.engine.metrics.statistics import NOTHING, Estimate
+from parley.engine.metrics.tables import TextTable
+from parley.engine.metrics.triggers.hits import search_metrics
+from parley.engine.report.content import Report, RunLine
+from parley.engine.report.negotiation.sections import Match
+from parley.engine.report.triggers.sections import ShownSearch, Triggers
 from tests.engine.metrics.negotiation.attacks import attempt
 from tests.engine.metrics.triggers.searches import KINDS, restart, searched
 from tests.engine.report.negotiation.dialogues import attack_row, negotiations, page_of

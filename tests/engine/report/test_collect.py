@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.catalogue import ENTRIES
-from engine.jobs.job import Job
-from engine.jobs.negotiation.campaign_config import MinMaxConfig
-from engine.jobs.negotiation.exploitability import MORE, NUM_KNOWN
-from engine.jobs.negotiation.minmax import AS_CONTROL, BEFORE_TRAINING, DROP, DROP_BEYOND_CONTROL, FINAL_STAGES, LEGEND
-from engine.jobs.negotiation.negotiator import TRAIN_NEGOTIATOR
-from engine.jobs.negotiation.rows import ATTACKS, DIALOGUES
-from engine.jobs.negotiation.table_config import TableConfig
-from engine.jobs.responders.seq2seq import TRAIN_SEQ2SEQ
-from engine.jobs.rounds import rounds_of
-from engine.metrics.exploitability import EXPLOITABILITY, MEAN_FRESH
-from engine.metrics.known import KNOWN
-from engine.metrics.negotiation.campaign import (
+from parley.engine.jobs.catalogue import ENTRIES
+from parley.engine.jobs.job import Job
+from parley.engine.jobs.negotiation.campaign_config import MinMaxConfig
+from parley.engine.jobs.negotiation.exploitability import MORE, NUM_KNOWN
+from parley.engine.jobs.negotiation.minmax import AS_CONTROL, BEFORE_TRAINING, DROP, DROP_BEYOND_CONTROL, FINAL_STAGES, LEGEND
+from parley.engine.jobs.negotiation.negotiator import TRAIN_NEGOTIATOR
+from parley.engine.jobs.negotiation.rows import ATTACKS, DIALOGUES
+from parley.engine.jobs.negotiation.table_config import TableConfig
+from parley.engine.jobs.responders.seq2seq import TRAIN_SEQ2SEQ
+from parley.engine.jobs.rounds import rounds_of
+from parley.engine.metrics.exploitability import EXPLOITABILITY, MEAN_FRESH
+from parley.engine.metrics.known import KNOWN
+from parley.engine.metrics.negotiation.campaign import (
     AFTER,
     BEFORE,
     PERPLEXITY,
@@ -32,18 +32,18 @@ from engine.metrics.negotiation.campaign import (
     ROUND_METRICS,
     rounds_table,
 )
-from engine.metrics.negotiation.dialogues import negotiation_metrics
-from engine.metrics.statistics import Estimate, count
-from engine.metrics.tables import TextTable
-from engine.report.collect import collect_run, report_from_run
-from engine.report.content import Report, ShownRun
-from engine.report.figure import Curve
-from engine.report.negotiation.sections import Match
-from engine.report.page import metric_blocks
-from engine.report.runs import short_paths
-from engine.store.run_folder import RunFolder
-from envs.core.errors import RunError
-from envs.storage.copies import CHECKPOINT
+from parley.engine.metrics.negotiation.dialogues import negotiation_metrics
+from parley.engine.metrics.statistics import Estimate, count
+from parley.engine.metrics.tables import TextTable
+from parley.engine.report.collect import collect_run, report_from_run
+from parley.engine.report.content import Report, ShownRun
+from parley.engine.report.figure import Curve
+from parley.engine.report.negotiation.sections import Match
+from parley.engine.report.page import metric_blocks
+from parley.engine.report.runs import short_paths
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import RunError
+from parley.envs.storage.copies import CHECKPOINT
 from tests.engine.jobs.made_up import save_negotiator
 from tests.engine.metrics.test_known import MADE_UP
 from tests.engine.report.negotiation.dialogues import attack_row, error_row, row

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from engine.jobs.negotiation.rows import DIALOGUES
-from engine.jobs.negotiation.table_config import TableConfig
-from engine.metrics.statistics import NOTHING
-from engine.report.collect import collect_run, report_from_run
-from engine.store.run_folder import RunFolder
+from parley.engine.jobs.negotiation.rows import DIALOGUES
+from parley.engine.jobs.negotiation.table_config import TableConfig
+from parley.engine.metrics.statistics import NOTHING
+from parley.engine.report.collect import collect_run, report_from_run
+from parley.engine.store.run_folder import RunFolder
 from tests.engine.report.negotiation.dialogues import error_row, row
 from tests.engine.report.test_collect import Config, figures, matches, measure, play
 

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from engine.jobs.tables import write_tables
-from engine.metrics.negotiation.attack import ATTACK_METRICS
-from engine.metrics.statistics import Estimate, Metric
-from engine.metrics.tables import TextTable
-from engine.report.chapters import CHAPTERS
-from engine.report.content import Report, ShownRun
-from engine.report.figure import Curve
-from engine.report.negotiation.sections import Match, Negotiation
-from engine.report.page import MOST_NUMBERS, MetricBlock, fitted, metric_blocks, write_report
-from engine.report.training.chapter import ShownTraining
-from envs.core.errors import RunError
-from envs.core.visible import visible
+from parley.engine.jobs.tables import write_tables
+from parley.engine.metrics.negotiation.attack import ATTACK_METRICS
+from parley.engine.metrics.statistics import Estimate, Metric
+from parley.engine.metrics.tables import TextTable
+from parley.engine.report.chapters import CHAPTERS
+from parley.engine.report.content import Report, ShownRun
+from parley.engine.report.figure import Curve
+from parley.engine.report.negotiation.sections import Match, Negotiation
+from parley.engine.report.page import MOST_NUMBERS, MetricBlock, fitted, metric_blocks, write_report
+from parley.engine.report.training.chapter import ShownTraining
+from parley.envs.core.errors import RunError
+from parley.envs.core.visible import visible
 from tests.engine.metrics.negotiation.attacks import attempt
 from tests.engine.report.negotiation.dialogues import (
     NAN,
@@ -260,7 +260,7 @@ def test_no_page_is_better_than_half_a_page(tmp_path: Path, monkeypatch: pytest.
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("engine.store.documents.os.fsync", full)
+    monkeypatch.setattr("parley.engine.store.documents.os.fsync", full)
     with pytest.raises(RunError, match="No space left on device"):
         write_report(report(), CHAPTERS, path)
     assert path.read_text() == "old"

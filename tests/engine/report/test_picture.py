@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from engine.report.chapters import CHAPTERS
-from engine.report.content import Report
-from engine.report.negotiation.sections import Match
-from engine.report.picture import write_picture
-from envs.core.errors import ConfigError
+from parley.engine.report.chapters import CHAPTERS
+from parley.engine.report.content import Report
+from parley.engine.report.negotiation.sections import Match
+from parley.engine.report.picture import write_picture
+from parley.envs.core.errors import ConfigError
 from tests.engine.report.negotiation.dialogues import metrics, negotiations
 
 

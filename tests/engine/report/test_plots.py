@@ -7,10 +7,10 @@ import re
 import numpy as np
 import pytest
 
-from engine.metrics.statistics import Estimate
-from engine.report.figure import Curve
-from engine.report.negotiation.plots import scatter_svg
-from engine.report.plots import budget_svg, curve_svg, moving_average
+from parley.engine.metrics.statistics import Estimate
+from parley.engine.report.figure import Curve
+from parley.engine.report.negotiation.plots import scatter_svg
+from parley.engine.report.plots import budget_svg, curve_svg, moving_average
 from tests.engine.report.negotiation.dialogues import row
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from engine.perturb.flat import FlatContexts
-from engine.perturb.replies.settings import SynonymChoice
-from engine.retrieval.attack import RankAttack
-from engine.retrieval.constraints import Constraint
-from envs.candidates.groups import CandidateGroup, CandidateKind, Context
-from envs.pairs.turns import Utterance
-from policies.ranker import Pair
+from parley.engine.perturb.flat import FlatContexts
+from parley.engine.perturb.replies.settings import SynonymChoice
+from parley.engine.retrieval.attack import RankAttack
+from parley.engine.retrieval.constraints import Constraint
+from parley.envs.candidates.groups import CandidateGroup, CandidateKind, Context
+from parley.envs.pairs.turns import Utterance
+from parley.policies.ranker import Pair
 
 STOPS = frozenset(("the", "is", "?"))
 SYNONYMS = {"big": ("large", "huge"), "run": ("go",), "cat": ("feline",), "quick": ("fast",)}

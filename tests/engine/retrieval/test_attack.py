@@ -13,17 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.retrieval.constraints import KeptTags, KnownWords
-from engine.retrieval.gaslite import Gaslite, RandomSteps, RandomWords
-from engine.retrieval.goals import RankGoal, falling
-from engine.retrieval.methods import AttackMethod, EditBeam, ImportanceGreedy, RandomEdits, SlopeGreedy
-from engine.retrieval.moves import BY_NAME
-from engine.retrieval.outcomes import AttackOutcome, success_curve, transferred
-from envs.candidates.groups import CandidateGroup, Context
-from envs.core.errors import ConfigError
-from envs.pairs.turns import Utterance
-from policies.matching.ranker import MatcherRanker
-from policies.ranker import Ranker, UnscoredError
+from parley.engine.retrieval.constraints import KeptTags, KnownWords
+from parley.engine.retrieval.gaslite import Gaslite, RandomSteps, RandomWords
+from parley.engine.retrieval.goals import RankGoal, falling
+from parley.engine.retrieval.methods import AttackMethod, EditBeam, ImportanceGreedy, RandomEdits, SlopeGreedy
+from parley.engine.retrieval.moves import BY_NAME
+from parley.engine.retrieval.outcomes import AttackOutcome, success_curve, transferred
+from parley.envs.candidates.groups import CandidateGroup, Context
+from parley.envs.core.errors import ConfigError
+from parley.envs.pairs.turns import Utterance
+from parley.policies.matching.ranker import MatcherRanker
+from parley.policies.ranker import Ranker, UnscoredError
 from tests.engine.retrieval.fakes import Crossed, Odds, Sum, Toy, attack, group
 from tests.policies.matching.made_up import KINDS, matcher
 

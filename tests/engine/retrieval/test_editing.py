@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 import torch
 
-from engine.retrieval.attack import RankAttack
-from engine.retrieval.constraints import Constraint
-from engine.retrieval.editing import AttackRule, ContextProposer, EditorSteps
-from envs.candidates.conformance import PROPOSER
-from envs.candidates.edit_game import EditGame, EditRules
-from envs.candidates.goals import RankGoal
-from envs.candidates.groups import CandidateGroup, CandidateKind
-from envs.core.conformance import promises
-from envs.core.errors import RankerError
-from policies.choosing_settings import ChoiceSizes
-from policies.editor import FEATURES, FORMAT, Editor, new_editor
-from policies.ranker import scores_of
+from parley.engine.retrieval.attack import RankAttack
+from parley.engine.retrieval.constraints import Constraint
+from parley.engine.retrieval.editing import AttackRule, ContextProposer, EditorSteps
+from parley.envs.candidates.conformance import PROPOSER
+from parley.envs.candidates.edit_game import EditGame, EditRules
+from parley.envs.candidates.goals import RankGoal
+from parley.envs.candidates.groups import CandidateGroup, CandidateKind
+from parley.envs.core.conformance import promises
+from parley.envs.core.errors import RankerError
+from parley.policies.choosing_settings import ChoiceSizes
+from parley.policies.editor import FEATURES, FORMAT, Editor, new_editor
+from parley.policies.ranker import scores_of
 from tests.engine.retrieval.fakes import Sum, Toy
 
 RULES = EditRules(edits=2, num_places=4, num_proposals=2)

@@ -11,23 +11,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.perturb.ngrams import NGrams
-from engine.perturb.replies.catalogue import build_rules
-from engine.perturb.replies.resources import RuleResources
-from engine.perturb.replies.settings import ReplySettings
-from engine.perturb.resources import Resources
-from engine.perturb.settings import PerturbSettings
-from engine.retrieval.attack import RankAttack
-from engine.retrieval.case import Case
-from engine.retrieval.catalogue import compose_attack, rank_attacks
-from engine.retrieval.constraints import CloseInMeaning, Constraint, Fluent, KeptTags, KnownWords, MeanVectors
-from engine.retrieval.drafts import NEW, Draft
-from engine.retrieval.goals import RankGoal
-from engine.retrieval.methods import Asked, FixedRule, Steps
-from engine.retrieval.moves import BY_NAME
-from engine.retrieval.settings import AttackSettings
-from envs.core.errors import ConfigError, OutOfRangeError
-from envs.pairs.turns import Utterance
+from parley.engine.perturb.ngrams import NGrams
+from parley.engine.perturb.replies.catalogue import build_rules
+from parley.engine.perturb.replies.resources import RuleResources
+from parley.engine.perturb.replies.settings import ReplySettings
+from parley.engine.perturb.resources import Resources
+from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.retrieval.attack import RankAttack
+from parley.engine.retrieval.case import Case
+from parley.engine.retrieval.catalogue import compose_attack, rank_attacks
+from parley.engine.retrieval.constraints import CloseInMeaning, Constraint, Fluent, KeptTags, KnownWords, MeanVectors
+from parley.engine.retrieval.drafts import NEW, Draft
+from parley.engine.retrieval.goals import RankGoal
+from parley.engine.retrieval.methods import Asked, FixedRule, Steps
+from parley.engine.retrieval.moves import BY_NAME
+from parley.engine.retrieval.settings import AttackSettings
+from parley.envs.core.errors import ConfigError, OutOfRangeError
+from parley.envs.pairs.turns import Utterance
 from tests.engine.retrieval.fakes import Sum, Toy, attack, group
 
 
@@ -272,7 +272,7 @@ def test_settings_out_of_range_are_named(settings: dict[str, Any]) -> None:
 
 
 OWN = """
-from engine.retrieval.methods import Asked
+from parley.engine.retrieval.methods import Asked
 
 class First:
     def steps(self, case):

@@ -14,17 +14,17 @@ import torch
 import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from engine.retrieval.attack import RankAttack
-from engine.retrieval.case import Case
-from engine.retrieval.catalogue import compose_attack
-from engine.retrieval.gaslite import Gaslite, RandomSteps, RandomWords
-from engine.retrieval.methods import AttackMethod, Steps
-from engine.retrieval.settings import AttackSettings, GasliteSizes
-from envs.candidates.groups import CandidateGroup, Context
-from envs.core.errors import ConfigError
-from envs.pairs.turns import Utterance
-from policies.ranker import Pair
-from policies.ranking.encoders import BiEncoder
+from parley.engine.retrieval.attack import RankAttack
+from parley.engine.retrieval.case import Case
+from parley.engine.retrieval.catalogue import compose_attack
+from parley.engine.retrieval.gaslite import Gaslite, RandomSteps, RandomWords
+from parley.engine.retrieval.methods import AttackMethod, Steps
+from parley.engine.retrieval.settings import AttackSettings, GasliteSizes
+from parley.envs.candidates.groups import CandidateGroup, Context
+from parley.envs.core.errors import ConfigError
+from parley.envs.pairs.turns import Utterance
+from parley.policies.ranker import Pair
+from parley.policies.ranking.encoders import BiEncoder
 from tests.engine.retrieval.fakes import Sum, Toy, group
 from tests.policies.ranking.folders import bert, tokenizer
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from engine.runtime.session import RaySession
-from envs.data.root import CACHE_VARIABLE
+from parley.engine.runtime.session import RaySession
+from parley.envs.data.root import CACHE_VARIABLE
 from tests.engine.rllib.trainings import Built, World
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from engine.rllib.replies_env import DISCRIMINATOR, GENERATOR, ReplyMultiAgentEnv
-from envs.replies.game import MACHINE, PERSON
-from envs.replies.reply_env import reply_action, words_of
+from parley.engine.rllib.replies_env import DISCRIMINATOR, GENERATOR, ReplyMultiAgentEnv
+from parley.envs.replies.game import MACHINE, PERSON
+from parley.envs.replies.reply_env import reply_action, words_of
 from tests.envs.golden.playthrough import indented
 from tests.envs.replies.made_up import EXAMPLES, RULES
 

@@ -11,19 +11,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from engine.generation.settings import RewardSettings
-from engine.generation.weights import ResponseWeights
-from engine.rllib.replies import ReplyMinMaxConfig
-from engine.rllib.reply_settings import ReplyLearning
-from engine.rllib.reply_world import ReplyWorld
-from envs.pairs.compiled import PairSplit, Ragged
-from envs.pairs.vocabulary import SPECIALS, PairVocabulary
-from policies.discriminator.checkpoints import DISCRIMINATOR
-from policies.discriminator.model import Discriminator
-from policies.discriminator.settings import DiscriminatorSizes
-from policies.seq2seq.checkpoints import save_model
-from policies.seq2seq.model import Seq2Seq
-from policies.seq2seq.settings import Seq2SeqSizes
+from parley.engine.generation.settings import RewardSettings
+from parley.engine.generation.weights import ResponseWeights
+from parley.engine.rllib.replies import ReplyMinMaxConfig
+from parley.engine.rllib.reply_settings import ReplyLearning
+from parley.engine.rllib.reply_world import ReplyWorld
+from parley.envs.pairs.compiled import PairSplit, Ragged
+from parley.envs.pairs.vocabulary import SPECIALS, PairVocabulary
+from parley.policies.discriminator.checkpoints import DISCRIMINATOR
+from parley.policies.discriminator.model import Discriminator
+from parley.policies.discriminator.settings import DiscriminatorSizes
+from parley.policies.seq2seq.checkpoints import save_model
+from parley.policies.seq2seq.model import Seq2Seq
+from parley.policies.seq2seq.settings import Seq2SeqSizes
 
 WORDS = PairVocabulary((*SPECIALS, *"abcdefgh"))
 SIZES = Seq2SeqSizes(embed=6, hidden=8, max_source=8, max_reply=6)

@@ -15,17 +15,17 @@ from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
-from engine.rllib.actor_critic import ActorCriticNegotiator
-from engine.rllib.env import ADVERSARY, AGENTS, TARGET, NegotiationMultiAgentEnv
-from engine.rllib.module import NegotiatorModule
-from engine.runtime.session import RaySession
-from envs.core.errors import ConfigError
-from envs.negotiation.env import NegotiationEnv
-from envs.negotiation.game import SPEAK, Rules
-from envs.negotiation.scripted.wording import bargainer_vocabulary
-from envs.negotiation.vocabulary import PAD_ID
-from policies.negotiator.checkpoints import load_model
-from policies.negotiator.speaker import load_agent
+from parley.engine.rllib.actor_critic import ActorCriticNegotiator
+from parley.engine.rllib.env import ADVERSARY, AGENTS, TARGET, NegotiationMultiAgentEnv
+from parley.engine.rllib.module import NegotiatorModule
+from parley.engine.runtime.session import RaySession
+from parley.envs.core.errors import ConfigError
+from parley.envs.negotiation.env import NegotiationEnv
+from parley.envs.negotiation.game import SPEAK, Rules
+from parley.envs.negotiation.scripted.wording import bargainer_vocabulary
+from parley.envs.negotiation.vocabulary import PAD_ID
+from parley.policies.negotiator.checkpoints import load_model
+from parley.policies.negotiator.speaker import load_agent
 from tests.engine.jobs.made_up import save_negotiator
 from tests.engine.rllib.trainings import World
 

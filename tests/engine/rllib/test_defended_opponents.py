@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.negotiation.defences import defended
-from engine.negotiation.opponents import Opponent, TrainingRoster
-from engine.negotiation.settings import DefenceConfig
-from engine.rllib import state
-from engine.rllib.env import ADVERSARY, TARGET
-from envs.core.seeds import derive_seed
-from envs.negotiation.game import Agent, NegotiationGame, Rules, play
-from policies.negotiator.checkpoints import load_model
-from policies.negotiator.speaker import load_agent
+from parley.engine.negotiation.defences import defended
+from parley.engine.negotiation.opponents import Opponent, TrainingRoster
+from parley.engine.negotiation.settings import DefenceConfig
+from parley.engine.rllib import state
+from parley.engine.rllib.env import ADVERSARY, TARGET
+from parley.envs.core.seeds import derive_seed
+from parley.envs.negotiation.game import Agent, NegotiationGame, Rules, play
+from parley.policies.negotiator.checkpoints import load_model
+from parley.policies.negotiator.speaker import load_agent
 from tests.engine.rllib.trainings import SEED, SMALL, Built, Recording, World, equal_weights
 
 pytestmark = pytest.mark.ray

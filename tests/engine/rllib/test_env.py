@@ -16,12 +16,12 @@ from ray.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
 from ray.rllib.examples.rl_modules.classes.random_rlm import RandomRLModule
 from ray.rllib.utils.pre_checks.env import check_multiagent_environments
 
-from engine.rllib.env import AGENTS, NegotiationMultiAgentEnv
-from envs.core.errors import ConfigError, ScenarioError
-from envs.negotiation.dealornodeal.rules import complement, selection_index
-from envs.negotiation.env import choose_action, speak_action
-from envs.negotiation.game import OVER, SELECT, SPEAK, Rules
-from envs.negotiation.scenario import Scenario
+from parley.engine.rllib.env import AGENTS, NegotiationMultiAgentEnv
+from parley.envs.core.errors import ConfigError, ScenarioError
+from parley.envs.negotiation.dealornodeal.rules import complement, selection_index
+from parley.envs.negotiation.env import choose_action, speak_action
+from parley.envs.negotiation.game import OVER, SELECT, SPEAK, Rules
+from parley.envs.negotiation.scenario import Scenario
 from tests.envs.negotiation.agents import VOCABULARY
 
 SHORT = Rules(max_turns=6, max_words=8, max_tokens=64)

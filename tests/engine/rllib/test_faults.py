@@ -16,13 +16,13 @@ import ray
 from ray.exceptions import RayError
 from torch import Tensor
 
-from engine.rllib.env import ADVERSARY, TARGET
-from engine.rllib.shared_out import MAX_REPLAYS
-from engine.rllib.state import learned_weights
-from engine.runtime.identity import CODE
-from engine.runtime.session import RaySession
-from envs.core.errors import ClusterError
-from policies.negotiator.checkpoints import load_model
+from parley.engine.rllib.env import ADVERSARY, TARGET
+from parley.engine.rllib.shared_out import MAX_REPLAYS
+from parley.engine.rllib.state import learned_weights
+from parley.engine.runtime.identity import CODE
+from parley.engine.runtime.session import RaySession
+from parley.envs.core.errors import ClusterError
+from parley.policies.negotiator.checkpoints import load_model
 from tests.engine.rllib.trainings import PARTNER, SMALL, Recording, World
 from tests.engine.runtime.apart import survives
 
@@ -37,8 +37,8 @@ import os, sys, threading, time
 from pathlib import Path
 import ray
 from ray.cluster_utils import Cluster
-from engine.rllib.state import learned_weights
-from engine.runtime.session import connect
+from parley.engine.rllib.state import learned_weights
+from parley.engine.runtime.session import connect
 from tests.engine.rllib.trainings import Recording, World
 cluster = Cluster(initialize_head=True, head_node_args=dict(num_cpus=1, include_dashboard=False))
 doomed = cluster.add_node(num_cpus=1)
@@ -75,7 +75,7 @@ print("survived")
 HAS_TOO_LITTLE_ROOM = """
 import sys
 from pathlib import Path
-from engine.runtime.session import connect
+from parley.engine.runtime.session import connect
 from tests.engine.rllib.trainings import Recording, World
 from tests.engine.runtime.apart import start_cluster
 cluster = start_cluster(1)
@@ -210,7 +210,7 @@ def test_an_error_of_the_work_itself_ends_the_training_at_once(
 def test_a_runner_of_other_code_ends_the_training(
     world: World, ray_session: RaySession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.rllib.learner.require", lambda _: None)
+    monkeypatch.setattr("parley.engine.rllib.learner.require", lambda _: None)
     settings = world.settings(kind=Recording, env_runners=1)
     settings.driver = settings.driver | {CODE: "another"}
     algorithm = settings.build_algo()

@@ -13,11 +13,11 @@ from ray.rllib.env.multi_agent_env import MultiAgentEnv
 from ray.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
 from ray.rllib.examples.rl_modules.classes.random_rlm import RandomRLModule
 
-from engine.rllib.env import NegotiationMultiAgentEnv
-from engine.rllib.friends_env import MutualFriendsMultiAgentEnv
-from engine.rllib.replies_env import ReplyMultiAgentEnv
-from envs.negotiation.game import Rules
-from envs.replies.reply_env import words_of
+from parley.engine.rllib.env import NegotiationMultiAgentEnv
+from parley.engine.rllib.friends_env import MutualFriendsMultiAgentEnv
+from parley.engine.rllib.replies_env import ReplyMultiAgentEnv
+from parley.envs.negotiation.game import Rules
+from parley.envs.replies.reply_env import words_of
 from tests.envs.friends.test_env import TASK
 from tests.envs.negotiation.agents import VOCABULARY
 from tests.envs.replies.made_up import EXAMPLES, RULES

@@ -9,8 +9,8 @@ import pytest
 from ray.rllib.env.env_context import EnvContext
 from ray.rllib.utils.pre_checks.env import check_multiagent_environments
 
-from engine.rllib.friends_env import SIDES, MutualFriendsMultiAgentEnv
-from envs.core.errors import ConfigError, ScenarioError
+from parley.engine.rllib.friends_env import SIDES, MutualFriendsMultiAgentEnv
+from parley.envs.core.errors import ConfigError, ScenarioError
 from tests.envs.friends.made_up import SCENARIO
 from tests.envs.friends.test_env import TASK
 

@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 from ray.exceptions import RayError
 
-from engine.negotiation.reinforce import DivergenceError
-from engine.negotiation.settings import ReinforceConfig
-from engine.rllib import state
-from engine.rllib.env import TARGET
-from engine.rllib.learner import DialogueLearner
-from engine.rllib.learner_group import LearnerLostError
-from engine.runtime.identity import CODE, own_identity
-from envs.core.errors import CheckpointError, ClusterError
+from parley.engine.negotiation.reinforce import DivergenceError
+from parley.engine.negotiation.settings import ReinforceConfig
+from parley.engine.rllib import state
+from parley.engine.rllib.env import TARGET
+from parley.engine.rllib.learner import DialogueLearner
+from parley.engine.rllib.learner_group import LearnerLostError
+from parley.engine.runtime.identity import CODE, own_identity
+from parley.envs.core.errors import CheckpointError, ClusterError
 from tests.engine.rllib.trainings import GUARDED, Built, Recording, World, equal_weights, kill_learner
 
 pytestmark = pytest.mark.ray
@@ -126,7 +126,7 @@ def test_a_learner_that_dies_before_it_is_ready_is_told_and_its_errors_are_its_o
 
 @pytest.mark.slow
 def test_a_learner_of_other_code_is_refused(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.rllib.algorithm.own_identity", lambda: own_identity() | {CODE: "another"})
+    monkeypatch.setattr("parley.engine.rllib.algorithm.own_identity", lambda: own_identity() | {CODE: "another"})
     with pytest.raises(ClusterError, match=r"other code than this process(.|\n)*instead of another"):
         build()
 

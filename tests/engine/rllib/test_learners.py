@@ -15,16 +15,16 @@ import pytest
 import torch
 from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
 
-from engine.negotiation.reinforce import DivergenceError
-from engine.negotiation.settings import ReinforceConfig
-from engine.rllib import state
-from engine.rllib.env import ADVERSARY
-from engine.rllib.learner_group import LearnerLostError, shared_batches
-from engine.rllib.replies import ReplyMinMax
-from envs.core.errors import ConfigError
-from policies.checkpoint import Checkpoint
-from policies.negotiator.checkpoints import load_model
-from policies.negotiator.settings import KIND
+from parley.engine.negotiation.reinforce import DivergenceError
+from parley.engine.negotiation.settings import ReinforceConfig
+from parley.engine.rllib import state
+from parley.engine.rllib.env import ADVERSARY
+from parley.engine.rllib.learner_group import LearnerLostError, shared_batches
+from parley.engine.rllib.replies import ReplyMinMax
+from parley.envs.core.errors import ConfigError
+from parley.policies.checkpoint import Checkpoint
+from parley.policies.negotiator.checkpoints import load_model
+from parley.policies.negotiator.settings import KIND
 from tests.engine.rllib import replies
 from tests.engine.rllib.trainings import GUARDED, SIZES, SMALL, Built, Recording, World, equal_weights
 

@@ -12,20 +12,20 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.negotiation.reinforce import DivergenceError
-from engine.negotiation.settings import ReinforceConfig
-from engine.rllib import state
-from engine.rllib.env import ADVERSARY, TARGET
-from engine.rllib.learner import TRIED_TOKENS
-from envs.core.play import Utterances
-from envs.core.seeds import derive_seed
-from envs.negotiation.corpora.compiled import load_corpus
-from envs.negotiation.dealornodeal.rules import MAX_SELECTIONS
-from envs.negotiation.game import NegotiationGame, Rules, play
-from envs.negotiation.vocabulary import SELECTION_ID
-from policies.negotiator.checkpoints import load_model
-from policies.negotiator.model import Negotiator
-from policies.negotiator.speaker import NegotiatorAgent, load_agent
+from parley.engine.negotiation.reinforce import DivergenceError
+from parley.engine.negotiation.settings import ReinforceConfig
+from parley.engine.rllib import state
+from parley.engine.rllib.env import ADVERSARY, TARGET
+from parley.engine.rllib.learner import TRIED_TOKENS
+from parley.envs.core.play import Utterances
+from parley.envs.core.seeds import derive_seed
+from parley.envs.negotiation.corpora.compiled import load_corpus
+from parley.envs.negotiation.dealornodeal.rules import MAX_SELECTIONS
+from parley.envs.negotiation.game import NegotiationGame, Rules, play
+from parley.envs.negotiation.vocabulary import SELECTION_ID
+from parley.policies.negotiator.checkpoints import load_model
+from parley.policies.negotiator.model import Negotiator
+from parley.policies.negotiator.speaker import NegotiatorAgent, load_agent
 from tests.engine.rllib.trainings import CORPUS, NAMES, SEED, SMALL, Built, GameOfNames, Recording, World, best_items
 
 pytestmark = pytest.mark.ray
@@ -341,7 +341,7 @@ def test_an_update_without_a_word_of_the_learners_changes_nothing(
     def target_first(scenarios: Any, seeds: Any, vocabulary: Any, rules: Any) -> NegotiationGame:
         return NegotiationGame(scenarios, seeds, vocabulary, rules, first_speakers=[1] * len(scenarios))
 
-    monkeypatch.setattr("engine.rllib.runner.NegotiationGame", target_first)
+    monkeypatch.setattr("parley.engine.rllib.runner.NegotiationGame", target_first)
     algorithm.train()
     assert not algorithm.played[0]["own"].any()
     assert distance(state.learned_weights(algorithm), start(world)) == 0

@@ -15,18 +15,18 @@ from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
 
-from engine.rllib import state
-from engine.rllib.env import ADVERSARY, AGENTS, TARGET, NegotiationMultiAgentEnv
-from engine.rllib.module import NegotiatorModule
-from engine.rllib.runner import DialogueEnvRunner
-from engine.runtime.session import RaySession
-from envs.negotiation.game import NegotiationGame, Rules, play
-from envs.negotiation.scenario import Scenario
-from envs.negotiation.vocabulary import YOU
-from policies.checkpoint import Checkpoint
-from policies.negotiator.checkpoints import load_model
-from policies.negotiator.settings import KIND
-from policies.negotiator.speaker import load_agent
+from parley.engine.rllib import state
+from parley.engine.rllib.env import ADVERSARY, AGENTS, TARGET, NegotiationMultiAgentEnv
+from parley.engine.rllib.module import NegotiatorModule
+from parley.engine.rllib.runner import DialogueEnvRunner
+from parley.engine.runtime.session import RaySession
+from parley.envs.negotiation.game import NegotiationGame, Rules, play
+from parley.envs.negotiation.scenario import Scenario
+from parley.envs.negotiation.vocabulary import YOU
+from parley.policies.checkpoint import Checkpoint
+from parley.policies.negotiator.checkpoints import load_model
+from parley.policies.negotiator.settings import KIND
+from parley.policies.negotiator.speaker import load_agent
 from tests.engine.rllib.trainings import SIZES, SMALL, World
 
 ROOT = Path(__file__).parents[3]
@@ -125,10 +125,10 @@ PLAY = """
 import sys
 sys.modules["ray"] = None
 from pathlib import Path
-from envs.negotiation.vocabulary import Vocabulary
-from envs.negotiation.game import NegotiationGame, play
-from envs.negotiation.scenario import Scenario
-from policies.negotiator.speaker import load_agent
+from parley.envs.negotiation.vocabulary import Vocabulary
+from parley.envs.negotiation.game import NegotiationGame, play
+from parley.envs.negotiation.scenario import Scenario
+from parley.policies.negotiator.speaker import load_agent
 
 learned, target = (load_agent(Path(folder), name=folder, temperature=0) for folder in sys.argv[1:])
 scenario = Scenario((1, 2, 3), ((1, 3, 1), (4, 0, 2)))

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 from torch import Tensor
 
-from engine.negotiation.opponents import MEMORY, Opponent, OpponentConfig, TrainingRoster
-from engine.negotiation.reinforce import RunningBaseline
-from engine.negotiation.settings import ReinforceConfig
-from engine.rllib import state
-from engine.rllib.env import ADVERSARY, TARGET
-from envs.core.seeds import derive_seed
-from envs.negotiation.game import NegotiationGame, Rules, play
-from policies.negotiator.checkpoints import load_model
-from policies.negotiator.speaker import load_agent
+from parley.engine.negotiation.opponents import MEMORY, Opponent, OpponentConfig, TrainingRoster
+from parley.engine.negotiation.reinforce import RunningBaseline
+from parley.engine.negotiation.settings import ReinforceConfig
+from parley.engine.rllib import state
+from parley.engine.rllib.env import ADVERSARY, TARGET
+from parley.envs.core.seeds import derive_seed
+from parley.envs.negotiation.game import NegotiationGame, Rules, play
+from parley.policies.negotiator.checkpoints import load_model
+from parley.policies.negotiator.speaker import load_agent
 from tests.engine.rllib.trainings import ADVERSARIES, PARTNER, SEED, SMALL, Built, Recording, World, equal_weights
 
 pytestmark = pytest.mark.ray

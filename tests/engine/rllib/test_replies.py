@@ -13,21 +13,21 @@ import numpy as np
 import pytest
 import torch
 
-from engine.generation.settings import released
-from engine.negotiation.reinforce import DivergenceError
-from engine.rllib import state
-from engine.rllib.replies import ReplyMinMax, controlled
-from engine.rllib.replies_env import DISCRIMINATOR, GENERATOR
-from engine.rllib.reply_modules import CRITIC
-from engine.rllib.reply_runner import ReplyEnvRunner
-from engine.rllib.reply_settings import ReplyLearning
-from envs.core.errors import ConfigError
-from envs.pairs.turns import Example, turn_of
-from policies.discriminator.reply_judge import TrainedReplyJudge
-from policies.fitting.fit import Fit
-from policies.fitting.settings import FitConfig
-from policies.seq2seq.batches import PairExamples
-from policies.seq2seq.checkpoints import load_seq2seq
+from parley.engine.generation.settings import released
+from parley.engine.negotiation.reinforce import DivergenceError
+from parley.engine.rllib import state
+from parley.engine.rllib.replies import ReplyMinMax, controlled
+from parley.engine.rllib.replies_env import DISCRIMINATOR, GENERATOR
+from parley.engine.rllib.reply_modules import CRITIC
+from parley.engine.rllib.reply_runner import ReplyEnvRunner
+from parley.engine.rllib.reply_settings import ReplyLearning
+from parley.envs.core.errors import ConfigError
+from parley.envs.pairs.turns import Example, turn_of
+from parley.policies.discriminator.reply_judge import TrainedReplyJudge
+from parley.policies.fitting.fit import Fit
+from parley.policies.fitting.settings import FitConfig
+from parley.policies.seq2seq.batches import PairExamples
+from parley.policies.seq2seq.checkpoints import load_seq2seq
 from tests.engine.rllib.replies import LEARNING, SIZES, make_world, pairs, save_models, settings
 
 pytestmark = pytest.mark.ray

@@ -9,9 +9,9 @@ import pytest
 from ray.rllib.env.env_context import EnvContext
 from ray.rllib.utils.pre_checks.env import check_multiagent_environments
 
-from engine.rllib.replies_env import DISCRIMINATOR, GENERATOR, ReplyMultiAgentEnv
-from envs.core.errors import ConfigError, ScenarioError
-from envs.replies.reply_env import reply_action, words_of
+from parley.engine.rllib.replies_env import DISCRIMINATOR, GENERATOR, ReplyMultiAgentEnv
+from parley.envs.core.errors import ConfigError, ScenarioError
+from parley.envs.replies.reply_env import reply_action, words_of
 from tests.engine.rllib.playthrough_replies import PATH, record
 from tests.envs.replies.made_up import EXAMPLES, RULES
 

@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 import torch
 
-import engine.rllib.runner
-from engine.negotiation.opponents import OpponentConfig
-from engine.rllib.algorithm import DialogueReinforceConfig
-from engine.rllib.env import ADVERSARY, AGENTS, TARGET
-from engine.rllib.runner import DialogueEnvRunner
-from envs.core.seeds import derive_seed, stream
-from envs.negotiation.dealornodeal.rules import random_scenario
-from envs.negotiation.game import NegotiationGame, Rules, play
-from envs.negotiation.scenario import Scenario
-from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID
-from policies.negotiator.checkpoints import load_model
-from policies.negotiator.speaker import load_agent
+import parley.engine.rllib.runner
+from parley.engine.negotiation.opponents import OpponentConfig
+from parley.engine.rllib.algorithm import DialogueReinforceConfig
+from parley.engine.rllib.env import ADVERSARY, AGENTS, TARGET
+from parley.engine.rllib.runner import DialogueEnvRunner
+from parley.envs.core.seeds import derive_seed, stream
+from parley.envs.negotiation.dealornodeal.rules import random_scenario
+from parley.envs.negotiation.game import NegotiationGame, Rules, play
+from parley.envs.negotiation.scenario import Scenario
+from parley.envs.negotiation.vocabulary import EOS_ID, SELECTION_ID
+from parley.policies.negotiator.checkpoints import load_model
+from parley.policies.negotiator.speaker import load_agent
 from tests.engine.rllib.trainings import PARTNER, SEED, SMALL, World
 
 LONG = replace(SMALL, max_turns=20, temperature=0.8)
@@ -110,7 +110,7 @@ def test_rllibs_seed_changes_nothing_and_no_dialogue_comes_twice(
         return NegotiationGame(scenarios, seeds, *rest)
 
     plain = DialogueEnvRunner(config=world.settings()).sample(dealt=deal(20))
-    monkeypatch.setattr(engine.rllib.runner, "NegotiationGame", game)
+    monkeypatch.setattr(parley.engine.rllib.runner, "NegotiationGame", game)
     settings = world.settings()
     settings.debugging(seed=seed)
     runner = DialogueEnvRunner(config=settings)

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 import torch
 
-from engine.jobs import placement
-from engine.jobs.placement import fitting_runners
-from engine.negotiation.opponents import Opponent
-from engine.negotiation.settings import ReinforceConfig
-from engine.rllib.env import ADVERSARY
-from engine.rllib.runner import DialogueEnvRunner
-from engine.runtime.session import RaySession
-from envs.core.errors import ClusterError
-from policies.chat.seat import ChatSeat
+from parley.engine.jobs import placement
+from parley.engine.jobs.placement import fitting_runners
+from parley.engine.negotiation.opponents import Opponent
+from parley.engine.negotiation.settings import ReinforceConfig
+from parley.engine.rllib.env import ADVERSARY
+from parley.engine.rllib.runner import DialogueEnvRunner
+from parley.engine.runtime.session import RaySession
+from parley.envs.core.errors import ClusterError
+from parley.policies.chat.seat import ChatSeat
 from tests.engine.jobs.made_up import Notes
 from tests.engine.runtime.apart import survives
 
@@ -26,8 +26,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 import ray
-from engine.jobs.job import Silent
-from engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY
 from tests.engine.rllib.test_training_lost import assert_equal_results, config
 from tests.engine.rllib.trainings import World
 folder = Path(sys.argv[1])
@@ -43,7 +43,7 @@ print("survived")
 
 def test_an_agent_of_another_kind_computes_where_the_runner_does(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[dict[str, Any]] = []
-    monkeypatch.setattr("engine.rllib.runner.make_agent", lambda *named, **how: made.append(how))
+    monkeypatch.setattr("parley.engine.rllib.runner.make_agent", lambda *named, **how: made.append(how))
     runner: Any = object.__new__(DialogueEnvRunner)
     met = (Opponent(name="them", agent="hf:model", reward="advantage", complementary=True),)
     roster = SimpleNamespace(role=ADVERSARY, met=met, chat=ChatSeat(), answers=None)

@@ -12,11 +12,11 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
-from engine.rllib import state
-from engine.rllib.algorithm import DialogueReinforce, DialogueReinforceConfig
-from engine.rllib.env import ADVERSARY, TARGET, NegotiationMultiAgentEnv
-from engine.rllib.stock import UNREFUSED, require_acting
-from envs.core.errors import ConfigError
+from parley.engine.rllib import state
+from parley.engine.rllib.algorithm import DialogueReinforce, DialogueReinforceConfig
+from parley.engine.rllib.env import ADVERSARY, TARGET, NegotiationMultiAgentEnv
+from parley.engine.rllib.stock import UNREFUSED, require_acting
+from parley.envs.core.errors import ConfigError
 from tests.engine.rllib.trainings import SMALL, Built, Recording, World, equal_weights
 
 Build = Callable[..., Any]

@@ -16,7 +16,7 @@ SMALL = ("dialogues=12", "dialogues_per_update=6", "supervised_batch=4", "max_tu
 FAILS = """
 import sys, traceback
 from pathlib import Path
-from engine.runtime.session import connect
+from parley.engine.runtime.session import connect
 from tests.engine.rllib.trainings import Failing, World
 with connect(num_cpus=2):
     settings = World(Path(sys.argv[1])).settings(env_runners=1)
@@ -41,7 +41,7 @@ def test_a_training_in_actors_is_as_quiet_as_one_without(tmp_path: Path) -> None
     assert process.returncode == 0, err
     assert json.loads(out)["run"] == "run"
     for line in err.splitlines():
-        assert json.loads(line)["logger"].startswith("engine."), line
+        assert json.loads(line)["logger"].startswith("parley."), line
 
 
 def test_what_a_runner_raises_and_says_reaches_the_terminal(tmp_path: Path) -> None:

@@ -12,22 +12,22 @@ import pytest
 import ray
 import torch
 
-from engine.jobs import placement
-from engine.jobs.job import Silent
-from engine.jobs.negotiation import training
-from engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY, TrainReinforceConfig
-from engine.jobs.negotiation.training import MAX_LEARNERS
-from engine.jobs.placement import fitting_runners
-from engine.rllib import state
-from engine.rllib.algorithm import DialogueReinforce
-from engine.rllib.env import ADVERSARY, TARGET
-from engine.rllib.learner_group import LearnerLostError
-from engine.runtime.session import RaySession
-from engine.store.run_folder import RunFolder
-from envs.core.errors import ClusterError
-from envs.negotiation.vocabulary import Vocabulary
-from policies.checkpoint import Checkpoint
-from policies.negotiator.settings import KIND
+from parley.engine.jobs import placement
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.negotiation import training
+from parley.engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY, TrainReinforceConfig
+from parley.engine.jobs.negotiation.training import MAX_LEARNERS
+from parley.engine.jobs.placement import fitting_runners
+from parley.engine.rllib import state
+from parley.engine.rllib.algorithm import DialogueReinforce
+from parley.engine.rllib.env import ADVERSARY, TARGET
+from parley.engine.rllib.learner_group import LearnerLostError
+from parley.engine.runtime.session import RaySession
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import ClusterError
+from parley.envs.negotiation.vocabulary import Vocabulary
+from parley.policies.checkpoint import Checkpoint
+from parley.policies.negotiator.settings import KIND
 from tests.engine.jobs.made_up import Notes
 from tests.engine.rllib.trainings import CORPUS, GUARDED, World, equal_weights, kill_learner
 from tests.engine.runtime.apart import survives
@@ -40,9 +40,9 @@ import sys, threading, time
 from pathlib import Path
 import ray
 from ray.cluster_utils import Cluster
-from engine.jobs.job import Silent
-from engine.jobs.negotiation import training
-from engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.negotiation import training
+from parley.engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY
 from tests.engine.jobs.made_up import Notes
 from tests.engine.rllib.test_training_lost import assert_equal_results, config
 from tests.engine.rllib.trainings import World

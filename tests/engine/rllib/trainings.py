@@ -20,16 +20,16 @@ import torch
 from ray.exceptions import RayError
 from torch import Tensor
 
-from engine.negotiation.opponents import Opponent, OpponentConfig, TrainingRoster
-from engine.negotiation.settings import ReinforceConfig
-from engine.rllib.algorithm import DialogueReinforce, DialogueReinforceConfig
-from engine.rllib.env import ADVERSARY, AGENTS, TARGET
-from engine.rllib.runner import DialogueEnvRunner
-from envs.negotiation.corpora.compiled import load_corpus
-from envs.negotiation.vocabulary import EOS_ID, Vocabulary
-from policies.checkpoint import Checkpoint
-from policies.negotiator.model import Negotiator
-from policies.negotiator.settings import KIND, NegotiatorSizes
+from parley.engine.negotiation.opponents import Opponent, OpponentConfig, TrainingRoster
+from parley.engine.negotiation.settings import ReinforceConfig
+from parley.engine.rllib.algorithm import DialogueReinforce, DialogueReinforceConfig
+from parley.engine.rllib.env import ADVERSARY, AGENTS, TARGET
+from parley.engine.rllib.runner import DialogueEnvRunner
+from parley.envs.negotiation.corpora.compiled import load_corpus
+from parley.envs.negotiation.vocabulary import EOS_ID, Vocabulary
+from parley.policies.checkpoint import Checkpoint
+from parley.policies.negotiator.model import Negotiator
+from parley.policies.negotiator.settings import KIND, NegotiatorSizes
 from tests.envs.data import made_up
 
 SEED = 5
@@ -144,7 +144,7 @@ class Failing(DialogueEnvRunner):
     """Says so and raises when it is to play."""
 
     def sample(self, **_: Any) -> dict[str, Any]:
-        logging.getLogger("engine.rllib").warning("the runner has no voice")
+        logging.getLogger("parley.engine.rllib").warning("the runner has no voice")
         # Ray brings what workers write twice a second.
         time.sleep(2)
         raise RuntimeError("no voice")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.store import lease
-from envs.data.root import CACHE_VARIABLE
+from parley.engine.store import lease
+from parley.envs.data.root import CACHE_VARIABLE
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from engine.runtime.record import record_shards
-from engine.store.layout import BEGUN
-from engine.store.run_folder import RunFolder
-from envs.storage.files import entries, put
-from envs.storage.places import local_copy
+from parley.engine.runtime.record import record_shards
+from parley.engine.store.layout import BEGUN
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.storage.files import entries, put
+from parley.envs.storage.places import local_copy
 from tests.engine.runtime.workers import NUMBERS, By, Counting, attempts, shards_of
 from tests.engine.store.rows import SmallConfig
 
@@ -23,9 +23,9 @@ ROOT = Path(__file__).resolve().parents[3]
 NUM_ITEMS, SIZE, ROOM = 6, 1, 4
 DRIVER = f"""
 import sys
-from engine.runtime.record import record_shards
-from engine.store.run_folder import RunFolder
-from envs.storage.places import local_copy
+from parley.engine.runtime.record import record_shards
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.storage.places import local_copy
 from tests.engine.runtime import workers
 from tests.engine.store.rows import SmallConfig
 _, name, room, worker, *args = sys.argv

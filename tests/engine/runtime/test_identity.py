@@ -9,22 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from engine.runtime import identity
-from engine.runtime.identity import CODE, FOLDER, PACKAGES, ROOMS, differences, digest, own_identity, refusal, require
-from envs.core.errors import ClusterError
+from parley.engine.runtime import identity
+from parley.engine.runtime.identity import CODE, FOLDER, PACKAGES, ROOMS, differences, digest, own_identity, refusal, require
+from parley.envs.core.errors import ClusterError
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
 def rooms(folder: Path) -> dict[str, Path]:
-    return {room: folder / room for room in ROOMS}
+    return {room: folder / "parley" / room for room in ROOMS}
 
 
 @pytest.fixture
 def copied(tmp_path: Path) -> Path:
     """This checkout's four rooms, elsewhere, as `ray job submit --working-dir` sends them."""
-    for room, path in rooms(ROOT).items():
-        shutil.copytree(path, tmp_path / room, ignore=shutil.ignore_patterns("__pycache__"))
+    for room in ("parley", *ROOMS):
+        shutil.copytree(ROOT / room, tmp_path / room, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
     return tmp_path
 
 

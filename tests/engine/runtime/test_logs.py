@@ -13,22 +13,22 @@ from typing import Any
 
 import pytest
 
-from engine.runtime import logs
-from engine.runtime.sharding import make_shards
-from engine.runtime.worker import attempt
+from parley.engine.runtime import logs
+from parley.engine.runtime.sharding import make_shards
+from parley.engine.runtime.worker import attempt
 from tests.engine.runtime.apart import ROOT, surroundings
 
-LOGGER = logging.getLogger("engine.anything")
+LOGGER = logging.getLogger("parley.anything")
 TALKS = """
 import logging, sys, time
 from pathlib import Path
-from engine.runtime import logs
+from parley.engine.runtime import logs
 
 folder = Path(sys.argv[1])
 
 class Talks:
     def run(self, shard):
-        logging.getLogger("engine.talks").info("at work on %d", len(shard))
+        logging.getLogger("parley.talks").info("at work on %d", len(shard))
         tired_at = time.monotonic() + 200
         while not (folder / shard.name).exists():
             assert time.monotonic() < tired_at, "nobody hears"
@@ -36,9 +36,9 @@ class Talks:
         return len(shard)
 
 with logs.json_lines(), logs.metadata(run="runs/a"):
-    from engine.runtime.pool import run_sharded
-    from engine.runtime.session import connect
-    from engine.runtime.sharding import make_shards
+    from parley.engine.runtime.pool import run_sharded
+    from parley.engine.runtime.session import connect
+    from parley.engine.runtime.sharding import make_shards
     shards = make_shards({key: key for key in "abcd"}, 2)
     with connect(num_cpus=2):
         run_sharded(Talks, (), shards, num_workers=2, on_result=lambda shard, result: None)
@@ -60,7 +60,7 @@ def test_a_line_says_when_what_and_about_which_run(capsys: Captured) -> None:
         LOGGER.warning("two\nlines")
     first, second = lines(capsys)
     assert first.pop("time").endswith("+00:00")
-    about = {"logger": "engine.anything", "run": "runs/a", "job": "search"}
+    about = {"logger": "parley.anything", "run": "runs/a", "job": "search"}
     assert first == {"level": "info", "message": "done: 3", "shard": "00007", "items": 4, **about}
     assert second.items() >= {"level": "warning", "message": "two\nlines", **about}.items()
     assert "shard" not in second
@@ -78,7 +78,7 @@ def test_a_traceback_is_a_field(capsys: Captured) -> None:
 
 def test_afterwards_all_is_as_before(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_DEDUP_LOGS", "1")
-    handlers, level = list(logging.getLogger().handlers), logging.getLogger("engine").level
+    handlers, level = list(logging.getLogger().handlers), logging.getLogger("parley").level
     with logs.json_lines():
         assert logs.is_json()
         assert os.environ["RAY_DEDUP_LOGS"] == "0"
@@ -87,7 +87,7 @@ def test_afterwards_all_is_as_before(capsys: Captured, monkeypatch: pytest.Monke
     assert os.environ["RAY_DEDUP_LOGS"] == "1"
     assert "RAY_DISABLE_WORKER_LOG_PREFIX" not in os.environ
     assert logging.getLogger().handlers == handlers
-    assert logging.getLogger("engine").level == level
+    assert logging.getLogger("parley").level == level
     LOGGER.info("nobody listens")
     assert capsys.readouterr().err == ""
 
@@ -116,10 +116,10 @@ def test_lines_of_workers_come_while_they_work_and_name_their_shard(tmp_path: Pa
         assert process.stderr is not None
         for line in process.stderr:
             said.append(json.loads(line))
-            if said[-1]["logger"] == "engine.talks":
+            if said[-1]["logger"] == "parley.talks":
                 (tmp_path / said[-1]["shard"]).touch()
     assert process.returncode == 0
-    theirs = [line for line in said if line["logger"] == "engine.talks"]
+    theirs = [line for line in said if line["logger"] == "parley.talks"]
     ours = [line for line in said if line["message"].endswith("is done")]
     assert sorted(line["shard"] for line in theirs) == sorted(line["shard"] for line in ours) == ["00000", "00001"]
     for line in theirs:

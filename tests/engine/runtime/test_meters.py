@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from engine.runtime.meters import COUNTERS, GAUGES, Meters, ascii_text
-from engine.runtime.record import Counts, Rows, record_shards
-from engine.runtime.session import RaySession
-from engine.store.run_folder import RunFolder
-from engine.store.schemas import OK
+from parley.engine.runtime.meters import COUNTERS, GAUGES, Meters, ascii_text
+from parley.engine.runtime.record import Counts, Rows, record_shards
+from parley.engine.runtime.session import RaySession
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.store.schemas import OK
 from tests.engine.runtime.apart import ROOT, survives
 from tests.engine.runtime.metered import watch
 from tests.engine.runtime.workers import NUMBERS, By, Counting, RaisesOn, shards_of
@@ -87,7 +87,7 @@ def test_the_names_are_ones_that_ray_takes(ray_session: RaySession, recwarn: pyt
 
 def test_without_a_session_nothing_is_counted_and_ray_not_loaded() -> None:
     code = (
-        "import sys; from engine.runtime.meters import Meters; meters = Meters('run', 'job'); meters.add(items=1);"
+        "import sys; from parley.engine.runtime.meters import Meters; meters = Meters('run', 'job'); meters.add(items=1);"
         "meters.show(workers=1); print('ray' in sys.modules); import ray; Meters('run', 'job').add(items=1)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -96,8 +96,8 @@ def test_without_a_session_nothing_is_counted_and_ray_not_loaded() -> None:
 
 SCRAPE = """
 import time, urllib.request
-from engine.runtime.meters import COUNTERS, GAUGES, Meters
-from engine.runtime.session import connect
+from parley.engine.runtime.meters import COUNTERS, GAUGES, Meters
+from parley.engine.runtime.session import connect
 with connect(num_cpus=1):
     import ray
     meters = Meters("runs/search", "search")

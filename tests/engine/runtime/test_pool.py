@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.runtime import actors, session
-from engine.runtime.actors import MAX_DEATHS, MAX_LOSSES
-from engine.runtime.machines import capacity
-from engine.runtime.pool import Progress, run_sharded
-from engine.runtime.record import record_shards
-from engine.runtime.session import RaySession
-from engine.runtime.sharding import Shard
-from engine.runtime.worker import ShardFailure
-from engine.store.run_folder import RunFolder
-from envs.core.errors import CheckpointError, ClusterError, RefusedModelError
+from parley.engine.runtime import actors, session
+from parley.engine.runtime.actors import MAX_DEATHS, MAX_LOSSES
+from parley.engine.runtime.machines import capacity
+from parley.engine.runtime.pool import Progress, run_sharded
+from parley.engine.runtime.record import record_shards
+from parley.engine.runtime.session import RaySession
+from parley.engine.runtime.sharding import Shard
+from parley.engine.runtime.worker import ShardFailure
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import CheckpointError, ClusterError, RefusedModelError
 from tests.engine.runtime.workers import (
     NUMBERS,
     By,

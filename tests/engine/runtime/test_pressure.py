@@ -10,9 +10,9 @@ from tests.engine.runtime.apart import survives
 
 CROWDS_THE_STORE = """
 import time
-from engine.runtime import session
-from engine.runtime.pool import run_sharded
-from engine.runtime.session import connect
+from parley.engine.runtime import session
+from parley.engine.runtime.pool import run_sharded
+from parley.engine.runtime.session import connect
 from tests.engine.runtime.workers import Bulky, shards_of
 options = session._options()
 session._options = lambda: options | {"object_store_memory": 80_000_000}

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from engine.runtime.record import Receipt, Recorder, record_shards
-from engine.runtime.session import RaySession
-from engine.store.mirror import fetched_run
-from engine.store.parts import digest_of, put_part, to_table
-from engine.store.run_folder import RunFolder
-from envs.core.errors import RunError, StorageError
-from envs.data.root import CACHE_VARIABLE
-from envs.storage.files import entries, put
-from envs.storage.places import local_copy
+from parley.engine.runtime.record import Receipt, Recorder, record_shards
+from parley.engine.runtime.session import RaySession
+from parley.engine.store.mirror import fetched_run
+from parley.engine.store.parts import digest_of, put_part, to_table
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import RunError, StorageError
+from parley.envs.data.root import CACHE_VARIABLE
+from parley.envs.storage.files import entries, put
+from parley.envs.storage.places import local_copy
 from tests.engine.runtime.workers import NUMBERS, By, Counting, DiesOnce, RaisesOn, attempts, shards_of
 from tests.engine.store.rows import SmallConfig
 
@@ -30,11 +30,11 @@ EITHER = pytest.mark.parametrize("num_workers", [HERE, pytest.param(ACTORS, mark
 NUM_ITEMS, SIZE = 60, 3
 DRIVER = f"""
 import sys
-from engine.runtime.record import record_shards
-from engine.runtime.session import connect
-from engine.store.run_folder import RunFolder
-from envs.storage.files import put
-from envs.storage.places import local_copy
+from parley.engine.runtime.record import record_shards
+from parley.engine.runtime.session import connect
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.storage.files import put
+from parley.envs.storage.places import local_copy
 from tests.engine.runtime.workers import NUMBERS, By, Stalls, shards_of
 from tests.engine.store.rows import SmallConfig
 with RunFolder.open(local_copy(sys.argv[1]), SmallConfig(), job="test", schema=NUMBERS) as run, connect(num_cpus=2):

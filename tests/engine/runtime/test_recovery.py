@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.runtime.record import record_shards
-from engine.runtime.session import TIMEOUT_VARIABLE, RaySession
-from engine.store.run_folder import RunFolder
+from parley.engine.runtime.record import record_shards
+from parley.engine.runtime.session import TIMEOUT_VARIABLE, RaySession
+from parley.engine.store.run_folder import RunFolder
 from tests.engine.runtime.apart import survives
 from tests.engine.runtime.workers import NUMBERS, By, Counting, attempts, shards_of
 from tests.engine.store.rows import SmallConfig
@@ -23,9 +23,9 @@ NUM_ITEMS, SIZE = 60, 3
 DRIVER = f"""
 import sys
 from pathlib import Path
-from engine.runtime.record import record_shards
-from engine.runtime.session import connect
-from engine.store.run_folder import RunFolder
+from parley.engine.runtime.record import record_shards
+from parley.engine.runtime.session import connect
+from parley.engine.store.run_folder import RunFolder
 from tests.engine.runtime.workers import NUMBERS, By, Stalls, shards_of
 from tests.engine.store.rows import SmallConfig
 with RunFolder.open(Path(sys.argv[1]), SmallConfig(), job="test", schema=NUMBERS) as run, connect(num_cpus=2):
@@ -35,8 +35,8 @@ with RunFolder.open(Path(sys.argv[1]), SmallConfig(), job="test", schema=NUMBERS
 LOSES_A_MACHINE = f"""
 import sys, time
 import ray
-from engine.runtime.pool import run_sharded
-from engine.runtime.session import connect
+from parley.engine.runtime.pool import run_sharded
+from parley.engine.runtime.session import connect
 from tests.engine.runtime.apart import start_cluster
 from tests.engine.runtime.workers import OneOfTwo, shards_of
 cluster = start_cluster(1)
@@ -68,9 +68,9 @@ print("survived")
 """
 LOSES_ALL_MACHINES = f"""
 import sys
-from engine.runtime.pool import run_sharded
-from engine.runtime.session import connect
-from envs.core.errors import ClusterError
+from parley.engine.runtime.pool import run_sharded
+from parley.engine.runtime.session import connect
+from parley.envs.core.errors import ClusterError
 from tests.engine.runtime.apart import start_cluster
 from tests.engine.runtime.workers import OneOfTwo, shards_of
 cluster = start_cluster(0)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.runtime.identity import ROOMS
+from parley.engine.runtime.identity import ROOMS
 from tests.engine.runtime.apart import survives
 
 REFUSES = """
@@ -14,10 +14,10 @@ import json, os, sys
 from pathlib import Path
 import pytest
 from ray._raylet import GcsClient
-from engine.runtime import session
-from engine.runtime.pool import run_sharded
-from engine.runtime.session import connect
-from envs.core.errors import ClusterError
+from parley.engine.runtime import session
+from parley.engine.runtime.pool import run_sharded
+from parley.engine.runtime.session import connect
+from parley.envs.core.errors import ClusterError
 from tests.engine.runtime.apart import start_cluster
 from tests.engine.runtime.workers import Environment, shards_of
 
@@ -53,7 +53,7 @@ print("survived")
 
 @pytest.mark.ray
 def test_other_code_other_versions_and_missing_gpus_are_refused_at_once(tmp_path: Path) -> None:
-    for room in ROOMS:
-        (tmp_path / "other" / room).mkdir(parents=True)
-        (tmp_path / "other" / room / "__init__.py").write_text('"""Not Parley."""\n')
+    for room in ("", *ROOMS):
+        (tmp_path / "other" / "parley" / room).mkdir(parents=True)
+        (tmp_path / "other" / "parley" / room / "__init__.py").write_text('"""Not Parley."""\n')
     survives(REFUSES, tmp_path, timeout_s=550)

@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from engine.runtime import logs, ray_internals, session
-from engine.runtime.pool import run_sharded
-from engine.runtime.probe import wants_token
-from engine.runtime.session import TIMEOUT_VARIABLE, RaySession, code_path, connect
-from envs.core.errors import ClusterError, ConfigError
+from parley.engine.runtime import logs, ray_internals, session
+from parley.engine.runtime.pool import run_sharded
+from parley.engine.runtime.probe import wants_token
+from parley.engine.runtime.session import TIMEOUT_VARIABLE, RaySession, code_path, connect
+from parley.envs.core.errors import ClusterError, ConfigError
 from tests.engine.runtime.apart import SURVIVED, survives
 from tests.engine.runtime.workers import Environment, shards_of
 
@@ -220,7 +220,7 @@ def test_a_folder_that_ray_cannot_work_in_is_told_by_its_variable(monkeypatch: p
 
 def test_a_dead_cluster_of_the_environment_is_told_by_its_variable() -> None:
     address = closed_address()
-    code = "from engine.runtime.session import connect\nwith connect(): print('connected')"
+    code = "from parley.engine.runtime.session import connect\nwith connect(): print('connected')"
     surroundings = {**os.environ, "RAY_ADDRESS": address}
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120, env=surroundings, check=False
@@ -231,7 +231,7 @@ def test_a_dead_cluster_of_the_environment_is_told_by_its_variable() -> None:
 
 
 def test_connecting_to_nothing_fails_in_time() -> None:
-    code = f"from engine.runtime.session import connect\nwith connect({closed_address()!r}): print('connected')"
+    code = f"from parley.engine.runtime.session import connect\nwith connect({closed_address()!r}): print('connected')"
     found = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
@@ -242,9 +242,9 @@ def test_connecting_to_nothing_fails_in_time() -> None:
 def test_work_in_this_process_does_not_import_ray() -> None:
     code = """
 import sys
-import engine.runtime.record, engine.runtime.session
-from engine.runtime.pool import run_sharded
-from engine.runtime.sharding import make_shards
+import parley.engine.runtime.record, parley.engine.runtime.session
+from parley.engine.runtime.pool import run_sharded
+from parley.engine.runtime.sharding import make_shards
 class Worker:
     def run(self, shard): return len(shard)
 shards = make_shards({"a": 1, "b": 2}, 1)
@@ -307,9 +307,9 @@ import json, os, sys
 os.environ["RAY_JOB_CONFIG_JSON_ENV_VAR"] = json.dumps({"runtime_env": {"env_vars": {"OWN": "1"}}, "metadata": {}})
 
 import ray
-from engine.runtime.session import connect
-from envs.core.errors import ConfigError
-from envs.core.trust import Trust, require_trust, trusting
+from parley.engine.runtime.session import connect
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.trust import Trust, require_trust, trusting
 
 @ray.remote(num_cpus=0.25)
 def refused(deeper):

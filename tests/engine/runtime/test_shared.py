@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import ray
 
-from engine.runtime.pool import run_sharded
-from engine.runtime.session import RaySession
-from engine.runtime.sharding import Shard
-from engine.runtime.shared import SharedArrays
+from parley.engine.runtime.pool import run_sharded
+from parley.engine.runtime.session import RaySession
+from parley.engine.runtime.sharding import Shard
+from parley.engine.runtime.shared import SharedArrays
 from tests.engine.runtime.workers import shards_of
 
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from engine.runtime import logs
-from engine.runtime.pool import run_sharded, working_in
-from engine.runtime.session import RaySession
-from engine.runtime.sharding import Shard
-from engine.runtime.shared_pool import Several, SharedPool, _Piece
-from engine.runtime.worker import attempt
-from envs.core.errors import CheckpointError, ClusterError
+from parley.engine.runtime import logs
+from parley.engine.runtime.pool import run_sharded, working_in
+from parley.engine.runtime.session import RaySession
+from parley.engine.runtime.sharding import Shard
+from parley.engine.runtime.shared_pool import Several, SharedPool, _Piece
+from parley.engine.runtime.worker import attempt
+from parley.envs.core.errors import CheckpointError, ClusterError
 from tests.engine.runtime.workers import CannotBeBuilt, Counting, CountingInTwo, processes_of, shards_of
 
 Outcome = dict[str, Any] | BaseException
@@ -73,7 +73,7 @@ def full_disk(shard: Any, result: Any) -> None:
 
 class Talking:
     def run(self, shard: Shard[int]) -> list[int]:
-        logging.getLogger("engine.talking").warning("at work")
+        logging.getLogger("parley.talking").warning("at work")
         return list(shard.items)
 
 

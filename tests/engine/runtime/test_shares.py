@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine.runtime.shares import NOTHING, Share, num_fitting
+from parley.engine.runtime.shares import NOTHING, Share, num_fitting
 from tests.engine.runtime.apart import survives
 
 
@@ -68,10 +68,10 @@ def test_room_for_either_is_the_larger_of_each_part() -> None:
 
 SHARES = """
 import os, ray
-from engine.runtime.pool import run_sharded
-from engine.runtime.session import connect
-from engine.runtime.sharding import make_shards
-from engine.runtime.shares import NOTHING, Share, num_fitting, reserve
+from parley.engine.runtime.pool import run_sharded
+from parley.engine.runtime.session import connect
+from parley.engine.runtime.sharding import make_shards
+from parley.engine.runtime.shares import NOTHING, Share, num_fitting, reserve
 from tests.engine.runtime.apart import start_cluster
 cluster = start_cluster(0)
 for _ in range(2):

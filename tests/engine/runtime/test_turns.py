@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from engine.runtime.pool import Progress
-from engine.runtime.record import record_shards
-from engine.store.run_folder import RunFolder
-from engine.store.unfinished import put_unfinished, read_unfinished, write_unfinished
-from envs.core.errors import RefusedModelError
-from envs.storage.files import entries
-from envs.storage.places import local_copy
+from parley.engine.runtime.pool import Progress
+from parley.engine.runtime.record import record_shards
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.store.unfinished import put_unfinished, read_unfinished, write_unfinished
+from parley.envs.core.errors import RefusedModelError
+from parley.envs.storage.files import entries
+from parley.envs.storage.places import local_copy
 from tests.engine.runtime.workers import (
     NUMBERS,
     By,

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from engine.runtime.sharding import Shard, make_shards
-from engine.runtime.worker import TurnResult, UnderWay
-from engine.store.schemas import OK, SCHEMA_VERSION, error_row, with_base
-from envs.core.errors import CheckpointError, RefusedModelError
-from envs.core.seeds import derive_seed, stream
+from parley.engine.runtime.sharding import Shard, make_shards
+from parley.engine.runtime.worker import TurnResult, UnderWay
+from parley.engine.store.schemas import OK, SCHEMA_VERSION, error_row, with_base
+from parley.envs.core.errors import CheckpointError, RefusedModelError
+from parley.envs.core.seeds import derive_seed, stream
 
 NUMBERS = with_base([pa.field("number", pa.float64())])
 SEED = 17

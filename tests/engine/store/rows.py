@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from engine.store.schemas import OK, SCHEMA_VERSION
+from parley.engine.store.schemas import OK, SCHEMA_VERSION
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,25 +13,25 @@ from pathlib import Path
 
 import pytest
 
-from engine.jobs.negotiation.rows import DIALOGUES
-from engine.report.collect import report_from_run
-from engine.store.documents import whole_file
-from engine.store.environment import git_commit
-from engine.store.run_folder import RunFolder
-from engine.store.unfinished import read_unfinished, write_unfinished
-from envs.core.errors import RunError
-from envs.storage import locks
-from envs.storage.copies import turn_of
-from policies.chat.answers import ChatAnswers
-from policies.chat.model import Answer
+from parley.engine.jobs.negotiation.rows import DIALOGUES
+from parley.engine.report.collect import report_from_run
+from parley.engine.store.documents import whole_file
+from parley.engine.store.environment import git_commit
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.store.unfinished import read_unfinished, write_unfinished
+from parley.envs.core.errors import RunError
+from parley.envs.storage import locks
+from parley.envs.storage.copies import turn_of
+from parley.policies.chat.answers import ChatAnswers
+from parley.policies.chat.model import Answer
 from tests.engine.store.rows import SmallConfig, row, rows
 
 ROOT = Path(__file__).resolve().parents[3]
 HOLD = """
 import sys
 from pathlib import Path
-from engine.jobs.negotiation.rows import DIALOGUES
-from engine.store.run_folder import RunFolder
+from parley.engine.jobs.negotiation.rows import DIALOGUES
+from parley.engine.store.run_folder import RunFolder
 from tests.engine.store.rows import SmallConfig, rows
 run = RunFolder.open(Path(sys.argv[1]), SmallConfig(), job="attack", schema=DIALOGUES)
 run.write_shard("00000", rows(["a", "b"]))

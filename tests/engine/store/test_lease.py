@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from engine.store import lease
-from engine.store.lease import STALE_S, Lease, keeper_of
-from engine.store.lock import RunLock, process_name
-from envs.core.errors import RunError, StorageError
-from envs.storage.copies import LOCK
-from envs.storage.files import put, read
-from envs.storage.places import local_copy
+from parley.engine.store import lease
+from parley.engine.store.lease import STALE_S, Lease, keeper_of
+from parley.engine.store.lock import RunLock, process_name
+from parley.envs.core.errors import RunError, StorageError
+from parley.envs.storage.copies import LOCK
+from parley.envs.storage.files import put, read
+from parley.envs.storage.places import local_copy
 from tests.envs.storage.remote import DENIED, Bucket
 
 

@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.jobs.negotiation.rows import DIALOGUES
-from engine.metrics.statistics import count
-from engine.store import mirror
-from engine.store.mirror import fetched_run
-from engine.store.parts import require_writable
-from engine.store.run_folder import RunFolder
-from envs.core.errors import RunError, StorageError
-from envs.data.root import CACHE_VARIABLE
-from envs.pairs.vocabulary import PairVocabulary
-from envs.storage.copies import fetched_model
-from envs.storage.files import entries, put
-from envs.storage.places import local_copy
-from policies.checkpoint import Checkpoint
+from parley.engine.jobs.negotiation.rows import DIALOGUES
+from parley.engine.metrics.statistics import count
+from parley.engine.store import mirror
+from parley.engine.store.mirror import fetched_run
+from parley.engine.store.parts import require_writable
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import RunError, StorageError
+from parley.envs.data.root import CACHE_VARIABLE
+from parley.envs.pairs.vocabulary import PairVocabulary
+from parley.envs.storage.copies import fetched_model
+from parley.envs.storage.files import entries, put
+from parley.envs.storage.places import local_copy
+from parley.policies.checkpoint import Checkpoint
 from tests.engine.store.rows import SmallConfig, rows
 from tests.envs.storage.remote import DENIED, Bucket
 from tests.policies.seq2seq.made_up import VOCABULARY

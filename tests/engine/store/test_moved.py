@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.store.head import name_now
-from engine.store.moved import relocated
-from engine.store.run_folder import RunFolder
-from envs.storage.places import local_copy
+from parley.engine.store.head import name_now
+from parley.engine.store.moved import relocated
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.storage.places import local_copy
 
 
 @pytest.fixture

@@ -16,15 +16,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.jobs.negotiation.rows import DIALOGUES
-from engine.metrics.statistics import Estimate, rate
-from engine.store import parts
-from engine.store.event_log import seconds_of
-from engine.store.parts import Outcomes, count_part, read_part
-from engine.store.run_folder import RunFolder
-from engine.store.schemas import BASE, error_row
-from envs.core.config import fingerprint
-from envs.core.errors import RunError
+from parley.engine.jobs.negotiation.rows import DIALOGUES
+from parley.engine.metrics.statistics import Estimate, rate
+from parley.engine.store import parts
+from parley.engine.store.event_log import seconds_of
+from parley.engine.store.parts import Outcomes, count_part, read_part
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.store.schemas import BASE, error_row
+from parley.envs.core.config import fingerprint
+from parley.envs.core.errors import RunError
 from tests.engine.store.rows import SmallConfig, row, rows
 
 CONFIG = SmallConfig()

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from engine.jobs.negotiation.rows import ATTACKS, DIALOGUES
-from engine.store.parts import to_table
-from engine.store.run_folder import RunFolder
-from engine.store.schemas import SCHEMA_VERSION, error_row, list_of, ok_row, with_base
-from envs.core.errors import RunError
+from parley.engine.jobs.negotiation.rows import ATTACKS, DIALOGUES
+from parley.engine.store.parts import to_table
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.store.schemas import SCHEMA_VERSION, error_row, list_of, ok_row, with_base
+from parley.envs.core.errors import RunError
 from tests.engine.metrics.negotiation.attacks import attacked, attempt
 from tests.engine.store.rows import SmallConfig
 

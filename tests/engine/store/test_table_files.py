@@ -15,9 +15,9 @@ import pyarrow.csv as pv
 import pyarrow.parquet as pq
 import pytest
 
-from engine.store.schemas import list_of
-from engine.store.table_files import ENDINGS, require_new, write_tables
-from envs.core.errors import ConfigError, RunError
+from parley.engine.store.schemas import list_of
+from parley.engine.store.table_files import ENDINGS, require_new, write_tables
+from parley.envs.core.errors import ConfigError, RunError
 
 SCHEMA = pa.schema(
     [

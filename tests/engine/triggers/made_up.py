@@ -15,16 +15,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.triggers.batch import Outcome, Stepwise, Task
-from engine.triggers.batch_finder import BatchFinder
-from engine.triggers.catalogue import searches
-from engine.triggers.goal import Goal, Initial, Satisfied
-from engine.triggers.hits import Reading
-from engine.triggers.method import Method, WordMethod
-from engine.triggers.objective import TriggerObjective
-from engine.triggers.scorer import PlainScorer, Scorer
-from engine.triggers.settings import SearchSettings
-from engine.triggers.side_by_side import run_searches
+from parley.engine.triggers.batch import Outcome, Stepwise, Task
+from parley.engine.triggers.batch_finder import BatchFinder
+from parley.engine.triggers.catalogue import searches
+from parley.engine.triggers.goal import Goal, Initial, Satisfied
+from parley.engine.triggers.hits import Reading
+from parley.engine.triggers.method import Method, WordMethod
+from parley.engine.triggers.objective import TriggerObjective
+from parley.engine.triggers.scorer import PlainScorer, Scorer
+from parley.engine.triggers.settings import SearchSettings
+from parley.engine.triggers.side_by_side import run_searches
 
 NUM_WORDS, LENGTH, EMBED, HIDDEN = 12, 4, 6, 8
 NUM_SPECIALS = 5

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-import engine.triggers
-from engine.triggers import (
+import parley.engine.triggers
+from parley.engine.triggers import (
     Beam,
     GibbsEnum,
     Relaxation,
@@ -21,11 +21,11 @@ from engine.triggers import (
     TriggerSearch,
     search,
 )
-from engine.triggers.batch import tasks_of
-from engine.triggers.catalogue import make_method, searches
-from envs.core.errors import ConfigError, DataError
-from envs.core.seeds import derive_seed
-from envs.pairs.vocabulary import EOS_ID, SPECIALS
+from parley.engine.triggers.batch import tasks_of
+from parley.engine.triggers.catalogue import make_method, searches
+from parley.envs.core.errors import ConfigError, DataError
+from parley.envs.core.seeds import derive_seed
+from parley.envs.pairs.vocabulary import EOS_ID, SPECIALS
 from tests.engine.triggers.made_up import (
     END_ID,
     LENGTH,
@@ -217,11 +217,11 @@ def test_a_method_that_is_bound_leaves_the_one_it_came_from_alone() -> None:
 
 
 def test_every_public_name_is_there() -> None:
-    assert {"GibbsEnum", "search", "TriggerSearch"} <= set(dir(engine.triggers))
-    for name in engine.triggers.__all__:
-        assert getattr(engine.triggers, name).__module__.startswith("engine.triggers.")
+    assert {"GibbsEnum", "search", "TriggerSearch"} <= set(dir(parley.engine.triggers))
+    for name in parley.engine.triggers.__all__:
+        assert getattr(parley.engine.triggers, name).__module__.startswith("parley.engine.triggers.")
     with pytest.raises(AttributeError, match="Gibs"):
-        _ = engine.triggers.Gibs
+        _ = parley.engine.triggers.Gibs
 
 
 @pytest.mark.parametrize("hit", ["io-sample-min-k1", "o-sample-min-k1"])

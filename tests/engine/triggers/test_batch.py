@@ -10,16 +10,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.triggers.batch import Outcome, Saved, SearchState, Stop, Task
-from engine.triggers.batch_finder import BatchFinder
-from engine.triggers.catalogue import searches
-from engine.triggers.hits import HitType, Reading, Thresholds
-from engine.triggers.objective import TriggerObjective
-from engine.triggers.saved import state_to_json
-from engine.triggers.scorer import Incumbent
-from engine.triggers.settings import SearchSettings
-from engine.triggers.side_by_side import Searches
-from envs.core.errors import ConfigError
+from parley.engine.triggers.batch import Outcome, Saved, SearchState, Stop, Task
+from parley.engine.triggers.batch_finder import BatchFinder
+from parley.engine.triggers.catalogue import searches
+from parley.engine.triggers.hits import HitType, Reading, Thresholds
+from parley.engine.triggers.objective import TriggerObjective
+from parley.engine.triggers.saved import state_to_json
+from parley.engine.triggers.scorer import Incumbent
+from parley.engine.triggers.settings import SearchSettings
+from parley.engine.triggers.side_by_side import Searches
+from parley.envs.core.errors import ConfigError
 from tests.engine.triggers.made_up import WORD_METHODS, bound, scorer, searched, tasks
 
 SETTINGS = SearchSettings(candidates=4, max_sweeps=3, words_per_position=3, beams=2)

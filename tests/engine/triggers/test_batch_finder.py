@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from engine.triggers.batch_finder import BatchFinder
-from envs.core.errors import ConfigError
+from parley.engine.triggers.batch_finder import BatchFinder
+from parley.envs.core.errors import ConfigError
 
 
 class Small:

@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.triggers.batch import Task
-from engine.triggers.beam import Beam
-from engine.triggers.gibbs_enum import GibbsEnum
-from engine.triggers.hits import Reading
-from engine.triggers.objective import TriggerObjective
-from engine.triggers.scorer import PlainScorer
-from engine.triggers.settings import SearchSettings
+from parley.engine.triggers.batch import Task
+from parley.engine.triggers.beam import Beam
+from parley.engine.triggers.gibbs_enum import GibbsEnum
+from parley.engine.triggers.hits import Reading
+from parley.engine.triggers.objective import TriggerObjective
+from parley.engine.triggers.scorer import PlainScorer
+from parley.engine.triggers.settings import SearchSettings
 from tests.engine.triggers.made_up import LENGTH, SEARCHABLE, TARGET, TinyVictim, bound, scorer, searched, tasks
 
 LIKELIHOOD = TriggerObjective(kind="likelihood")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.triggers.composition import AttackComposition, settings_told, shown_access
-from engine.triggers.success import SuccessSettings
-from envs.core.errors import ConfigError
-from policies.chat.model import Access
+from parley.engine.triggers.composition import AttackComposition, settings_told, shown_access
+from parley.engine.triggers.success import SuccessSettings
+from parley.envs.core.errors import ConfigError
+from parley.policies.chat.model import Access
 
 
 def test_an_attack_prints_its_parts_with_both_accesses() -> None:

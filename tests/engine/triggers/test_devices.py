@@ -8,14 +8,14 @@ from functools import cache
 import pytest
 import torch
 
-from engine.triggers.batch import Outcome, Task
-from engine.triggers.catalogue import searches
-from engine.triggers.hits import HitType, Thresholds
-from engine.triggers.lstm.scorer import LstmScorer
-from engine.triggers.scorer import PlainScorer, Scorer
-from engine.triggers.settings import SearchSettings
-from engine.triggers.victims import Seq2SeqVictim
-from envs.pairs.vocabulary import EOS_ID
+from parley.engine.triggers.batch import Outcome, Task
+from parley.engine.triggers.catalogue import searches
+from parley.engine.triggers.hits import HitType, Thresholds
+from parley.engine.triggers.lstm.scorer import LstmScorer
+from parley.engine.triggers.scorer import PlainScorer, Scorer
+from parley.engine.triggers.settings import SearchSettings
+from parley.engine.triggers.victims import Seq2SeqVictim
+from parley.envs.pairs.vocabulary import EOS_ID
 from tests.devices import CLOSE, SHARE, on_each_device
 from tests.engine.triggers.lstm.judge import LmInputModel
 from tests.engine.triggers.made_up import bound, searched

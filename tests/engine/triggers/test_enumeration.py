@@ -6,13 +6,13 @@ from itertools import product
 import pytest
 import torch
 
-from engine.triggers import enumeration
-from engine.triggers.enumeration import Space, branch_replies
-from envs.core.errors import ConfigError
-from envs.pairs.vocabulary import EOS_ID, SPECIALS, PairVocabulary
-from policies.seq2seq.decoding import greedy
-from policies.seq2seq.model import Seq2Seq
-from policies.seq2seq.settings import Attention, Seq2SeqSizes
+from parley.engine.triggers import enumeration
+from parley.engine.triggers.enumeration import Space, branch_replies
+from parley.envs.core.errors import ConfigError
+from parley.envs.pairs.vocabulary import EOS_ID, SPECIALS, PairVocabulary
+from parley.policies.seq2seq.decoding import greedy
+from parley.policies.seq2seq.model import Seq2Seq
+from parley.policies.seq2seq.settings import Attention, Seq2SeqSizes
 
 WORDS = (5, 6, 8)
 

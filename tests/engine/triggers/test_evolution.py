@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.triggers.evolution import NO_FITNESS, Evolution, EvolutionSettings, ToldReply, Words, closeness
+from parley.engine.triggers.evolution import NO_FITNESS, Evolution, EvolutionSettings, ToldReply, Words, closeness
 
 WORDS = [f"word{number}" for number in range(20)]
 WANTED = tuple(WORDS[number] for number in (3, 1, 4, 15))

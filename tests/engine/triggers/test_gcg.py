@@ -8,12 +8,12 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from engine.triggers.batch import Task
-from engine.triggers.gcg import Gcg, GcgState
-from engine.triggers.hits import Reading
-from engine.triggers.objective import TriggerObjective
-from engine.triggers.scorer import Incumbent, PlainScorer, Swaps
-from engine.triggers.settings import SearchSettings, gcg
+from parley.engine.triggers.batch import Task
+from parley.engine.triggers.gcg import Gcg, GcgState
+from parley.engine.triggers.hits import Reading
+from parley.engine.triggers.objective import TriggerObjective
+from parley.engine.triggers.scorer import Incumbent, PlainScorer, Swaps
+from parley.engine.triggers.settings import SearchSettings, gcg
 from tests.engine.triggers.made_up import LENGTH, NUM_WORDS, TARGET, bound, scorer, searched, tasks
 
 LIKELIHOOD = TriggerObjective(kind="likelihood")

@@ -9,15 +9,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.triggers.batch import Outcome, Task
-from engine.triggers.catalogue import searches
-from engine.triggers.gibbs_enum import GibbsEnum
-from engine.triggers.goal import Initial, Satisfied
-from engine.triggers.hits import Reading
-from engine.triggers.objective import TriggerObjective
-from engine.triggers.scorer import LEAST_GAIN, Incumbent, PlainScorer, Swaps, to_beat
-from engine.triggers.settings import SearchSettings, he2018, released
-from envs.core.errors import CheckpointError, ConfigError
+from parley.engine.triggers.batch import Outcome, Task
+from parley.engine.triggers.catalogue import searches
+from parley.engine.triggers.gibbs_enum import GibbsEnum
+from parley.engine.triggers.goal import Initial, Satisfied
+from parley.engine.triggers.hits import Reading
+from parley.engine.triggers.objective import TriggerObjective
+from parley.engine.triggers.scorer import LEAST_GAIN, Incumbent, PlainScorer, Swaps, to_beat
+from parley.engine.triggers.settings import SearchSettings, he2018, released
+from parley.envs.core.errors import CheckpointError, ConfigError
 from tests.engine.triggers.made_up import (
     LENGTH,
     NUM_WORDS,

@@ -10,9 +10,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.triggers.hits import HitType, Reading, Thresholds
-from engine.triggers.objective import TriggerObjective
-from envs.core.errors import ConfigError
+from parley.engine.triggers.hits import HitType, Reading, Thresholds
+from parley.engine.triggers.objective import TriggerObjective
+from parley.envs.core.errors import ConfigError
 
 THRESHOLDS = Thresholds(t_out=-2.0, t_in=-3.0)
 LN2, LN3 = math.log(2), math.log(3)

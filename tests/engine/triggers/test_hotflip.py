@@ -7,10 +7,10 @@ import itertools
 import pytest
 import torch
 
-from engine.triggers.hotflip import HotFlip
-from engine.triggers.objective import TriggerObjective
-from engine.triggers.scorer import Incumbent
-from engine.triggers.settings import SearchSettings
+from parley.engine.triggers.hotflip import HotFlip
+from parley.engine.triggers.objective import TriggerObjective
+from parley.engine.triggers.scorer import Incumbent
+from parley.engine.triggers.settings import SearchSettings
 from tests.engine.triggers.made_up import LENGTH, SEARCHABLE, TARGET, bound, scorer, searched, tasks
 
 LIKELIHOOD = TriggerObjective(kind="likelihood")

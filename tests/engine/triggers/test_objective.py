@@ -9,8 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.triggers.objective import RELEASED_WEIGHT, Kind, TriggerObjective
-from envs.core.errors import ConfigError
+from parley.engine.triggers.objective import RELEASED_WEIGHT, Kind, TriggerObjective
+from parley.envs.core.errors import ConfigError
 
 NLL = torch.tensor([[0.5, 2.0, 4.0, 9.0]])
 LIKELIEST = torch.tensor([[True, False, True, True]])

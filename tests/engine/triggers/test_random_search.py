@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from engine.triggers.objective import TriggerObjective
-from engine.triggers.random_search import RandomSearch
-from engine.triggers.scorer import PlainScorer
-from engine.triggers.settings import SearchSettings
+from parley.engine.triggers.objective import TriggerObjective
+from parley.engine.triggers.random_search import RandomSearch
+from parley.engine.triggers.scorer import PlainScorer
+from parley.engine.triggers.settings import SearchSettings
 from tests.engine.triggers.made_up import LENGTH, bound, every_input, scorer, searched, tasks
 
 LIKELIHOOD = TriggerObjective(kind="likelihood")

@@ -8,16 +8,16 @@ from dataclasses import replace
 import pytest
 import torch
 
-from engine.triggers.arca import Arca
-from engine.triggers.attack import TriggerSearch
-from engine.triggers.autoprompt import AutoPrompt
-from engine.triggers.batch import Task
-from engine.triggers.beast import Beast
-from engine.triggers.objective import TriggerObjective
-from engine.triggers.pez import Pez
-from engine.triggers.settings import PezSettings, SearchSettings, arca, autoprompt, beast, pez
-from envs.core.errors import ConfigError
-from envs.core.seeds import stream
+from parley.engine.triggers.arca import Arca
+from parley.engine.triggers.attack import TriggerSearch
+from parley.engine.triggers.autoprompt import AutoPrompt
+from parley.engine.triggers.batch import Task
+from parley.engine.triggers.beast import Beast
+from parley.engine.triggers.objective import TriggerObjective
+from parley.engine.triggers.pez import Pez
+from parley.engine.triggers.settings import PezSettings, SearchSettings, arca, autoprompt, beast, pez
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.seeds import stream
 from tests.engine.triggers.made_up import LENGTH, SEARCHABLE, TARGET, bound, every_input, scorer, tiny_victim
 
 LIKELIHOOD = TriggerObjective(kind="likelihood")

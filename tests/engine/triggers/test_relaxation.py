@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.triggers.batch import Task
-from engine.triggers.objective import TriggerObjective
-from engine.triggers.relaxation import relax
-from engine.triggers.settings import RelaxationSettings
-from envs.core.errors import CheckpointError, ConfigError
-from envs.core.seeds import stream
+from parley.engine.triggers.batch import Task
+from parley.engine.triggers.objective import TriggerObjective
+from parley.engine.triggers.relaxation import relax
+from parley.engine.triggers.settings import RelaxationSettings
+from parley.envs.core.errors import CheckpointError, ConfigError
+from parley.envs.core.seeds import stream
 from tests.engine.triggers.made_up import (
     EMBED,
     LENGTH,

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from engine.triggers.batch import Outcome, SearchState, Task
-from engine.triggers.batch_finder import BatchFinder
-from engine.triggers.catalogue import searches
-from engine.triggers.hits import HitType, Reading, Thresholds
-from engine.triggers.method import Method
-from engine.triggers.objective import TriggerObjective
-from engine.triggers.random_search import RandomSearch
-from engine.triggers.saved import outcome_from_json, outcome_to_json
-from engine.triggers.settings import RelaxationSettings, SearchSettings
-from engine.triggers.side_by_side import Begun, SideBySide
+from parley.engine.triggers.batch import Outcome, SearchState, Task
+from parley.engine.triggers.batch_finder import BatchFinder
+from parley.engine.triggers.catalogue import searches
+from parley.engine.triggers.hits import HitType, Reading, Thresholds
+from parley.engine.triggers.method import Method
+from parley.engine.triggers.objective import TriggerObjective
+from parley.engine.triggers.random_search import RandomSearch
+from parley.engine.triggers.saved import outcome_from_json, outcome_to_json
+from parley.engine.triggers.settings import RelaxationSettings, SearchSettings
+from parley.engine.triggers.side_by_side import Begun, SideBySide
 from tests.engine.triggers.made_up import WORD_METHODS, bound, scorer, tasks
 
 SETTINGS = SearchSettings(

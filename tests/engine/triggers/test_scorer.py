@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.triggers.objective import TriggerObjective
-from engine.triggers.scorer import PlainScorer, Swaps, stack_targets
+from parley.engine.triggers.objective import TriggerObjective
+from parley.engine.triggers.scorer import PlainScorer, Swaps, stack_targets
 from tests.engine.triggers.made_up import (
     END_ID,
     LENGTH,

@@ -8,21 +8,21 @@ from typing import Any
 import pytest
 import torch
 
-from engine.triggers.attack import TriggerSearch
-from engine.triggers.batch import Outcome, tasks_of
-from engine.triggers.catalogue import make_method, searches
-from engine.triggers.causal.scorer import is_causal
-from engine.triggers.objective import TriggerObjective
-from engine.triggers.settings import SearchSettings
-from engine.triggers.universal import UniversalVictim
+from parley.engine.triggers.attack import TriggerSearch
+from parley.engine.triggers.batch import Outcome, tasks_of
+from parley.engine.triggers.catalogue import make_method, searches
+from parley.engine.triggers.causal.scorer import is_causal
+from parley.engine.triggers.objective import TriggerObjective
+from parley.engine.triggers.settings import SearchSettings
+from parley.engine.triggers.universal import UniversalVictim
 from tests.imitated_devices import device_of, imitated_devices
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 
 import transformers
 
-from policies.hugging_face_judges import HuggingFaceInputModel
-from policies.hugging_face_victims import HuggingFaceCausal
+from parley.policies.hugging_face_judges import HuggingFaceInputModel
+from parley.policies.hugging_face_victims import HuggingFaceCausal
 from tests.policies.byte_pairs import byte_model, byte_tokenizer
 
 TEMPLATE = "<|begin|>user\n{prompt} {}<|turn|>\n<|begin|>assistant\n"

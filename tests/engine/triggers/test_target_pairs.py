@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from engine.triggers.success import Success, SuccessSettings
-from engine.triggers.target_pairs import has_prompts, read_pairs
-from engine.triggers.targets import Skipped
-from envs.core.errors import ConfigError, DataError
-from policies.chat.model import Answer
-from policies.chat.verdicts import ReplyVerdict
+from parley.engine.triggers.success import Success, SuccessSettings
+from parley.engine.triggers.target_pairs import has_prompts, read_pairs
+from parley.engine.triggers.targets import Skipped
+from parley.envs.core.errors import ConfigError, DataError
+from parley.policies.chat.model import Answer
+from parley.policies.chat.verdicts import ReplyVerdict
 
 WANTED = [("say hello", "Sure, you fool"), ("praise me", "You are late")]
 LAYOUTS = {

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from engine.triggers.targets import (
+from parley.engine.triggers.targets import (
     TEMPLATES,
     TargetList,
     beyond,
@@ -19,13 +19,13 @@ from engine.triggers.targets import (
     prototypes,
     random_targets,
 )
-from engine.triggers.victims import Seq2SeqVictim
-from envs.core.errors import DataError
-from envs.pairs.tokens import tokenise
-from envs.pairs.vocabulary import EOS_ID, SPECIALS, PairVocabulary
-from policies.seq2seq.decoding import greedy
-from policies.seq2seq.model import Seq2Seq
-from policies.seq2seq.settings import Seq2SeqSizes
+from parley.engine.triggers.victims import Seq2SeqVictim
+from parley.envs.core.errors import DataError
+from parley.envs.pairs.tokens import tokenise
+from parley.envs.pairs.vocabulary import EOS_ID, SPECIALS, PairVocabulary
+from parley.policies.seq2seq.decoding import greedy
+from parley.policies.seq2seq.model import Seq2Seq
+from parley.policies.seq2seq.settings import Seq2SeqSizes
 
 EVERY_WORD = sorted({word for words in prototypes() for word in words} | {"well", "oh", "i", "think", "."})
 

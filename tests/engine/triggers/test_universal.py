@@ -5,24 +5,24 @@ from __future__ import annotations
 import pytest
 import torch
 
-from engine.triggers import by_text as by_text_module
-from engine.triggers.attack import TriggerSearch
-from engine.triggers.batch import tasks_of
-from engine.triggers.beast import Beast
-from engine.triggers.by_text import ByTextScorer
-from engine.triggers.causal.reader import said
-from engine.triggers.gcg import Gcg
-from engine.triggers.objective import TriggerObjective
-from engine.triggers.pez import Pez
-from engine.triggers.scorer import PlainScorer, Swaps
-from engine.triggers.universal import UniversalScorer, UniversalVictim
-from envs.core.errors import ConfigError
+from parley.engine.triggers import by_text as by_text_module
+from parley.engine.triggers.attack import TriggerSearch
+from parley.engine.triggers.batch import tasks_of
+from parley.engine.triggers.beast import Beast
+from parley.engine.triggers.by_text import ByTextScorer
+from parley.engine.triggers.causal.reader import said
+from parley.engine.triggers.gcg import Gcg
+from parley.engine.triggers.objective import TriggerObjective
+from parley.engine.triggers.pez import Pez
+from parley.engine.triggers.scorer import PlainScorer, Swaps
+from parley.engine.triggers.universal import UniversalScorer, UniversalVictim
+from parley.envs.core.errors import ConfigError
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 
-from policies.hugging_face_by_text import HuggingFaceByText
-from policies.hugging_face_tokens import InputRules
-from policies.hugging_face_victims import HuggingFaceCausal
+from parley.policies.hugging_face_by_text import HuggingFaceByText
+from parley.policies.hugging_face_tokens import InputRules
+from parley.policies.hugging_face_victims import HuggingFaceCausal
 from tests.policies.byte_pairs import byte_model
 from tests.policies.sentence_pieces import piece_model
 

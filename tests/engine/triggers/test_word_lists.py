@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.triggers.targets import prototypes
-from engine.triggers.word_lists import MAL, NORM, RANDOM, REV, Find, WordLists, tally, word_lists
+from parley.engine.triggers.targets import prototypes
+from parley.engine.triggers.word_lists import MAL, NORM, RANDOM, REV, Find, WordLists, tally, word_lists
 
 CORPUS = ["on", "no", "star", "level", "you", "are", "on"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.triggers.evolution import ToldReply
-from engine.triggers.writing import TriedInput, Writing, WritingSettings, asked_for_words, questions, read_words
-from policies.chat.model import Answer, Chat, ChatDecoding, ChatTooLongError
-from policies.chat.written import WrittenLine, written_lines
+from parley.engine.triggers.evolution import ToldReply
+from parley.engine.triggers.writing import TriedInput, Writing, WritingSettings, asked_for_words, questions, read_words
+from parley.policies.chat.model import Answer, Chat, ChatDecoding, ChatTooLongError
+from parley.policies.chat.written import WrittenLine, written_lines
 
 SETTINGS = WritingSettings(streams=2, memory=2, max_words=3)
 TRIED = [
@@ -60,7 +60,7 @@ def test_an_answer_without_words_is_asked_about_once_more_and_long_questions_are
                 raise ChatTooLongError("too long")
             return [Answer("Words: a b" if len(chat) > 1 else "a b c d", "stop", 1, 1) for chat in chats]
 
-    from policies.chat.model import Message
+    from parley.policies.chat.model import Message
 
     forms = [(Message("user", "long"),), (Message("user", "short"),)]
     (found,) = written_lines(

@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from envs.candidates.groups import CandidateGroup, CandidateKind, Context
-from envs.pairs.text import PairText
-from envs.pairs.turns import Utterance
+from parley.envs.candidates.groups import CandidateGroup, CandidateKind, Context
+from parley.envs.pairs.text import PairText
+from parley.envs.pairs.turns import Utterance
 
 ROWS = (
     "1\tmy disk is full\twhich disk ?\tthe first one",

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envs.candidates.bm25 import LENGTH_SHARE, SATURATION, ReplyIndex, ReplyStatistics
-from envs.pairs.compiled import Ragged
+from parley.envs.candidates.bm25 import LENGTH_SHARE, SATURATION, ReplyIndex, ReplyStatistics
+from parley.envs.pairs.compiled import Ragged
 
 NUM_WORDS = 9
 replies = st.lists(st.lists(st.integers(0, NUM_WORDS - 1), min_size=1, max_size=6), min_size=1, max_size=12)

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envs.candidates import compiled, sources
-from envs.candidates.compiled import CandidateCorpus, load_candidates
-from envs.candidates.corpora import candidate_corpora, find_candidates, own_candidates
-from envs.candidates.groups import order_of
-from envs.candidates.options import CandidateOptions
-from envs.candidates.sources import FileCandidates, PairCandidates
-from envs.core.errors import ConfigError, DataError
-from envs.pairs.compiled import load_pairs
-from envs.pairs.contexts import examples
-from envs.pairs.corpora import pair_corpora
+from parley.envs.candidates import compiled, sources
+from parley.envs.candidates.compiled import CandidateCorpus, load_candidates
+from parley.envs.candidates.corpora import candidate_corpora, find_candidates, own_candidates
+from parley.envs.candidates.groups import order_of
+from parley.envs.candidates.options import CandidateOptions
+from parley.envs.candidates.sources import FileCandidates, PairCandidates
+from parley.envs.core.errors import ConfigError, DataError
+from parley.envs.pairs.compiled import load_pairs
+from parley.envs.pairs.contexts import examples
+from parley.envs.pairs.corpora import pair_corpora
 from tests.envs.candidates.made_up import ROWS, listed
 from tests.envs.pairs.made_up import write_lines
 
@@ -183,8 +183,8 @@ def test_names_and_paths_are_told_apart(own: Path, tmp_path: Path) -> None:
         find_candidates("ecommerce")
     code = tmp_path / "mine.py"
     code.write_text(
-        "from pathlib import Path\nfrom envs.candidates.corpora import own_candidates\n"
-        "from envs.pairs.tabbed import tabbed_pairs\n"
+        "from pathlib import Path\nfrom parley.envs.candidates.corpora import own_candidates\n"
+        "from parley.envs.pairs.tabbed import tabbed_pairs\n"
         f"PAIRS = tabbed_pairs(Path({str(pairs)!r}))\nROWS = own_candidates(Path({str(own)!r}))\n"
     )
     assert isinstance(find_candidates(f"{code}:PAIRS"), PairCandidates)

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from envs.candidates.compiled import CandidateCorpus, open_candidates
-from envs.candidates.corpora import find_candidates
-from envs.candidates.dailydialog import FILES, read_dailydialog
-from envs.candidates.groups import CandidateKind
-from envs.candidates.options import CandidateOptions
+from parley.envs.candidates.compiled import CandidateCorpus, open_candidates
+from parley.envs.candidates.corpora import find_candidates
+from parley.envs.candidates.dailydialog import FILES, read_dailydialog
+from parley.envs.candidates.groups import CandidateKind
+from parley.envs.candidates.options import CandidateOptions
 from tests.envs.candidates.made_up import listed
 from tests.envs.pairs.made_up import write_lines
 

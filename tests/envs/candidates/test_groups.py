@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envs.candidates.groups import order_of
+from parley.envs.candidates.groups import order_of
 
 
 @given(st.text(max_size=8), st.integers(2, 15), st.integers(0, 2**31))

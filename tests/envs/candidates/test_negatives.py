@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envs.candidates.dialogues import groups_of_pairs
-from envs.candidates.groups import CandidateKind
-from envs.candidates.negatives import ReplyPool, reply_statistics, with_negatives
-from envs.candidates.options import CandidateOptions
-from envs.candidates.split import CandidateSplit
-from envs.core.errors import DataError
-from envs.data.words import WordList
+from parley.envs.candidates.dialogues import groups_of_pairs
+from parley.envs.candidates.groups import CandidateKind
+from parley.envs.candidates.negatives import ReplyPool, reply_statistics, with_negatives
+from parley.envs.candidates.options import CandidateOptions
+from parley.envs.candidates.split import CandidateSplit
+from parley.envs.core.errors import DataError
+from parley.envs.data.words import WordList
 from tests.envs.candidates.made_up import pair_text
 
 WORDS = ("a", "b", "c", "d")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from envs.candidates.compiled import CandidateCorpus, load_candidates
-from envs.candidates.corpora import find_candidates
-from envs.candidates.groups import CandidateKind
-from envs.candidates.options import CandidateOptions
+from parley.envs.candidates.compiled import CandidateCorpus, load_candidates
+from parley.envs.candidates.corpora import find_candidates
+from parley.envs.candidates.groups import CandidateKind
+from parley.envs.candidates.options import CandidateOptions
 
 DATA = os.environ.get("PARLEY_DATA")
 pytestmark = pytest.mark.data

@@ -13,13 +13,13 @@ from gymnasium.utils.env_checker import check_env
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.jobs.conformance import check_part
-from envs.candidates.edit_game import EditGame, EditRules
-from envs.candidates.edit_words import AlikeWords, TermOverlap
-from envs.candidates.goals import RankGoal
-from envs.candidates.groups import CandidateGroup
-from envs.candidates.ranking_env import ResponseRankingEnv
-from envs.core.errors import ConfigError, ScenarioError
+from parley.engine.jobs.conformance import check_part
+from parley.envs.candidates.edit_game import EditGame, EditRules
+from parley.envs.candidates.edit_words import AlikeWords, TermOverlap
+from parley.envs.candidates.goals import RankGoal
+from parley.envs.candidates.groups import CandidateGroup
+from parley.envs.candidates.ranking_env import ResponseRankingEnv
+from parley.envs.core.errors import ConfigError, ScenarioError
 from tests.envs.candidates.made_up import DESK, Listed
 
 RULES = EditRules(edits=2, num_places=4, num_proposals=3)

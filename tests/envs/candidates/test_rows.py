@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envs.candidates.groups import CandidateGroup, CandidateKind
-from envs.candidates.rows import read_rows
-from envs.candidates.text import MAX_WORDS, CandidateText
-from envs.core.errors import ConfigError, DataError
-from envs.data.lines import split_lines
-from envs.data.words import WordList
-from envs.pairs import chinese
+from parley.envs.candidates.groups import CandidateGroup, CandidateKind
+from parley.envs.candidates.rows import read_rows
+from parley.envs.candidates.text import MAX_WORDS, CandidateText
+from parley.envs.core.errors import ConfigError, DataError
+from parley.envs.data.lines import split_lines
+from parley.envs.data.words import WordList
+from parley.envs.pairs import chinese
 from tests.envs.candidates.made_up import ROWS, listed
 from tests.envs.pairs.made_up import write_lines
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from envs.core import own_code
-from envs.core.errors import ConfigError, ModelError
-from envs.core.own_code import MAX_HANGS, TimedCalls, own_start
-from envs.core.registry import Registry
+from parley.envs.core import own_code
+from parley.envs.core.errors import ConfigError, ModelError
+from parley.envs.core.own_code import MAX_HANGS, TimedCalls, own_start
+from parley.envs.core.registry import Registry
 
 
 def test_an_exit_of_the_code_is_an_error_of_its_file() -> None:

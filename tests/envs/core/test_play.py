@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from envs.core.play import Utterances, play_sessions
+from parley.envs.core.play import Utterances, play_sessions
 
 GUESS, WORDS = 9, 3
 

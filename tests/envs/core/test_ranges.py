@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from envs.core.errors import OutOfRangeError
-from envs.core.ranges import (
+from parley.envs.core.errors import OutOfRangeError
+from parley.envs.core.ranges import (
     AtLeastTwo,
     Configuration,
     NonNegativeFloat,

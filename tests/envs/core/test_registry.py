@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from envs.core.errors import ConfigError
-from envs.core.registry import Registry
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.registry import Registry
 
 
 def test_a_part_of_an_installed_package_is_listed_and_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from envs.core.seeds import Substreams, derive_seed, stable_hash, stream
+from parley.envs.core.seeds import Substreams, derive_seed, stable_hash, stream
 
 
 def test_names_are_what_they_were() -> None:

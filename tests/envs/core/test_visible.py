@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envs.core.visible import visible, well_formed
+from parley.envs.core.visible import visible, well_formed
 
 
 @given(st.text())

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from envs.core.errors import DataError
-from envs.data.download import DownloadError, download, replacing
+from parley.envs.core.errors import DataError
+from parley.envs.data.download import DownloadError, download, replacing
 
 
 def accept(_: Path) -> str:

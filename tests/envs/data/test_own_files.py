@@ -11,16 +11,16 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from envs.candidates.compiled import load_candidates
-from envs.candidates.corpora import find_candidates
-from envs.candidates.options import CandidateOptions
-from envs.candidates.sources import FileCandidates, PairCandidates
-from envs.core.errors import ConfigError, DataError
-from envs.data.own_files import EVEN_SHARES, own_file
-from envs.data.root import UnwholeCorpusError
-from envs.pairs.compiled import load_pairs
-from envs.pairs.corpora import find_pairs
-from envs.pairs.text import PairText, split_of
+from parley.envs.candidates.compiled import load_candidates
+from parley.envs.candidates.corpora import find_candidates
+from parley.envs.candidates.options import CandidateOptions
+from parley.envs.candidates.sources import FileCandidates, PairCandidates
+from parley.envs.core.errors import ConfigError, DataError
+from parley.envs.data.own_files import EVEN_SHARES, own_file
+from parley.envs.data.root import UnwholeCorpusError
+from parley.envs.pairs.compiled import load_pairs
+from parley.envs.pairs.corpora import find_pairs
+from parley.envs.pairs.text import PairText, split_of
 
 ROWS = [("how do i log in ?", "type your name"), ("can i leave ?", "yes , you can"), ("who are you ?", "a bot")]
 

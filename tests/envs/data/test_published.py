@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.jobs.corpora.data import CorpusInfo, check_corpus, describe_corpus, get_corpus
-from envs.data.lines import read_lines
-from envs.data.root import data_root
-from envs.data.sources import SPLITS
-from envs.negotiation.corpora.catalogue import corpora
-from envs.negotiation.corpora.compiled import Corpus, load_corpus
-from envs.negotiation.corpora.dealornodeal import format_line, parse_lines
-from envs.negotiation.dealornodeal.rules import selection_table
+from parley.engine.jobs.corpora.data import CorpusInfo, check_corpus, describe_corpus, get_corpus
+from parley.envs.data.lines import read_lines
+from parley.envs.data.root import data_root
+from parley.envs.data.sources import SPLITS
+from parley.envs.negotiation.corpora.catalogue import corpora
+from parley.envs.negotiation.corpora.compiled import Corpus, load_corpus
+from parley.envs.negotiation.corpora.dealornodeal import format_line, parse_lines
+from parley.envs.negotiation.dealornodeal.rules import selection_table
 
 DATA = os.environ.get("PARLEY_DATA")
 pytestmark = pytest.mark.data

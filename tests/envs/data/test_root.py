@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from envs.core.errors import DataError
-from envs.data.root import cache_root, data_root, missing_files, read_file, require_files
+from parley.envs.core.errors import DataError
+from parley.envs.data.root import cache_root, data_root, missing_files, read_file, require_files
 
 
 @pytest.fixture(autouse=True)

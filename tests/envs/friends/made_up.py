@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from envs.friends.events import ChatEvent
-from envs.friends.game import Act, FriendsView
-from envs.friends.scenario import FriendsScenario
-from envs.friends.schema import Attribute, FriendsSchema
+from parley.envs.friends.events import ChatEvent
+from parley.envs.friends.game import Act, FriendsView
+from parley.envs.friends.scenario import FriendsScenario
+from parley.envs.friends.schema import Attribute, FriendsSchema
 
 NAME, TOWN, HOBBY = Attribute("Name", "name"), Attribute("Town", "town"), Attribute("Hobby", "hobby")
 SCHEMA = FriendsSchema(

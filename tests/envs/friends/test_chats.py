@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from envs.core.errors import DataError
-from envs.core.seeds import stream
-from envs.friends.chats import read_chats, write_chats
-from envs.friends.events import ChatEvent, Mention
-from envs.friends.linker import EntityLinker
-from envs.friends.scenario import ScenarioOptions, random_friends
-from envs.friends.schema import Entity
+from parley.envs.core.errors import DataError
+from parley.envs.core.seeds import stream
+from parley.envs.friends.chats import read_chats, write_chats
+from parley.envs.friends.events import ChatEvent, Mention
+from parley.envs.friends.linker import EntityLinker
+from parley.envs.friends.scenario import ScenarioOptions, random_friends
+from parley.envs.friends.schema import Entity
 from tests.envs.friends.made_up import SCHEMA
 
 LINKER = EntityLinker(SCHEMA, [(Entity("rock climbing", "hobby"), ("climbing",))] * 3)

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from envs.core.errors import ConfigError, DataError
-from envs.friends.chats import write_chats
-from envs.friends.compiled import FriendsCorpus, load_friends, open_friends
-from envs.friends.corpora import EMBEDDED_FRIENDS, friend_corpora
-from envs.friends.events import Mention
-from envs.friends.linker import EntityLinker
-from envs.friends.scripted.corpus import scripted_chats
-from envs.friends.scripted.schema import FRIENDS_SCHEMA, friends_forms
-from envs.friends.sources import FileChats, ScriptedChats
+from parley.envs.core.errors import ConfigError, DataError
+from parley.envs.friends.chats import write_chats
+from parley.envs.friends.compiled import FriendsCorpus, load_friends, open_friends
+from parley.envs.friends.corpora import EMBEDDED_FRIENDS, friend_corpora
+from parley.envs.friends.events import Mention
+from parley.envs.friends.linker import EntityLinker
+from parley.envs.friends.scripted.corpus import scripted_chats
+from parley.envs.friends.scripted.schema import FRIENDS_SCHEMA, friends_forms
+from parley.envs.friends.sources import FileChats, ScriptedChats
 
 SMALL: ScriptedChats = replace(friend_corpora.get(EMBEDDED_FRIENDS), sizes=(20, 5, 5))
 REAL = Path(os.environ.get("PARLEY_DATA", "nowhere")) / "mutualfriends"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from envs.core.conformance import promises
-from envs.friends.conformance import FRIEND
-from envs.friends.game import Act, FriendsView
-from envs.friends.linker import EntityLinker
-from envs.friends.scripted.bots import FriendsBot
-from envs.friends.scripted.schema import FRIENDS_SCHEMA, friends_forms
+from parley.envs.core.conformance import promises
+from parley.envs.friends.conformance import FRIEND
+from parley.envs.friends.game import Act, FriendsView
+from parley.envs.friends.linker import EntityLinker
+from parley.envs.friends.scripted.bots import FriendsBot
+from parley.envs.friends.scripted.schema import FRIENDS_SCHEMA, friends_forms
 from tests.envs.friends.made_up import Told, Wanderer
 
 

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from envs.core.errors import ConfigError, DataError, ScenarioError
-from envs.friends.env import MutualFriendsEnv
-from envs.friends.game import FriendsRules
-from envs.friends.linker import EntityLinker
-from envs.friends.scenario import ScenarioOptions
-from envs.friends.scripted.bots import FriendsBot
-from envs.friends.scripted.corpus import draw_scenarios
-from envs.friends.scripted.schema import FRIENDS_SCHEMA, friends_forms
-from envs.friends.task import ChatVocabulary
+from parley.envs.core.errors import ConfigError, DataError, ScenarioError
+from parley.envs.friends.env import MutualFriendsEnv
+from parley.envs.friends.game import FriendsRules
+from parley.envs.friends.linker import EntityLinker
+from parley.envs.friends.scenario import ScenarioOptions
+from parley.envs.friends.scripted.bots import FriendsBot
+from parley.envs.friends.scripted.corpus import draw_scenarios
+from parley.envs.friends.scripted.schema import FRIENDS_SCHEMA, friends_forms
+from parley.envs.friends.task import ChatVocabulary
 from tests.envs.friends.made_up import SCENARIO, SCHEMA, Reciter, Told
 
 TASK: dict[str, Any] = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from envs.core.errors import ScenarioError
-from envs.friends.events import Mention
-from envs.friends.game import Act, FriendsGame, FriendsRules
-from envs.friends.schema import Entity
+from parley.envs.core.errors import ScenarioError
+from parley.envs.friends.events import Mention
+from parley.envs.friends.game import Act, FriendsGame, FriendsRules
+from parley.envs.friends.schema import Entity
 from tests.envs.friends.made_up import SCENARIO
 
 

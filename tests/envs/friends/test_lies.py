@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from envs.core.errors import OutOfRangeError
-from envs.friends.events import ChatEvent, Mention
-from envs.friends.game import FriendsGame
-from envs.friends.lies import FEATURES, Choice, Decisions, LieRules, LyingGame, LyingHearing, by_chance, num_lies
-from envs.friends.linker import EntityLinker
-from envs.friends.play import play_friends
-from envs.friends.schema import Entity
-from envs.friends.scripted.bots import FriendsBot
-from envs.friends.scripted.corpus import draw_scenarios
-from envs.friends.scripted.schema import FRIENDS_SCHEMA, friends_forms
+from parley.envs.core.errors import OutOfRangeError
+from parley.envs.friends.events import ChatEvent, Mention
+from parley.envs.friends.game import FriendsGame
+from parley.envs.friends.lies import FEATURES, Choice, Decisions, LieRules, LyingGame, LyingHearing, by_chance, num_lies
+from parley.envs.friends.linker import EntityLinker
+from parley.envs.friends.play import play_friends
+from parley.envs.friends.schema import Entity
+from parley.envs.friends.scripted.bots import FriendsBot
+from parley.envs.friends.scripted.corpus import draw_scenarios
+from parley.envs.friends.scripted.schema import FRIENDS_SCHEMA, friends_forms
 from tests.envs.friends.made_up import SCENARIO, SCHEMA, Told
 
 LINKER = EntityLinker(FRIENDS_SCHEMA, friends_forms())

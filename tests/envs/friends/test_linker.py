@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from envs.core.errors import DataError
-from envs.friends.events import ChatEvent, Mention, plain_words
-from envs.friends.linker import EntityLinker, read_lexicon
-from envs.friends.schema import Entity, FriendsSchema, chat_words
-from envs.friends.scripted.schema import friends_forms
+from parley.envs.core.errors import DataError
+from parley.envs.friends.events import ChatEvent, Mention, plain_words
+from parley.envs.friends.linker import EntityLinker, read_lexicon
+from parley.envs.friends.schema import Entity, FriendsSchema, chat_words
+from parley.envs.friends.scripted.schema import friends_forms
 from tests.envs.friends.made_up import HOBBY, SCHEMA
 
 CLIMB = Entity("rock climbing", "hobby")

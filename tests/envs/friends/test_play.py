@@ -6,11 +6,11 @@ from itertools import pairwise
 
 import pytest
 
-from envs.core.errors import ConfigError, ScenarioError
-from envs.friends.events import ChatEvent, Mention
-from envs.friends.game import FriendsGame, FriendsRules
-from envs.friends.play import Remembers, play_friends
-from envs.friends.schema import Entity
+from parley.envs.core.errors import ConfigError, ScenarioError
+from parley.envs.friends.events import ChatEvent, Mention
+from parley.envs.friends.game import FriendsGame, FriendsRules
+from parley.envs.friends.play import Remembers, play_friends
+from parley.envs.friends.schema import Entity
 from tests.envs.friends.made_up import SCENARIO, Told, Wanderer
 
 CHATS = [(SCENARIO, seed) for seed in range(30)]

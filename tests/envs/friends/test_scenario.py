@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envs.core.errors import ConfigError, DataError, ScenarioError
-from envs.friends.scenario import FriendsScenario, ScenarioOptions, check_schema, random_friends
-from envs.friends.schema import Attribute, Entity, FriendsSchema, chat_words, entities_of, read_schema
+from parley.envs.core.errors import ConfigError, DataError, ScenarioError
+from parley.envs.friends.scenario import FriendsScenario, ScenarioOptions, check_schema, random_friends
+from parley.envs.friends.schema import Attribute, Entity, FriendsSchema, chat_words, entities_of, read_schema
 from tests.envs.friends.made_up import HOBBY, NAME, SCENARIO, SCHEMA, TOWN
 
 SMALL = ScenarioOptions(max_attributes=3)

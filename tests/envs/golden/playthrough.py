@@ -14,17 +14,17 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from envs.candidates.edit_game import EditRules
-from envs.candidates.goals import RankGoal
-from envs.friends.game import FriendsRules
-from envs.friends.linker import EntityLinker
-from envs.friends.scenario import ScenarioOptions
-from envs.friends.task import ChatTask
-from envs.negotiation.dealornodeal.rules import complement, selection_index
-from envs.negotiation.env import choose_action, speak_action
-from envs.negotiation.game import SPEAK, Rules
-from envs.negotiation.scenario import Scenario
-from envs.replies.reply_env import reply_action, words_of
+from parley.envs.candidates.edit_game import EditRules
+from parley.envs.candidates.goals import RankGoal
+from parley.envs.friends.game import FriendsRules
+from parley.envs.friends.linker import EntityLinker
+from parley.envs.friends.scenario import ScenarioOptions
+from parley.envs.friends.task import ChatTask
+from parley.envs.negotiation.dealornodeal.rules import complement, selection_index
+from parley.envs.negotiation.env import choose_action, speak_action
+from parley.envs.negotiation.game import SPEAK, Rules
+from parley.envs.negotiation.scenario import Scenario
+from parley.envs.replies.reply_env import reply_action, words_of
 from tests.envs.candidates.made_up import DESK, Listed
 from tests.envs.friends.made_up import SCENARIO as FRIENDLY
 from tests.envs.friends.made_up import SCHEMA, Reciter

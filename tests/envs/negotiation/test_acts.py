@@ -8,17 +8,17 @@ import gymnasium
 import numpy as np
 import pytest
 
-import envs
-from envs.core.errors import ConfigError, DataError, ScenarioError
-from envs.negotiation.acts import DialogueActs
-from envs.negotiation.domain import Domain, domain_of, domains
-from envs.negotiation.env import NegotiationEnv
-from envs.negotiation.game import Rules
-from envs.negotiation.interview import acts as interview
-from envs.negotiation.scenario import Scenario
-from envs.negotiation.scripted.acts import NUM_ALLOCATIONS, OTHER_ACTS, DivisionActs
-from envs.negotiation.scripted.bargainers import worth
-from envs.negotiation.scripted.phrasing import Act
+import parley.envs
+from parley.envs.core.errors import ConfigError, DataError, ScenarioError
+from parley.envs.negotiation.acts import DialogueActs
+from parley.envs.negotiation.domain import Domain, domain_of, domains
+from parley.envs.negotiation.env import NegotiationEnv
+from parley.envs.negotiation.game import Rules
+from parley.envs.negotiation.interview import acts as interview
+from parley.envs.negotiation.scenario import Scenario
+from parley.envs.negotiation.scripted.acts import NUM_ALLOCATIONS, OTHER_ACTS, DivisionActs
+from parley.envs.negotiation.scripted.bargainers import worth
+from parley.envs.negotiation.scripted.phrasing import Act
 from tests.envs.negotiation.agents import VOCABULARY, Reader
 
 ACCEPT, ASK, PART, END = range(NUM_ALLOCATIONS, NUM_ALLOCATIONS + len(OTHER_ACTS))
@@ -26,7 +26,7 @@ SCENARIO = Scenario((1, 2, 3), ((1, 3, 1), (4, 0, 2)))
 
 
 def make(game: str = "dealornodeal") -> DialogueActs:
-    return DialogueActs(gymnasium.make(envs.IDS[0], vocabulary=domain_of(game).vocabulary()))
+    return DialogueActs(gymnasium.make(parley.envs.IDS[0], vocabulary=domain_of(game).vocabulary()))
 
 
 def division(env: DialogueActs) -> DivisionActs:
@@ -54,7 +54,7 @@ def at_random(seed: int) -> Any:
 @pytest.mark.parametrize("side", [0, 1])
 def test_a_partner_that_will_not_talk_leaves_one_act_that_collects_the_reward(side: int, rules: Rules) -> None:
     silent = Reader(lines=(), vocabulary=domain_of("dealornodeal").vocabulary())
-    env = DialogueActs(gymnasium.make(envs.IDS[0], partner=silent, side=side, rules=rules))
+    env = DialogueActs(gymnasium.make(parley.envs.IDS[0], partner=silent, side=side, rules=rules))
     begun = []
     for seed in range(8):
         _, info = env.reset(seed=seed)

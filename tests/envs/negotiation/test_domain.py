@@ -10,15 +10,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from envs.core.errors import ConfigError, ScenarioError
-from envs.core.seeds import stream
-from envs.negotiation.dealornodeal.domain import DIVISION
-from envs.negotiation.domain import REFUSALS, Domain, domain_of, domain_recorded, domains
-from envs.negotiation.game import NegotiationGame
-from envs.negotiation.interview.domain import INTERVIEW, Interview
-from envs.negotiation.interview.rules import BEST, STARTS
-from envs.negotiation.scenario import Scenario, is_pareto_optimal, points
-from envs.negotiation.vocabulary import Vocabulary
+from parley.envs.core.errors import ConfigError, ScenarioError
+from parley.envs.core.seeds import stream
+from parley.envs.negotiation.dealornodeal.domain import DIVISION
+from parley.envs.negotiation.domain import REFUSALS, Domain, domain_of, domain_recorded, domains
+from parley.envs.negotiation.game import NegotiationGame
+from parley.envs.negotiation.interview.domain import INTERVIEW, Interview
+from parley.envs.negotiation.interview.rules import BEST, STARTS
+from parley.envs.negotiation.scenario import Scenario, is_pareto_optimal, points
+from parley.envs.negotiation.vocabulary import Vocabulary
 
 games = st.sampled_from([domain_of(name) for name in domains])
 SEEDS = st.integers(0, 2**32)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envs.core.errors import ScenarioError
-from envs.core.play import Utterances
-from envs.negotiation.dealornodeal.rules import (
+from parley.envs.core.errors import ScenarioError
+from parley.envs.core.play import Utterances
+from parley.envs.negotiation.dealornodeal.rules import (
     MAX_SELECTIONS,
     complement,
     legal_selections,
@@ -21,11 +21,11 @@ from envs.negotiation.dealornodeal.rules import (
     selection_index,
     selection_table,
 )
-from envs.negotiation.domain import Selections
-from envs.negotiation.game import NOBODY, OVER, SELECT, SPEAK, NegotiationGame, Rules, play
-from envs.negotiation.render import render_dialogue
-from envs.negotiation.scenario import Scenario, is_pareto_optimal, points
-from envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION_ID, UNK_ID
+from parley.envs.negotiation.domain import Selections
+from parley.envs.negotiation.game import NOBODY, OVER, SELECT, SPEAK, NegotiationGame, Rules, play
+from parley.envs.negotiation.render import render_dialogue
+from parley.envs.negotiation.scenario import Scenario, is_pareto_optimal, points
+from parley.envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION_ID, UNK_ID
 from tests.envs.negotiation.agents import VOCABULARY, Babbler, Reader
 
 SHORT = Rules(max_turns=5, max_words=6, max_tokens=64)

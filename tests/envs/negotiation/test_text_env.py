@@ -7,10 +7,10 @@ from typing import Any
 import gymnasium
 import pytest
 
-from envs.core.errors import ConfigError, ScenarioError
-from envs.negotiation.domain import domain_of
-from envs.negotiation.scenario import Scenario
-from envs.negotiation.text_env import NegotiationTextEnv
+from parley.envs.core.errors import ConfigError, ScenarioError
+from parley.envs.negotiation.domain import domain_of
+from parley.envs.negotiation.scenario import Scenario
+from parley.envs.negotiation.text_env import NegotiationTextEnv
 from tests.envs.negotiation.agents import Reader
 
 SCENARIO = Scenario((1, 2, 3), ((1, 3, 1), (4, 0, 2)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from envs.pairs.text import SplitText
+from parley.envs.pairs.text import SplitText
 
 LOG = (
     "=== nick1 [~n@host] has joined #ubuntu",

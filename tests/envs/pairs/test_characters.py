@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from envs.core.errors import DataError
-from envs.data.root import data_root
-from envs.pairs.characters import LETTERS, PTB_CHARACTERS, TREEBANK, flip, parse_trees, read_treebank
-from envs.pairs.compiled import load_pairs
-from envs.pairs.text import PairText
-from envs.pairs.vocabulary import SPECIALS
+from parley.envs.core.errors import DataError
+from parley.envs.data.root import data_root
+from parley.envs.pairs.characters import LETTERS, PTB_CHARACTERS, TREEBANK, flip, parse_trees, read_treebank
+from parley.envs.pairs.compiled import load_pairs
+from parley.envs.pairs.text import PairText
+from parley.envs.pairs.vocabulary import SPECIALS
 
 TREES = """
 ( (S
@@ -107,7 +107,7 @@ def test_files_are_looked_for_where_nltk_does(tmp_path: Path, monkeypatch: pytes
 
 
 def test_missing_files_name_the_command_that_gets_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("envs.pairs.characters.nltk_folders", lambda: [tmp_path])
+    monkeypatch.setattr("parley.envs.pairs.characters.nltk_folders", lambda: [tmp_path])
     with pytest.raises(DataError, match=r"python -m nltk\.downloader treebank"):
         PTB_CHARACTERS.fingerprint(data_root())
 

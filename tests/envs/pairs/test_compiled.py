@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from envs.core.errors import ConfigError, DataError
-from envs.pairs import compiled
-from envs.pairs.compiled import PairCorpus, load_pairs
-from envs.pairs.tabbed import TabbedPairs
-from envs.pairs.vocabulary import SPECIALS, UNK, UNK_ID, PairVocabulary
+from parley.envs.core.errors import ConfigError, DataError
+from parley.envs.pairs import compiled
+from parley.envs.pairs.compiled import PairCorpus, load_pairs
+from parley.envs.pairs.tabbed import TabbedPairs
+from parley.envs.pairs.vocabulary import SPECIALS, UNK, UNK_ID, PairVocabulary
 from tests.envs.pairs.made_up import write_lines
 
 TRAIN = ("a a a b\tc", "c\ta b", "rare\ta")

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envs.pairs.compiled import PairCorpus, PairSplit, Ragged, load_pairs
-from envs.pairs.contexts import afterwards, chains, contexts, examples, windows, with_eot
-from envs.pairs.turns import Example
-from envs.pairs.vocabulary import SPECIALS, PairVocabulary
+from parley.envs.pairs.compiled import PairCorpus, PairSplit, Ragged, load_pairs
+from parley.envs.pairs.contexts import afterwards, chains, contexts, examples, windows, with_eot
+from parley.envs.pairs.turns import Example
+from parley.envs.pairs.vocabulary import SPECIALS, PairVocabulary
 from tests.envs.pairs.made_up import write_lines
 
 EOT_ID = 99

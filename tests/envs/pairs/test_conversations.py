@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envs.core.errors import DataError
-from envs.pairs.compiled import load_pairs
-from envs.pairs.conversations import components, read_conversations
+from parley.envs.core.errors import DataError
+from parley.envs.pairs.compiled import load_pairs
+from parley.envs.pairs.conversations import components, read_conversations
 from tests.envs.pairs.made_up import pairs_of, write_lines
 
 LOG = (

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from envs.pairs.compiled import PairCorpus, load_pairs
-from envs.pairs.helpdesk.dialogues import TOPICS, dialogue, helpdesk_pairs
-from envs.pairs.vocabulary import UNK_ID
+from parley.envs.pairs.compiled import PairCorpus, load_pairs
+from parley.envs.pairs.helpdesk.dialogues import TOPICS, dialogue, helpdesk_pairs
+from parley.envs.pairs.vocabulary import UNK_ID
 from tests.envs.pairs.made_up import pairs_of
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from envs.pairs.kdconv import DOMAINS, read_kdconv
+from parley.envs.pairs.kdconv import DOMAINS, read_kdconv
 from tests.envs.pairs.made_up import pairs_of
 
 

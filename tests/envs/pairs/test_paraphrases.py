@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from envs.core.errors import DataError
-from envs.pairs.compiled import open_pairs
-from envs.pairs.paraphrases import HELPDESK_PARAPHRASES, MSR_PARAPHRASES, helpdesk_paraphrases, parse_msr, read_msr
-from envs.pairs.text import SplitText
+from parley.envs.core.errors import DataError
+from parley.envs.pairs.compiled import open_pairs
+from parley.envs.pairs.paraphrases import HELPDESK_PARAPHRASES, MSR_PARAPHRASES, helpdesk_paraphrases, parse_msr, read_msr
+from parley.envs.pairs.text import SplitText
 
 DATA = os.environ.get("PARLEY_DATA")
 HEADER = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String"

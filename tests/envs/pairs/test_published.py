@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from envs.pairs.compiled import load_pairs
-from envs.pairs.contexts import examples
-from envs.pairs.corpora import find_pairs
-from envs.pairs.vocabulary import EOU_ID, UNK_ID
+from parley.envs.pairs.compiled import load_pairs
+from parley.envs.pairs.contexts import examples
+from parley.envs.pairs.corpora import find_pairs
+from parley.envs.pairs.vocabulary import EOU_ID, UNK_ID
 
 DATA = os.environ.get("PARLEY_DATA")
 pytestmark = pytest.mark.data

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from envs.core.errors import ConfigError, DataError
-from envs.pairs.compiled import open_pairs
-from envs.pairs.contexts import examples
-from envs.pairs.corpora import find_pairs, pair_corpora
-from envs.pairs.subtitles import read_opus, read_sample
-from envs.pairs.switchboard import read_switchboard
-from envs.pairs.tabbed import tabbed_pairs
-from envs.pairs.text import PairText
-from envs.pairs.turns import format_turns
-from envs.pairs.ubuntu import read_ubuntu
+from parley.envs.core.errors import ConfigError, DataError
+from parley.envs.pairs.compiled import open_pairs
+from parley.envs.pairs.contexts import examples
+from parley.envs.pairs.corpora import find_pairs, pair_corpora
+from parley.envs.pairs.subtitles import read_opus, read_sample
+from parley.envs.pairs.switchboard import read_switchboard
+from parley.envs.pairs.tabbed import tabbed_pairs
+from parley.envs.pairs.text import PairText
+from parley.envs.pairs.turns import format_turns
+from parley.envs.pairs.ubuntu import read_ubuntu
 from tests.envs.pairs.made_up import pairs_of, write_lines, write_ubuntu
 
 
@@ -302,7 +302,7 @@ def test_names_lead_to_registered_corpora_paths_and_files_of_ones_own(tmp_path: 
     assert find_pairs("pairs.txt").name == "pairs"
     own = tmp_path / "own.py"
     own.write_text(
-        "from envs.pairs.tabbed import tabbed_pairs\nfrom pathlib import Path\nCORPUS = tabbed_pairs(Path('mine.tsv'))\n"
+        "from parley.envs.pairs.tabbed import tabbed_pairs\nfrom pathlib import Path\nCORPUS = tabbed_pairs(Path('mine.tsv'))\n"
     )
     assert find_pairs(f"{own}:CORPUS").name == "mine"
     with pytest.raises(ConfigError, match="did you mean 'helpdesk'"):

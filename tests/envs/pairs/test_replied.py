@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from envs.core.errors import DataError
-from envs.data.own_files import own_file, own_file_names, without_options
-from envs.data.root import data_root
-from envs.pairs.replied import (
+from parley.envs.core.errors import DataError
+from parley.envs.data.own_files import own_file, own_file_names, without_options
+from parley.envs.data.root import data_root
+from parley.envs.pairs.replied import (
     RepliedPair,
     in_one_vocabulary,
     is_closed,

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from benchmarks.plain_subwords import learn, merged
-from envs.core.errors import ConfigError, DataError
-from envs.pairs.compiled import load_pairs
-from envs.pairs.contexts import windows, with_eot
-from envs.pairs.subwords import learn_pieces, pieces_of, spelt, word_counts
-from envs.pairs.turns import EOT
-from envs.pairs.vocabulary import EOT as SEPARATOR
-from envs.pairs.vocabulary import EOU, MARKS, SPECIALS, UNK, UNK_ID, PairVocabulary
+from parley.envs.core.errors import ConfigError, DataError
+from parley.envs.pairs.compiled import load_pairs
+from parley.envs.pairs.contexts import windows, with_eot
+from parley.envs.pairs.subwords import learn_pieces, pieces_of, spelt, word_counts
+from parley.envs.pairs.turns import EOT
+from parley.envs.pairs.vocabulary import EOT as SEPARATOR
+from parley.envs.pairs.vocabulary import EOU, MARKS, SPECIALS, UNK, UNK_ID, PairVocabulary
 
 COUNTS = {"low": 5, "lower": 2, "newest": 6, "widest": 3, "<url>": 9, "<eot>": 4}
 """The example of Sennrich et al. 2016 (algorithm 1), and two marks."""

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envs.pairs.tokens import normalised, tokenise
-from envs.pairs.turns import parse_turns
+from parley.envs.pairs.tokens import normalised, tokenise
+from parley.envs.pairs.turns import parse_turns
 
 PIECES = [
     "n't",

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from envs.pairs.turns import Example, Turn, parse_turns, turn_words
-from envs.replies.game import ReplyRules
+from parley.envs.pairs.turns import Example, Turn, parse_turns, turn_words
+from parley.envs.replies.game import ReplyRules
 
 
 def example(key: str, context: str, reply: str) -> Example:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from envs.pairs.compiled import PairCorpus, load_pairs
-from envs.pairs.contexts import examples, with_eot
-from envs.pairs.vocabulary import PairVocabulary
-from envs.replies.pairs import pairs_in_words
+from parley.envs.pairs.compiled import PairCorpus, load_pairs
+from parley.envs.pairs.contexts import examples, with_eot
+from parley.envs.pairs.vocabulary import PairVocabulary
+from parley.envs.replies.pairs import pairs_in_words
 
 LINES = {
     "train": ["hello\tgood morning", "who is rare ?\tit is me", "it is me\tthen come in"],

@@ -11,13 +11,13 @@ from gymnasium.utils.env_checker import check_env
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.jobs.conformance import check_part
-from envs.core.errors import ConfigError, JudgeError, ScenarioError
-from envs.pairs.turns import Turn
-from envs.pairs.vocabulary import BOS_ID, EOS_ID, PAD_ID
-from envs.replies.game import MACHINE, PERSON, ReplyGame
-from envs.replies.judge import RecordedOverlap
-from envs.replies.reply_env import ReplyEnv, reply_action, words_of
+from parley.engine.jobs.conformance import check_part
+from parley.envs.core.errors import ConfigError, JudgeError, ScenarioError
+from parley.envs.pairs.turns import Turn
+from parley.envs.pairs.vocabulary import BOS_ID, EOS_ID, PAD_ID
+from parley.envs.replies.game import MACHINE, PERSON, ReplyGame
+from parley.envs.replies.judge import RecordedOverlap
+from parley.envs.replies.reply_env import ReplyEnv, reply_action, words_of
 from tests.envs.replies.made_up import EXAMPLES, RULES, Asks
 
 WORDS = words_of(EXAMPLES)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from envs.data.root import CACHE_VARIABLE
+from parley.envs.data.root import CACHE_VARIABLE
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
-from envs.storage.files import filesystems
+from parley.envs.storage.files import filesystems
 
 SCHEME = "remote"
 DENIED = OSError("When putting an object: AWS Error ACCESS_DENIED during PutObject operation: no rights")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from envs.core.errors import StorageError
-from envs.storage.copies import fetched_file, fetched_model
-from envs.storage.files import delete, put
+from parley.envs.core.errors import StorageError
+from parley.envs.storage.copies import fetched_file, fetched_model
+from parley.envs.storage.files import delete, put
 from tests.envs.storage.remote import DENIED, Bucket
 
 PARTS = ("config.json", "vocabulary.json", "weights.safetensors")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from envs.core.errors import StorageError
-from envs.storage.files import delete, download, entries, put, read, sweep
+from parley.envs.core.errors import StorageError
+from parley.envs.storage.files import delete, download, entries, put, read, sweep
 from tests.envs.storage.remote import Bucket
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from envs.core.errors import ConfigError
-from envs.data.root import CACHE_VARIABLE
-from envs.storage.places import display_path, join_uri, local_copy, split_uri, uri_of
+from parley.envs.core.errors import ConfigError
+from parley.envs.data.root import CACHE_VARIABLE
+from parley.envs.storage.places import display_path, join_uri, local_copy, split_uri, uri_of
 
 URIS = (
     "s3://bucket/runs/search",

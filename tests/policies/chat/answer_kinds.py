@@ -12,7 +12,7 @@ import json
 import threading
 from typing import Any, NamedTuple
 
-from policies.chat.model import AnswerKind
+from parley.policies.chat.model import AnswerKind
 from tests.policies.chat.fake_server import Said, serving
 from tests.policies.chat.refusal_kinds import (
     FIELDS,

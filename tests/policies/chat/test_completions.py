@@ -7,9 +7,17 @@ from typing import Any
 
 import pytest
 
-from envs.core.errors import ModelError
-from policies.chat.completions import BROKEN_BYTES, NO_REASON, PART_LEFT_OUT, SEVERAL, TOOL_BESIDE, HalfAnswerError, answer_of
-from policies.chat.model import Answer, AnswerKind
+from parley.envs.core.errors import ModelError
+from parley.policies.chat.completions import (
+    BROKEN_BYTES,
+    NO_REASON,
+    PART_LEFT_OUT,
+    SEVERAL,
+    TOOL_BESIDE,
+    HalfAnswerError,
+    answer_of,
+)
+from parley.policies.chat.model import Answer, AnswerKind
 from tests.policies.chat import answer_kinds as kinds
 from tests.policies.chat.refusal_kinds import SAY, body_of, choice
 

@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from envs.core.seeds import stream
-from envs.friends.compiled import load_friends
-from envs.friends.corpora import EMBEDDED_FRIENDS
-from envs.friends.events import FriendsChat, Slips
-from envs.friends.play import play_friends
-from envs.friends.scenario import FriendsScenario, random_friends
-from envs.friends.scripted.bots import FriendsBot
-from policies.chat.friend import SELECT, ChatFriend
-from policies.chat.model import Access, Answer, Chat, ChatDecoding, NoReplyError, ReplyScore
+from parley.envs.core.seeds import stream
+from parley.envs.friends.compiled import load_friends
+from parley.envs.friends.corpora import EMBEDDED_FRIENDS
+from parley.envs.friends.events import FriendsChat, Slips
+from parley.envs.friends.play import play_friends
+from parley.envs.friends.scenario import FriendsScenario, random_friends
+from parley.envs.friends.scripted.bots import FriendsBot
+from parley.policies.chat.friend import SELECT, ChatFriend
+from parley.policies.chat.model import Access, Answer, Chat, ChatDecoding, NoReplyError, ReplyScore
 
 CORPUS = load_friends(EMBEDDED_FRIENDS)
 NUM = 6

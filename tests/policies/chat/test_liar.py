@@ -6,16 +6,16 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from envs.core.errors import ModelError
-from envs.core.play import AgentError
-from envs.friends.compiled import load_friends
-from envs.friends.corpora import EMBEDDED_FRIENDS
-from envs.friends.events import FriendsChat, Lying, Mention
-from envs.friends.lies import LieRules, LyingHearing, by_chance
-from envs.friends.play import Channel, play_friends
-from envs.friends.scripted.bots import FriendsBot
-from policies.chat.liar import ChatLies, read_choice
-from policies.chat.model import Access, Answer, Chat, ChatDecoding, ChatModel, ReplyScore
+from parley.envs.core.errors import ModelError
+from parley.envs.core.play import AgentError
+from parley.envs.friends.compiled import load_friends
+from parley.envs.friends.corpora import EMBEDDED_FRIENDS
+from parley.envs.friends.events import FriendsChat, Lying, Mention
+from parley.envs.friends.lies import LieRules, LyingHearing, by_chance
+from parley.envs.friends.play import Channel, play_friends
+from parley.envs.friends.scripted.bots import FriendsBot
+from parley.policies.chat.liar import ChatLies, read_choice
+from parley.policies.chat.model import Access, Answer, Chat, ChatDecoding, ChatModel, ReplyScore
 from tests.policies.chat.test_friend import scenario
 
 CORPUS = load_friends(EMBEDDED_FRIENDS)

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 import torch
 
-from envs.core.errors import CheckpointError, ConfigError, ModelError
-from policies.chat.addresses import absolute_address, chat_models
-from policies.chat.answers import ANSWERS, kept_answers
-from policies.chat.loading import load_chat_model
-from policies.chat.local import LocalChatModel
-from policies.chat.model import Access, Answer, Chat, ChatDecoding, Message, ReplyScore, require_access
-from policies.chat.settings import ChatModelSettings
-from policies.hugging_face import read_model
-from policies.hugging_face_caches import continues_reading, shares_reading
-from policies.responders import load_responder
+from parley.envs.core.errors import CheckpointError, ConfigError, ModelError
+from parley.policies.chat.addresses import absolute_address, chat_models
+from parley.policies.chat.answers import ANSWERS, kept_answers
+from parley.policies.chat.loading import load_chat_model
+from parley.policies.chat.local import LocalChatModel
+from parley.policies.chat.model import Access, Answer, Chat, ChatDecoding, Message, ReplyScore, require_access
+from parley.policies.chat.settings import ChatModelSettings
+from parley.policies.hugging_face import read_model
+from parley.policies.hugging_face_caches import continues_reading, shares_reading
+from parley.policies.responders import load_responder
 from tests.policies.chat.tiny import saved, tiny_chat
 from tests.policies.small_hugging_face import EOS_ID, VOCABULARY
 from tests.real_models import smollm2
@@ -298,7 +298,7 @@ def test_a_file_that_was_cut_is_refused(tmp_path: Path) -> None:
 
 
 OWN = """
-from policies.chat.model import ReplyScore
+from parley.policies.chat.model import ReplyScore
 
 class Asked:
     def answer(self, chats, *, decoding, seeds=()):

@@ -9,15 +9,15 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from envs.core.errors import ModelError
-from envs.core.play import AgentError, Utterances
-from envs.negotiation.domain import domain_of, domains
-from envs.negotiation.game import NegotiationGame, Rules, play
-from envs.negotiation.scenario import Scenario
-from envs.negotiation.scripted.bargainers import scripted
-from policies.chat import bargaining
-from policies.chat.model import Access, Answer, Chat, ChatDecoding, NoReplyError, ReplyScore
-from policies.chat.negotiator import ChatMoves, ChatNegotiator, ChatSession
+from parley.envs.core.errors import ModelError
+from parley.envs.core.play import AgentError, Utterances
+from parley.envs.negotiation.domain import domain_of, domains
+from parley.envs.negotiation.game import NegotiationGame, Rules, play
+from parley.envs.negotiation.scenario import Scenario
+from parley.envs.negotiation.scripted.bargainers import scripted
+from parley.policies.chat import bargaining
+from parley.policies.chat.model import Access, Answer, Chat, ChatDecoding, NoReplyError, ReplyScore
+from parley.policies.chat.negotiator import ChatMoves, ChatNegotiator, ChatSession
 
 SCENARIO = Scenario((1, 2, 3), ((0, 2, 2), (4, 0, 2)))
 WORDS = SCENARIO.domain.vocabulary()

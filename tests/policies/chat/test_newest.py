@@ -10,22 +10,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from envs.candidates.groups import Context
-from envs.core.play import AgentError
-from envs.pairs.replied import RepliedPair
-from envs.pairs.turns import Utterance
-from policies.chat.answers import kept_answers, usage_of
-from policies.chat.choosing import nats_by_chat
-from policies.chat.model import Access, Answer, AnswerKind, Chat, ChatDecoding, ChatTooLongError, Message, ReplyScore
-from policies.chat.newest import LEFT_OUT, NewestTurns, Questions, newest_forms
-from policies.chat.responder import ChatResponder
-from policies.chat.seated import SeatedChatModel
-from policies.chat.strict import StrictQuestion
-from policies.chat.usage import ChatUsage
-from policies.judges.asked import REPAIR, AskedSides
-from policies.ranker import Unread, outcomes_of, scores_of, unread_of
-from policies.rankers import load_ranker
-from policies.responder import replies_of
+from parley.envs.candidates.groups import Context
+from parley.envs.core.play import AgentError
+from parley.envs.pairs.replied import RepliedPair
+from parley.envs.pairs.turns import Utterance
+from parley.policies.chat.answers import kept_answers, usage_of
+from parley.policies.chat.choosing import nats_by_chat
+from parley.policies.chat.model import Access, Answer, AnswerKind, Chat, ChatDecoding, ChatTooLongError, Message, ReplyScore
+from parley.policies.chat.newest import LEFT_OUT, NewestTurns, Questions, newest_forms
+from parley.policies.chat.responder import ChatResponder
+from parley.policies.chat.seated import SeatedChatModel
+from parley.policies.chat.strict import StrictQuestion
+from parley.policies.chat.usage import ChatUsage
+from parley.policies.judges.asked import REPAIR, AskedSides
+from parley.policies.ranker import Unread, outcomes_of, scores_of, unread_of
+from parley.policies.rankers import load_ranker
+from parley.policies.responder import replies_of
 from tests.policies.chat.fake_server import Said, completion, serving
 from tests.policies.chat.tiny import saved
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from policies.chat.refusals import Refusal, RefusalKind, RefusalReading
+from parley.policies.chat.refusals import Refusal, RefusalKind, RefusalReading
 from tests.policies.chat import refusal_kinds as kinds
 from tests.policies.chat.fake_server import Said
 

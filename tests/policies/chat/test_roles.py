@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from policies.chat.model import Message
-from policies.chat.roles import fold_system, merged, refuses_order, refuses_system
+from parley.policies.chat.model import Message
+from parley.policies.chat.roles import fold_system, merged, refuses_order, refuses_system
 
 S, U, A = "system", "user", "assistant"
 

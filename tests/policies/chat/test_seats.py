@@ -10,24 +10,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.jobs.conformance import check_part
-from envs.core.errors import ConfigError
-from envs.pairs.replied import RepliedPair
-from envs.pairs.turns import parse_turns
-from policies.chat.model import Access, Answer, Chat, ChatDecoding, Message
-from policies.chat.rating import REPAIR as RATE_AGAIN
-from policies.chat.rating import UNRATED, RatingRanker
-from policies.chat.responder import ChatResponder, chat_of_turns
-from policies.chat.seat import chat_model
-from policies.chat.settings import DEFAULT
-from policies.decoders import DecoderSettings
-from policies.judges.asked import REPAIR, AskedJudge, AskedSides, question_of, side_of
-from policies.judges.judge import Answering, JudgeSettings, Parsing, scores_by
-from policies.judges.makers import judge_maker
-from policies.judges.remembered import Remembered
-from policies.ranker import UnscoredError, outcomes_of, scores_of
-from policies.rankers import load_ranker
-from policies.responders import load_responder
+from parley.engine.jobs.conformance import check_part
+from parley.envs.core.errors import ConfigError
+from parley.envs.pairs.replied import RepliedPair
+from parley.envs.pairs.turns import parse_turns
+from parley.policies.chat.model import Access, Answer, Chat, ChatDecoding, Message
+from parley.policies.chat.rating import REPAIR as RATE_AGAIN
+from parley.policies.chat.rating import UNRATED, RatingRanker
+from parley.policies.chat.responder import ChatResponder, chat_of_turns
+from parley.policies.chat.seat import chat_model
+from parley.policies.chat.settings import DEFAULT
+from parley.policies.decoders import DecoderSettings
+from parley.policies.judges.asked import REPAIR, AskedJudge, AskedSides, question_of, side_of
+from parley.policies.judges.judge import Answering, JudgeSettings, Parsing, scores_by
+from parley.policies.judges.makers import judge_maker
+from parley.policies.judges.remembered import Remembered
+from parley.policies.ranker import UnscoredError, outcomes_of, scores_of
+from parley.policies.rankers import load_ranker
+from parley.policies.responders import load_responder
 from tests.policies.chat.fake_server import Said, completion, serving
 from tests.policies.chat.tiny import saved
 
@@ -98,7 +98,7 @@ def test_a_causal_folder_ranks_by_the_log_probability_of_a_reply(tmp_path: Path)
     context = (("hello", "there"),)
     candidates = [("you", "are", "a", "fool"), (), ("oh",), ("oh",)]
     scores = scores_of(ranker, [(context, candidates), (context, [])])[0]
-    from policies.chat.loading import load_chat_model
+    from parley.policies.chat.loading import load_chat_model
 
     model = load_chat_model(f"hf:{tmp_path}")
     wanted = model.score([(Message("user", "hello there"),)] * 2, ["you are a fool", "oh"])  # type: ignore[attr-defined]

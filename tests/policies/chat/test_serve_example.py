@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from policies.chat.refusals import Refusal, RefusalKind
+from parley.policies.chat.refusals import Refusal, RefusalKind
 
 serve = pytest.importorskip("ray.serve", reason="the extra serve is not installed", exc_type=ImportError)
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "serve_chat_model.py"
 MODEL = """
-from policies.chat.model import ChatTooLongError
+from parley.policies.chat.model import ChatTooLongError
 
 def reply(messages):
     if messages[-1]["content"] == "long":

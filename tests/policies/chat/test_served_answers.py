@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from envs.core.errors import ConfigError, ModelError, RefusedModelError
-from policies.chat.answers import ANSWERS, ChatAnswers, usage_of
-from policies.chat.loading import load_chat_model
-from policies.chat.model import Answer, AnswerKind, Chat, ChatDecoding, ChatTooLongError, Message
-from policies.chat.request_shape import FOLDED, MERGED, NO_LIMIT, NO_SEED, OWN_TEMPERATURE, SHORTENED
-from policies.chat.server import UNEXPLAINED
-from policies.chat.settings import ChatAsking, ChatModelSettings
+from parley.envs.core.errors import ConfigError, ModelError, RefusedModelError
+from parley.policies.chat.answers import ANSWERS, ChatAnswers, usage_of
+from parley.policies.chat.loading import load_chat_model
+from parley.policies.chat.model import Answer, AnswerKind, Chat, ChatDecoding, ChatTooLongError, Message
+from parley.policies.chat.request_shape import FOLDED, MERGED, NO_LIMIT, NO_SEED, OWN_TEMPERATURE, SHORTENED
+from parley.policies.chat.server import UNEXPLAINED
+from parley.policies.chat.settings import ChatAsking, ChatModelSettings
 from tests.policies.chat import answer_kinds as kinds
 from tests.policies.chat.fake_server import Said, completion, serving
 from tests.policies.chat.refusal_kinds import (

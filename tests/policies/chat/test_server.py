@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from envs.core.errors import ConfigError, ModelError, OutOfRangeError
-from policies.chat.answers import ANSWERS, ChatAnswers, usage_of
-from policies.chat.loading import load_chat_model
-from policies.chat.model import MODERATED, Access, Answer, Chat, ChatDecoding, ChatModel, ChatTooLongError, Message
-from policies.chat.server import MAX_FAILED
-from policies.chat.settings import ChatAsking, ChatModelSettings
-from policies.chat.usage import ChatUsage, RunUsage
+from parley.envs.core.errors import ConfigError, ModelError, OutOfRangeError
+from parley.policies.chat.answers import ANSWERS, ChatAnswers, usage_of
+from parley.policies.chat.loading import load_chat_model
+from parley.policies.chat.model import MODERATED, Access, Answer, Chat, ChatDecoding, ChatModel, ChatTooLongError, Message
+from parley.policies.chat.server import MAX_FAILED
+from parley.policies.chat.settings import ChatAsking, ChatModelSettings
+from parley.policies.chat.usage import ChatUsage, RunUsage
 from tests.policies.chat.fake_server import Said, completion, serving
 
 KEY = "sk-verysecretkey0123456789"

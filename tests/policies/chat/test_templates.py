@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from envs.core.errors import ConfigError
-from policies.chat import templates
-from policies.chat.model import Chat, ChatDecoding, Message
-from policies.chat.roles import FOLDED
-from policies.chat.templates import options_of, prints_date, use_options, write_prompt
+from parley.envs.core.errors import ConfigError
+from parley.policies.chat import templates
+from parley.policies.chat.model import Chat, ChatDecoding, Message
+from parley.policies.chat.roles import FOLDED
+from parley.policies.chat.templates import options_of, prints_date, use_options, write_prompt
 from tests.policies.byte_pairs import CHAT, byte_model
 from tests.policies.chat.tiny import tiny_chat
 
@@ -106,7 +106,7 @@ def test_a_template_that_takes_no_such_messages_says_why() -> None:
 
 
 def test_a_chat_model_without_a_system_role_answers_as_to_the_folded_messages() -> None:
-    from policies.chat.local import LocalChatModel
+    from parley.policies.chat.local import LocalChatModel
 
     picky = "{% for m in messages %}{% if m['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
     template = picky + "<s> {{ m['content'] }} </s> {% endfor %}well"
@@ -189,4 +189,4 @@ def test_further_variables_reach_the_template() -> None:
     tokenizer = tokenizer_of("{{ 'quick ' if enable_thinking is false }}{{ messages[0]['content'] }}")
     use_options(tokenizer, "", {"enable_thinking": False})
     assert write_prompt(tokenizer, (USER,)) == "quick hello"
-    assert logging.getLogger("policies.chat.templates").level == logging.NOTSET
+    assert logging.getLogger("parley.policies.chat.templates").level == logging.NOTSET

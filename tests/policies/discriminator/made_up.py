@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from envs.core.seeds import derive_seed
-from envs.pairs.contexts import with_eot
-from envs.pairs.turns import EOT
-from envs.pairs.vocabulary import PairVocabulary
-from policies.discriminator.batches import JudgedReplies
-from policies.discriminator.model import Discriminator
-from policies.discriminator.settings import DiscriminatorSizes
+from parley.envs.core.seeds import derive_seed
+from parley.envs.pairs.contexts import with_eot
+from parley.envs.pairs.turns import EOT
+from parley.envs.pairs.vocabulary import PairVocabulary
+from parley.policies.discriminator.batches import JudgedReplies
+from parley.policies.discriminator.model import Discriminator
+from parley.policies.discriminator.settings import DiscriminatorSizes
 from tests.policies.large_weights import with_large_weights
 from tests.policies.seq2seq import made_up as pairs
 

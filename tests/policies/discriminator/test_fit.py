@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from envs.core.errors import CheckpointError
-from policies.discriminator.batches import ReplyExamples
-from policies.discriminator.checkpoints import DISCRIMINATOR, PREFIXES, load_discriminator, require_prefixes
-from policies.discriminator.judging import judge
-from policies.discriminator.model import Discriminator
-from policies.discriminator.settings import DiscriminatorSizes, discriminator_fit, discriminator_released
-from policies.fitting.evaluation import evaluate
-from policies.fitting.fit import Fit
-from policies.fitting.settings import FitConfig
+from parley.envs.core.errors import CheckpointError
+from parley.policies.discriminator.batches import ReplyExamples
+from parley.policies.discriminator.checkpoints import DISCRIMINATOR, PREFIXES, load_discriminator, require_prefixes
+from parley.policies.discriminator.judging import judge
+from parley.policies.discriminator.model import Discriminator
+from parley.policies.discriminator.settings import DiscriminatorSizes, discriminator_fit, discriminator_released
+from parley.policies.fitting.evaluation import evaluate
+from parley.policies.fitting.fit import Fit
+from parley.policies.fitting.settings import FitConfig
 from tests.policies.discriminator.made_up import KINDS, VOCABULARY, judged, network
 
 FAST = FitConfig(learning_rate=0.01, batch_size=16, max_epochs=4, patience=4, decay_epochs=1, precision="float32")

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from envs.pairs.vocabulary import EOS_ID
-from policies.discriminator.batches import ReplyExamples, context_batch, reply_batch
-from policies.discriminator.critic import Critic, LinearCritic
-from policies.discriminator.model import Discriminator
+from parley.envs.pairs.vocabulary import EOS_ID
+from parley.policies.discriminator.batches import ReplyExamples, context_batch, reply_batch
+from parley.policies.discriminator.critic import Critic, LinearCritic
+from parley.policies.discriminator.model import Discriminator
 from tests.devices import CLOSE, on_each_device
 from tests.policies.discriminator.made_up import EOT_ID, KINDS, VOCABULARY, judged, network, sizes
 

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from envs.core.conformance import promises
-from envs.core.errors import CheckpointError
-from envs.pairs.turns import EOT, Example, turn_of
-from envs.replies.conformance import REPLY_JUDGE
-from envs.replies.reply_env import ReplyEnv, reply_action
-from policies.discriminator.batches import ReplyExamples
-from policies.discriminator.checkpoints import DISCRIMINATOR
-from policies.discriminator.reply_judge import TrainedReplyJudge
+from parley.envs.core.conformance import promises
+from parley.envs.core.errors import CheckpointError
+from parley.envs.pairs.turns import EOT, Example, turn_of
+from parley.envs.replies.conformance import REPLY_JUDGE
+from parley.envs.replies.reply_env import ReplyEnv, reply_action
+from parley.policies.discriminator.batches import ReplyExamples
+from parley.policies.discriminator.checkpoints import DISCRIMINATOR
+from parley.policies.discriminator.reply_judge import TrainedReplyJudge
 from tests.policies.discriminator.made_up import EOT_ID, VOCABULARY, judged, network, sizes
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from envs.core.seeds import stream
-from envs.friends.events import ChatEvent, FriendsChat, Token
-from envs.friends.linker import EntityLinker
-from envs.friends.scenario import FriendsScenario, ScenarioOptions, random_friends
-from policies.dynonet.model import DynoNet
-from policies.dynonet.settings import DynoNetSizes
-from policies.dynonet.vocabulary import FriendsVocabulary
+from parley.envs.core.seeds import stream
+from parley.envs.friends.events import ChatEvent, FriendsChat, Token
+from parley.envs.friends.linker import EntityLinker
+from parley.envs.friends.scenario import FriendsScenario, ScenarioOptions, random_friends
+from parley.policies.dynonet.model import DynoNet
+from parley.policies.dynonet.settings import DynoNetSizes
+from parley.policies.dynonet.vocabulary import FriendsVocabulary
 from tests.envs.friends.made_up import SCHEMA
 
 WORDS = ("i", "have", "two", "friends", "from", "who", "like", "?", "no", "yes")

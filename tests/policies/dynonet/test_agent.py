@@ -5,16 +5,16 @@ import pytest
 import torch
 
 from benchmarks.plain_collaboration import PlainDynoNetAgent
-from envs.core.errors import DataError
-from envs.friends.events import ChatEvent, Mention
-from envs.friends.game import FriendsGame
-from envs.friends.play import play_friends
-from envs.friends.scenario import FriendsScenario
-from envs.friends.schema import Attribute
-from policies.dynonet.agent import DynoNetAgent
-from policies.dynonet.batches import SideExamples
-from policies.dynonet.settings import DynoNetSizes, FriendsDecoding
-from policies.dynonet.vocabulary import SELECT_ID
+from parley.envs.core.errors import DataError
+from parley.envs.friends.events import ChatEvent, Mention
+from parley.envs.friends.game import FriendsGame
+from parley.envs.friends.play import play_friends
+from parley.envs.friends.scenario import FriendsScenario
+from parley.envs.friends.schema import Attribute
+from parley.policies.dynonet.agent import DynoNetAgent
+from parley.policies.dynonet.batches import SideExamples
+from parley.policies.dynonet.settings import DynoNetSizes, FriendsDecoding
+from parley.policies.dynonet.vocabulary import SELECT_ID
 from tests.policies.dynonet.chats import LINKER, SIZES, VOCABULARY, chats, scenario, tiny
 
 

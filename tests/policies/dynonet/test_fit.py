@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from policies.dynonet.batches import SideExamples
-from policies.dynonet.fit import DynoNetFit
-from policies.dynonet.measuring import by_kind, linked, whose
-from policies.dynonet.model import DynoNet
-from policies.dynonet.settings import dynonet_fit
-from policies.dynonet.vocabulary import UNK_ID
-from policies.fitting.evaluation import evaluate
+from parley.policies.dynonet.batches import SideExamples
+from parley.policies.dynonet.fit import DynoNetFit
+from parley.policies.dynonet.measuring import by_kind, linked, whose
+from parley.policies.dynonet.model import DynoNet
+from parley.policies.dynonet.settings import dynonet_fit
+from parley.policies.dynonet.vocabulary import UNK_ID
+from parley.policies.fitting.evaluation import evaluate
 from tests.policies.dynonet.chats import LINKER, SIZES, VOCABULARY, chats, tiny
 from tests.policies.fitting.killed import goes_on, ignore
 

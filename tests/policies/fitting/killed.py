@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from policies.fitting.loop import FittingLoop
+from parley.policies.fitting.loop import FittingLoop
 
 
 class Killed(Exception):

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from envs.pairs.vocabulary import EOS_ID
-from policies.fitting import evaluation, predictor
-from policies.fitting.evaluation import evaluate
-from policies.seq2seq.batches import PairExamples, SentenceExamples
+from parley.envs.pairs.vocabulary import EOS_ID
+from parley.policies.fitting import evaluation, predictor
+from parley.policies.fitting.evaluation import evaluate
+from parley.policies.seq2seq.batches import PairExamples, SentenceExamples
 from tests.policies.seq2seq.made_up import LM_SIZES, language_model, seq2seq, sizes, split
 
 

@@ -13,16 +13,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from envs.core.errors import CheckpointError, ConfigError
-from policies.fitting import loop
-from policies.fitting.evaluation import evaluate
-from policies.fitting.fit import Epoch, Fit
-from policies.fitting.settings import FitConfig
-from policies.pointer_generator import settings as pointer_generator
-from policies.seq2seq import settings
-from policies.seq2seq.batches import Exchanges, PairExamples, SentenceExamples
-from policies.seq2seq.model import LanguageModel, Seq2Seq
-from policies.vhred import settings as vhred
+from parley.envs.core.errors import CheckpointError, ConfigError
+from parley.policies.fitting import loop
+from parley.policies.fitting.evaluation import evaluate
+from parley.policies.fitting.fit import Epoch, Fit
+from parley.policies.fitting.settings import FitConfig
+from parley.policies.pointer_generator import settings as pointer_generator
+from parley.policies.seq2seq import settings
+from parley.policies.seq2seq.batches import Exchanges, PairExamples, SentenceExamples
+from parley.policies.seq2seq.model import LanguageModel, Seq2Seq
+from parley.policies.vhred import settings as vhred
 from tests.policies.fitting.killed import Killed, assert_equal, goes_on, ignore, weights
 from tests.policies.seq2seq.made_up import LM_SIZES, VOCABULARY, sizes, split
 

@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from policies.fitting import loss
-from policies.fitting.loss import OutputLoss
+from parley.policies.fitting import loss
+from parley.policies.fitting.loss import OutputLoss
 
 M, H, V = 20, 9, 31
 

@@ -8,17 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from envs.core.errors import CheckpointError, ConfigError, JudgeError
-from envs.pairs.replied import RepliedPair
-from envs.pairs.vocabulary import PairVocabulary
-from policies.judges.classifier import ThresholdJudge, best_threshold
-from policies.judges.judge import CONTROLS, Featured, Judge, JudgeSettings, judges, scores_by
-from policies.judges.makers import judge_maker
-from policies.judges.remembered import Remembered
-from policies.rankers import load_ranker
-from policies.seq2seq.checkpoints import save_model
-from policies.seq2seq.model import Seq2Seq
-from policies.seq2seq.settings import Seq2SeqSizes
+from parley.envs.core.errors import CheckpointError, ConfigError, JudgeError
+from parley.envs.pairs.replied import RepliedPair
+from parley.envs.pairs.vocabulary import PairVocabulary
+from parley.policies.judges.classifier import ThresholdJudge, best_threshold
+from parley.policies.judges.judge import CONTROLS, Featured, Judge, JudgeSettings, judges, scores_by
+from parley.policies.judges.makers import judge_maker
+from parley.policies.judges.remembered import Remembered
+from parley.policies.rankers import load_ranker
+from parley.policies.seq2seq.checkpoints import save_model
+from parley.policies.seq2seq.model import Seq2Seq
+from parley.policies.seq2seq.settings import Seq2SeqSizes
 from tests.engine.jobs.perturb.robust import save_responder
 from tests.policies.ranking.folders import cross_encoder
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from envs.candidates.groups import Context
-from envs.pairs.turns import Utterance
-from envs.pairs.vocabulary import SPECIALS, PairVocabulary
-from policies.matching.checkpoints import build
-from policies.matching.matcher import Matcher
-from policies.matching.settings import DamSizes, MatcherSizes, MrfnSizes, SmnSizes
+from parley.envs.candidates.groups import Context
+from parley.envs.pairs.turns import Utterance
+from parley.envs.pairs.vocabulary import SPECIALS, PairVocabulary
+from parley.policies.matching.checkpoints import build
+from parley.policies.matching.matcher import Matcher
+from parley.policies.matching.settings import DamSizes, MatcherSizes, MrfnSizes, SmnSizes
 
 VOCABULARY = PairVocabulary((*SPECIALS, *(f"w{number}" for number in range(25))))
 _LENGTHS = {"embed": 8, "turns": 4, "words": 11}

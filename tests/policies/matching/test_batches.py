@@ -8,9 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envs.pairs.vocabulary import PAD_ID, UNK_ID, PairVocabulary
-from policies.matching.batches import Alphabet, Block, Padded, Reader, buckets
-from policies.matching.settings import MatcherSizes, MrfnSizes
+from parley.envs.pairs.vocabulary import PAD_ID, UNK_ID, PairVocabulary
+from parley.policies.matching.batches import Alphabet, Block, Padded, Reader, buckets
+from parley.policies.matching.settings import MatcherSizes, MrfnSizes
 from tests.policies.matching.made_up import SIZES, VOCABULARY, pairs
 
 CPU = torch.device("cpu")

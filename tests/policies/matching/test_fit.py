@@ -13,17 +13,17 @@ import pytest
 import torch
 from torch.nn.functional import linear
 
-from envs.candidates.groups import CandidateGroup, CandidateKind
-from envs.core.errors import ConfigError
-from envs.core.seeds import stream
-from envs.pairs.helpdesk.dialogues import dialogue
-from envs.pairs.tokens import tokenise
-from envs.pairs.turns import Utterance
-from envs.pairs.vocabulary import PairVocabulary
-from policies import products
-from policies.matching.checkpoints import build
-from policies.matching.fit import MatcherFit, evaluate
-from policies.matching.settings import MatcherFitConfig, dam_small, mrfn_small, smn_small
+from parley.envs.candidates.groups import CandidateGroup, CandidateKind
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.seeds import stream
+from parley.envs.pairs.helpdesk.dialogues import dialogue
+from parley.envs.pairs.tokens import tokenise
+from parley.envs.pairs.turns import Utterance
+from parley.envs.pairs.vocabulary import PairVocabulary
+from parley.policies import products
+from parley.policies.matching.checkpoints import build
+from parley.policies.matching.fit import MatcherFit, evaluate
+from parley.policies.matching.settings import MatcherFitConfig, dam_small, mrfn_small, smn_small
 from tests.policies.fitting.killed import Killed, goes_on, ignore, weights
 from tests.policies.matching.made_up import SIZES, VOCABULARY, pairs
 

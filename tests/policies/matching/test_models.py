@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.plain_ranking import PLAIN, PlainBatch, plain_scores
-from envs.core.errors import OutOfRangeError
-from envs.pairs.vocabulary import PAD_ID
-from policies.matching.checkpoints import build
-from policies.matching.matcher import Matcher
-from policies.matching.ranker import MatcherRanker
-from policies.matching.settings import DamSizes, MrfnSizes, SmnSizes, dam_small, mrfn_small, smn_small
+from parley.envs.core.errors import OutOfRangeError
+from parley.envs.pairs.vocabulary import PAD_ID
+from parley.policies.matching.checkpoints import build
+from parley.policies.matching.matcher import Matcher
+from parley.policies.matching.ranker import MatcherRanker
+from parley.policies.matching.settings import DamSizes, MrfnSizes, SmnSizes, dam_small, mrfn_small, smn_small
 from tests.policies.matching.made_up import KINDS, VOCABULARY, matcher, pairs
 
 CPU = torch.device("cpu")

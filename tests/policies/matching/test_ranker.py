@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from envs.candidates.groups import Context
-from envs.core.errors import CheckpointError
-from envs.pairs.turns import Utterance
-from policies.matching.checkpoints import FORMATS, format_of
-from policies.matching.ranker import MatcherRanker, load_matcher
-from policies.ranker import BatchRanker, scores_of
-from policies.rankers import load_ranker
-from policies.seq2seq.checkpoints import SEQ2SEQ
-from policies.seq2seq.model import Seq2Seq
+from parley.envs.candidates.groups import Context
+from parley.envs.core.errors import CheckpointError
+from parley.envs.pairs.turns import Utterance
+from parley.policies.matching.checkpoints import FORMATS, format_of
+from parley.policies.matching.ranker import MatcherRanker, load_matcher
+from parley.policies.ranker import BatchRanker, scores_of
+from parley.policies.rankers import load_ranker
+from parley.policies.seq2seq.checkpoints import SEQ2SEQ
+from parley.policies.seq2seq.model import Seq2Seq
 from tests.policies.matching.made_up import KINDS, matcher, pairs
 from tests.policies.seq2seq.made_up import VOCABULARY as SEQ2SEQ_WORDS
 from tests.policies.seq2seq.made_up import sizes as seq2seq_sizes

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from policies.gru import GRU
-from policies.matching.ranker import MatcherRanker
-from policies.matching.sequences import Sequences
+from parley.policies.gru import GRU
+from parley.policies.matching.ranker import MatcherRanker
+from parley.policies.matching.sequences import Sequences
 from tests.policies.matching.made_up import KINDS, matcher, pairs
 
 ROWS = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=6), min_size=1, max_size=9)

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from envs.core.errors import DataError
-from envs.pairs.vocabulary import PAD_ID, SPECIALS, UNK_ID, PairVocabulary
-from policies.matching.vectors import SkipGramConfig, read_vectors, skip_gram
+from parley.envs.core.errors import DataError
+from parley.envs.pairs.vocabulary import PAD_ID, SPECIALS, UNK_ID, PairVocabulary
+from parley.policies.matching.vectors import SkipGramConfig, read_vectors, skip_gram
 
 WORDS = PairVocabulary((*SPECIALS, *"abcdxyzw", "never"))
 

@@ -8,15 +8,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envs.core.seeds import derive_seed
-from envs.negotiation.dealornodeal.rules import DISAGREE_ID, DISCONNECT_ID, random_scenario, selection_table
-from envs.negotiation.game import NegotiationGame, Rules, play
-from envs.negotiation.scenario import Scenario
-from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID
-from policies.negotiator.model import Negotiator
-from policies.negotiator.screening import Screening
-from policies.negotiator.settings import NegotiatorSizes
-from policies.negotiator.speaker import NegotiatorAgent
+from parley.envs.core.seeds import derive_seed
+from parley.envs.negotiation.dealornodeal.rules import DISAGREE_ID, DISCONNECT_ID, random_scenario, selection_table
+from parley.envs.negotiation.game import NegotiationGame, Rules, play
+from parley.envs.negotiation.scenario import Scenario
+from parley.envs.negotiation.vocabulary import EOS_ID, SELECTION_ID
+from parley.policies.negotiator.model import Negotiator
+from parley.policies.negotiator.screening import Screening
+from parley.policies.negotiator.settings import NegotiatorSizes
+from parley.policies.negotiator.speaker import NegotiatorAgent
 from tests.envs.negotiation.agents import VOCABULARY
 from tests.policies.large_weights import with_large_weights
 
@@ -39,7 +39,7 @@ def never_screened() -> Screening:
 
 @dataclass(frozen=True)
 class MadeUp:
-    """Dialogues in memory (as `envs.negotiation.corpora.compiled.Split`)."""
+    """Dialogues in memory (as `parley.envs.negotiation.corpora.compiled.Split`)."""
 
     contexts: np.ndarray
     outputs: np.ndarray

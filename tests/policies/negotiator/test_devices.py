@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from envs.negotiation.game import NegotiationGame, play
-from policies.negotiator.evaluation import evaluate
-from policies.negotiator.inference import Tables
-from policies.negotiator.model import Negotiator
-from policies.negotiator.prefix import Endings, Prefixes
-from policies.negotiator.scoring import utterance_nll
-from policies.negotiator.speaker import NegotiatorAgent
+from parley.envs.negotiation.game import NegotiationGame, play
+from parley.policies.negotiator.evaluation import evaluate
+from parley.policies.negotiator.inference import Tables
+from parley.policies.negotiator.model import Negotiator
+from parley.policies.negotiator.prefix import Endings, Prefixes
+from parley.policies.negotiator.scoring import utterance_nll
+from parley.policies.negotiator.speaker import NegotiatorAgent
 from tests.devices import CLOSE, SHARE, on_each_device
 from tests.policies.negotiator.made_up import VOCABULARY, deal, dialogues, negotiator, played
 

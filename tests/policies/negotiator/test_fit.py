@@ -13,12 +13,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from envs.core.errors import ConfigError
-from policies.negotiator.batches import by_length, make_batch
-from policies.negotiator.evaluation import evaluate
-from policies.negotiator.fit import NegotiatorEpoch, NegotiatorFit
-from policies.negotiator.model import Negotiator, word_nll
-from policies.negotiator.settings import NegotiatorFitConfig
+from parley.envs.core.errors import ConfigError
+from parley.policies.negotiator.batches import by_length, make_batch
+from parley.policies.negotiator.evaluation import evaluate
+from parley.policies.negotiator.fit import NegotiatorEpoch, NegotiatorFit
+from parley.policies.negotiator.model import Negotiator, word_nll
+from parley.policies.negotiator.settings import NegotiatorFitConfig
 from tests.policies.fitting.killed import assert_equal, goes_on, ignore, weights
 from tests.policies.negotiator.made_up import TINY, VOCABULARY, MadeUp, dialogues
 

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 import torch
 
-from engine.negotiation.objective import Values
-from envs.core.errors import CheckpointError
-from envs.core.seeds import stream
-from envs.negotiation.dealornodeal.domain import DIVISION
-from envs.negotiation.dealornodeal.rules import random_scenario
-from envs.negotiation.game import NegotiationGame, play
-from envs.negotiation.interview.domain import INTERVIEW
-from envs.negotiation.scenario import points
-from policies.negotiator.checkpoints import load_model, save_model
-from policies.negotiator.model import Negotiator
-from policies.negotiator.speaker import NegotiatorAgent, selection_scores
+from parley.engine.negotiation.objective import Values
+from parley.envs.core.errors import CheckpointError
+from parley.envs.core.seeds import stream
+from parley.envs.negotiation.dealornodeal.domain import DIVISION
+from parley.envs.negotiation.dealornodeal.rules import random_scenario
+from parley.envs.negotiation.game import NegotiationGame, play
+from parley.envs.negotiation.interview.domain import INTERVIEW
+from parley.envs.negotiation.scenario import points
+from parley.policies.negotiator.checkpoints import load_model, save_model
+from parley.policies.negotiator.model import Negotiator
+from parley.policies.negotiator.speaker import NegotiatorAgent, selection_scores
 from tests.policies.negotiator.made_up import SHORT, TINY
 
 

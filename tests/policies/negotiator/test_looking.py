@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from envs.negotiation.dealornodeal.rules import random_scenario
-from envs.negotiation.game import play
-from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID
-from policies.negotiator.speaker import LOOK_EVERY, NegotiatorAgent
+from parley.envs.negotiation.dealornodeal.rules import random_scenario
+from parley.envs.negotiation.game import play
+from parley.envs.negotiation.vocabulary import EOS_ID, SELECTION_ID
+from parley.policies.negotiator.speaker import LOOK_EVERY, NegotiatorAgent
 from tests.policies.negotiator.made_up import SHORT, TINY, deal, negotiator
 
 RULES = replace(SHORT, max_words=20, max_tokens=160)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from envs.negotiation.game import NOBODY, NegotiationGame, Rules
-from envs.negotiation.vocabulary import EOS_ID, UNK_ID
-from policies.negotiator.model import Negotiator
-from policies.negotiator.scoring import ROWS_PER_PASS, sentence_nll, token_nll, utterance_nll
+from parley.envs.negotiation.game import NOBODY, NegotiationGame, Rules
+from parley.envs.negotiation.vocabulary import EOS_ID, UNK_ID
+from parley.policies.negotiator.model import Negotiator
+from parley.policies.negotiator.scoring import ROWS_PER_PASS, sentence_nll, token_nll, utterance_nll
 from tests.policies.negotiator.made_up import SHORT, WORDS, negotiator, played
 
 FORCED = Rules(max_turns=2, max_words=8, max_tokens=64)

@@ -15,18 +15,18 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 from torch import Tensor
 
-from envs.core.errors import CheckpointError, ConfigError
-from envs.core.play import Utterances
-from envs.core.seeds import derive_seed
-from envs.negotiation.dealornodeal.domain import DIVISION
-from envs.negotiation.dealornodeal.rules import random_scenario, selection_table
-from envs.negotiation.game import NOBODY, SPEAK, NegotiationGame, Rules, play
-from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID, UNK_ID, Vocabulary
-from policies.negotiator.checkpoints import save_model
-from policies.negotiator.inference import Tables
-from policies.negotiator.model import Negotiator
-from policies.negotiator.screening import Screening
-from policies.negotiator.speaker import NegotiatorAgent, best_selection, load_agent, selection_scores, shortfalls
+from parley.envs.core.errors import CheckpointError, ConfigError
+from parley.envs.core.play import Utterances
+from parley.envs.core.seeds import derive_seed
+from parley.envs.negotiation.dealornodeal.domain import DIVISION
+from parley.envs.negotiation.dealornodeal.rules import random_scenario, selection_table
+from parley.envs.negotiation.game import NOBODY, SPEAK, NegotiationGame, Rules, play
+from parley.envs.negotiation.vocabulary import EOS_ID, SELECTION_ID, UNK_ID, Vocabulary
+from parley.policies.negotiator.checkpoints import save_model
+from parley.policies.negotiator.inference import Tables
+from parley.policies.negotiator.model import Negotiator
+from parley.policies.negotiator.screening import Screening
+from parley.policies.negotiator.speaker import NegotiatorAgent, best_selection, load_agent, selection_scores, shortfalls
 from tests.policies.negotiator.made_up import SHORT, TINY, VOCABULARY, always_screened, deal, negotiator, never_screened, played
 
 PER_DIALOGUE = ("authors", "num_tokens", "num_turns", "to_move", "forced", "selections", "num_illegal", "agreed", "points")

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from envs.pairs.compiled import PairSplit, Ragged
-from envs.pairs.vocabulary import SPECIALS, PairVocabulary
-from policies.pointer_generator.model import PointerGenerator
-from policies.pointer_generator.settings import PointerSizes
+from parley.envs.pairs.compiled import PairSplit, Ragged
+from parley.envs.pairs.vocabulary import SPECIALS, PairVocabulary
+from parley.policies.pointer_generator.model import PointerGenerator
+from parley.policies.pointer_generator.settings import PointerSizes
 from tests.policies.large_weights import with_large_weights
 
 VOCABULARY = PairVocabulary((*SPECIALS, *(f"w{number}" for number in range(10))))

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from envs.pairs.vocabulary import SPECIALS, PairVocabulary
-from policies.pointer_generator.batches import RewriteExamples
-from policies.pointer_generator.decoding import paraphrases
-from policies.pointer_generator.settings import BeamConfig
+from parley.envs.pairs.vocabulary import SPECIALS, PairVocabulary
+from parley.policies.pointer_generator.batches import RewriteExamples
+from parley.policies.pointer_generator.decoding import paraphrases
+from parley.policies.pointer_generator.settings import BeamConfig
 from tests.policies.pointer_generator.made_up import SIZES, network, split
 
 SENTENCES = [("w1", "new", "w3"), ("other", "w0", "w0", "w2", "other", "w9"), ("w5",), ("w1", "w2", "newer", "newest")]

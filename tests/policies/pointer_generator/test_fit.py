@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from policies.fitting.evaluation import evaluate
-from policies.fitting.fit import Epoch
-from policies.pointer_generator import settings
-from policies.pointer_generator.batches import RewriteExamples
-from policies.pointer_generator.fit import PointerFit
-from policies.pointer_generator.model import PointerGenerator
-from policies.pointer_generator.settings import PointerFitConfig, PointerSizes
+from parley.policies.fitting.evaluation import evaluate
+from parley.policies.fitting.fit import Epoch
+from parley.policies.pointer_generator import settings
+from parley.policies.pointer_generator.batches import RewriteExamples
+from parley.policies.pointer_generator.fit import PointerFit
+from parley.policies.pointer_generator.model import PointerGenerator
+from parley.policies.pointer_generator.settings import PointerFitConfig, PointerSizes
 from tests.policies.fitting.killed import goes_on, ignore
 from tests.policies.pointer_generator.made_up import SIZES, VOCABULARY, copies
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from envs.pairs.vocabulary import BOS_ID, EOS_ID, UNK_ID
-from policies.fitting.loss import OutputLoss
-from policies.pointer_generator.batches import RewriteExamples
-from policies.pointer_generator.model import PointerGenerator
+from parley.envs.pairs.vocabulary import BOS_ID, EOS_ID, UNK_ID
+from parley.policies.fitting.loss import OutputLoss
+from parley.policies.pointer_generator.batches import RewriteExamples
+from parley.policies.pointer_generator.model import PointerGenerator
 from tests.policies.pointer_generator.made_up import KNOWN, NUM_WORDS, SIZES, copies, network, split
 
 SOURCE = [5, KNOWN + 3, 6, KNOWN + 1, KNOWN + 3]

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from envs.candidates.groups import Context
-from envs.core.errors import DataError, RankerError
-from envs.pairs.turns import Utterance
-from policies.ranker import Ranker, scores_of
-from policies.ranking.controls import NO_CONTEXT, Constant, Longest, ResponseOnly, Shortest, WordOverlap
-from policies.ranking.terms import Bm25, TermCosine, TfIdf
+from parley.envs.candidates.groups import Context
+from parley.envs.core.errors import DataError, RankerError
+from parley.envs.pairs.turns import Utterance
+from parley.policies.ranker import Ranker, scores_of
+from parley.policies.ranking.controls import NO_CONTEXT, Constant, Longest, ResponseOnly, Shortest, WordOverlap
+from parley.policies.ranking.terms import Bm25, TermCosine, TfIdf
 
 CONTEXT: Context = (("a", "b"), ("b", "c", "d"))
 REPLIES: list[Utterance] = [("b", "b", "x"), ("a", "b", "c", "d", "e"), (), ("x", "y")]

@@ -17,17 +17,17 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoModel, AutoTokenizer, PreTrainedTokenizerFast
 
-from envs.candidates.groups import Context
-from envs.core.errors import CheckpointError
-from envs.pairs.turns import Utterance
-from policies.hugging_face_tokens import longest_input
-from policies.judges.judge import JudgeSettings
-from policies.judges.makers import judge_maker
-from policies.ranker import Unread
-from policies.rankers import load_ranker
-from policies.ranking.controls import ResponseOnly
-from policies.ranking.encoders import BiEncoder, CrossEncoder
-from policies.ranking.hugging_face import load_hugging_face_ranker
+from parley.envs.candidates.groups import Context
+from parley.envs.core.errors import CheckpointError
+from parley.envs.pairs.turns import Utterance
+from parley.policies.hugging_face_tokens import longest_input
+from parley.policies.judges.judge import JudgeSettings
+from parley.policies.judges.makers import judge_maker
+from parley.policies.ranker import Unread
+from parley.policies.rankers import load_ranker
+from parley.policies.ranking.controls import ResponseOnly
+from parley.policies.ranking.encoders import BiEncoder, CrossEncoder
+from parley.policies.ranking.hugging_face import load_hugging_face_ranker
 from tests.policies.ranking.folders import WORDS, bert, bi_encoder, cross_encoder, tokenizer
 from tests.real_models import minilm
 
@@ -242,7 +242,7 @@ def test_positions_that_begin_behind_the_padding_are_not_counted() -> None:
 
 
 def test_contexts_that_are_asked_about_again_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("policies.ranking.encoders._NUM_KEPT", 2)
+    monkeypatch.setattr("parley.policies.ranking.encoders._NUM_KEPT", 2)
     model, calls = bert(), []
     inner = model.forward
     model.forward = lambda **read: calls.append(read["input_ids"].shape[1] - 2) or inner(**read)

@@ -12,15 +12,15 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envs.candidates.groups import Context
-from envs.core.errors import CheckpointError, ConfigError, RankerError
-from envs.pairs.turns import Utterance
-from policies.fitting.evaluation import example_nll
-from policies.matching.checkpoints import format_of
-from policies.ranker import Pair, Ranker, compared_scores, scores_of
-from policies.rankers import load_ranker, rankers
-from policies.seq2seq.checkpoints import save_model
-from policies.vhred.checkpoints import FORMAT
+from parley.envs.candidates.groups import Context
+from parley.envs.core.errors import CheckpointError, ConfigError, RankerError
+from parley.envs.pairs.turns import Utterance
+from parley.policies.fitting.evaluation import example_nll
+from parley.policies.matching.checkpoints import format_of
+from parley.policies.ranker import Pair, Ranker, compared_scores, scores_of
+from parley.policies.rankers import load_ranker, rankers
+from parley.policies.seq2seq.checkpoints import save_model
+from parley.policies.vhred.checkpoints import FORMAT
 from tests.policies.chat.fake_server import Said, completion, serving
 from tests.policies.matching.made_up import KINDS, matcher
 from tests.policies.seq2seq.made_up import language_model, seq2seq
@@ -59,7 +59,7 @@ def broken():
 TRAINING: list[Context] = [(("w1", "w2"), ("w3", "w2", "w20")), (("w2", "w4"),)]
 WORDS = ("w1", "w2", "w3", "w20", "it", "is", "on", "hello", "you", "unknown")
 CHAT_MODELS = """
-from policies.chat.model import Access, ReplyScore
+from parley.policies.chat.model import Access, ReplyScore
 
 class Rates:
     def reply(self, messages):
@@ -202,7 +202,7 @@ def test_a_score_depends_on_context_and_candidate_alone(ranker: Ranker, pairs: l
 
 @pytest.mark.parametrize("name", ["seq2seq", "vhred"])
 def test_a_response_model_scores_by_the_mean_likelihood_of_a_replys_words(tmp_path: Path, name: str) -> None:
-    from policies.responders import load_responder
+    from parley.policies.responders import load_responder
 
     called = MADE[name](tmp_path)
     responder: Any = load_responder(called.removeprefix("seq2seq:"))
@@ -279,7 +279,7 @@ class Refuses:
 
 
 def test_a_wrapped_ranker_that_dies_says_which_it_was() -> None:
-    from policies.ranking.controls import ResponseOnly
+    from parley.policies.ranking.controls import ResponseOnly
 
     with pytest.raises(RankerError, match=r"raised an error(.|\n)*where: Refuses(.|\n)*no such device"):
         scores_of(ResponseOnly(Refuses()), [(((),), [("a",)])])
@@ -298,7 +298,7 @@ class LikelyShare(Share):
 
 @pytest.mark.parametrize("kind", [Share, LikelyShare])
 def test_a_ranker_without_its_context_is_compared_on_its_own_scale(kind: type[Share]) -> None:
-    from policies.ranking.controls import ResponseOnly
+    from parley.policies.ranking.controls import ResponseOnly
 
     asked: list[Pair] = [(TRAINING[0], [("a",), ("a", "b", "c")])]
     ((alone,), (whole,)) = (compared_scores(ranker, asked) for ranker in (ResponseOnly(kind()), kind()))

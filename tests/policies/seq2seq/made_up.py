@@ -8,10 +8,10 @@ from typing import TypeVar
 import numpy as np
 from torch import nn
 
-from envs.pairs.compiled import PairSplit, Ragged
-from envs.pairs.vocabulary import SPECIALS, PairVocabulary
-from policies.seq2seq.model import LanguageModel, Seq2Seq
-from policies.seq2seq.settings import Attention, LanguageModelSizes, Seq2SeqSizes
+from parley.envs.pairs.compiled import PairSplit, Ragged
+from parley.envs.pairs.vocabulary import SPECIALS, PairVocabulary
+from parley.policies.seq2seq.model import LanguageModel, Seq2Seq
+from parley.policies.seq2seq.settings import Attention, LanguageModelSizes, Seq2SeqSizes
 from tests.policies.large_weights import with_large_weights
 
 VOCABULARY = PairVocabulary((*SPECIALS, *(f"w{number}" for number in range(25))))

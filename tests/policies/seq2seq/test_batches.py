@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from envs.pairs.compiled import PairSplit
-from envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, PAD_ID
-from policies.fitting.batches import epoch_order, in_order
-from policies.seq2seq.batches import PairExamples, SentenceExamples, framed_source
+from parley.envs.pairs.compiled import PairSplit
+from parley.envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, PAD_ID
+from parley.policies.fitting.batches import epoch_order, in_order
+from parley.policies.seq2seq.batches import PairExamples, SentenceExamples, framed_source
 from tests.policies.seq2seq.made_up import LM_SIZES, ragged, sizes, split
 
 UTTERANCES = ragged([[5, 6], [7, 8, 9, 10, 11, 12, 13], [14], []])

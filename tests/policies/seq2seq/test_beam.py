@@ -7,11 +7,11 @@ from itertools import product
 import pytest
 import torch
 
-from envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, SPECIALS, PairVocabulary
-from policies import decoding as module
-from policies.seq2seq.decoding import beam, greedy
-from policies.seq2seq.model import Seq2Seq
-from policies.seq2seq.settings import Attention, Seq2SeqSizes
+from parley.envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, SPECIALS, PairVocabulary
+from parley.policies import decoding as module
+from parley.policies.seq2seq.decoding import beam, greedy
+from parley.policies.seq2seq.model import Seq2Seq
+from parley.policies.seq2seq.settings import Attention, Seq2SeqSizes
 from tests.policies.seq2seq.made_up import ATTENTIONS, seq2seq
 
 WORDS = PairVocabulary((*SPECIALS, "yes", "no"))

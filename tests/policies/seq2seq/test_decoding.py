@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from envs.pairs.contexts import with_eot
-from envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID
-from policies import decoding
-from policies.seq2seq.decoding import greedy, sample, sample_sentences
-from policies.seq2seq.model import LanguageModel, Seq2Seq
-from policies.seq2seq.settings import Attention
+from parley.envs.pairs.contexts import with_eot
+from parley.envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID
+from parley.policies import decoding
+from parley.policies.seq2seq.decoding import greedy, sample, sample_sentences
+from parley.policies.seq2seq.model import LanguageModel, Seq2Seq
+from parley.policies.seq2seq.settings import Attention
 from tests.policies.seq2seq.made_up import ATTENTIONS, FIRST, VOCABULARY, language_model, seq2seq
 
 RNG = np.random.default_rng(3)

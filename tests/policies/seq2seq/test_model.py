@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from envs.pairs.vocabulary import BOS_ID, EOU_ID, PAD_ID
-from policies.fitting.predictor import Predictor
-from policies.seq2seq.batches import Exchanges, PairExamples, SentenceExamples, Sentences
-from policies.seq2seq.model import LanguageModel, Seq2Seq
-from policies.seq2seq.settings import Attention
+from parley.envs.pairs.vocabulary import BOS_ID, EOU_ID, PAD_ID
+from parley.policies.fitting.predictor import Predictor
+from parley.policies.seq2seq.batches import Exchanges, PairExamples, SentenceExamples, Sentences
+from parley.policies.seq2seq.model import LanguageModel, Seq2Seq
+from parley.policies.seq2seq.settings import Attention
 from tests.policies.seq2seq.made_up import ATTENTIONS, LM_SIZES, VOCABULARY, language_model, seq2seq, sizes, split
 
 SOURCES = [[7, 9, 11, 8, EOU_ID], [12, EOU_ID], [20, 21, 22, EOU_ID]]

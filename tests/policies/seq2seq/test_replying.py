@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from envs.core.errors import CheckpointError, ConfigError
-from envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, SPECIALS, PairVocabulary
-from policies import decoding as module
-from policies.charges import Repetition, charges_on_words
-from policies.decoders import DecoderSettings
-from policies.seq2seq.checkpoints import load_language_model, load_seq2seq, save_model
-from policies.seq2seq.decoding import greedy, sample
-from policies.seq2seq.model import LanguageModel, Seq2Seq
-from policies.seq2seq.replying import ReplyDecoder
-from policies.seq2seq.responder import load_responder
-from policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
+from parley.envs.core.errors import CheckpointError, ConfigError
+from parley.envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, SPECIALS, PairVocabulary
+from parley.policies import decoding as module
+from parley.policies.charges import Repetition, charges_on_words
+from parley.policies.decoders import DecoderSettings
+from parley.policies.seq2seq.checkpoints import load_language_model, load_seq2seq, save_model
+from parley.policies.seq2seq.decoding import greedy, sample
+from parley.policies.seq2seq.model import LanguageModel, Seq2Seq
+from parley.policies.seq2seq.replying import ReplyDecoder
+from parley.policies.seq2seq.responder import load_responder
+from parley.policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
 
 WORDS = PairVocabulary((*SPECIALS, "yes", "no", "red", "tea", "the"))
 YES, RED, THE = (WORDS.index[word] for word in ("yes", "red", "the"))

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from envs.pairs.contexts import with_eot
-from envs.pairs.turns import Turns
-from envs.pairs.vocabulary import EOU_ID, UNK_ID
-from policies.decoders import DecoderSettings
-from policies.fitting.evaluation import evaluate
-from policies.seq2seq.decoding import greedy
-from policies.seq2seq.model import Seq2Seq
-from policies.seq2seq.responder import Seq2SeqResponder, load_responder
-from policies.seq2seq.settings import Seq2SeqSizes
+from parley.envs.pairs.contexts import with_eot
+from parley.envs.pairs.turns import Turns
+from parley.envs.pairs.vocabulary import EOU_ID, UNK_ID
+from parley.policies.decoders import DecoderSettings
+from parley.policies.fitting.evaluation import evaluate
+from parley.policies.seq2seq.decoding import greedy
+from parley.policies.seq2seq.model import Seq2Seq
+from parley.policies.seq2seq.responder import Seq2SeqResponder, load_responder
+from parley.policies.seq2seq.settings import Seq2SeqSizes
 from tests.policies.seq2seq.made_up import FIRST, VOCABULARY
 
 EOT_ID = len(VOCABULARY)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from envs.pairs.vocabulary import BOS_ID, EOS_ID, UNK_ID
-from policies.seq2seq.scoring import WordScores
+from parley.envs.pairs.vocabulary import BOS_ID, EOS_ID, UNK_ID
+from parley.policies.seq2seq.scoring import WordScores
 from tests.policies.seq2seq.made_up import language_model
 
 UTTERANCES = [("w1", "w2", "w3"), (), ("w4",), tuple(f"w{number}" for number in range(20)), ("nowhere", "w1")]

@@ -10,15 +10,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from envs.core.errors import OutOfRangeError
-from envs.pairs.vocabulary import BOS_ID, EOU_ID
-from policies.fitting.fit import Fit
-from policies.fitting.settings import FitConfig
-from policies.seq2seq.batches import PairExamples
-from policies.seq2seq.checkpoints import load_seq2seq, save_model
-from policies.seq2seq.decoding import beam, greedy, read, sample
-from policies.seq2seq.settings import Seq2SeqSizes
-from policies.seq2seq.stacked import StackedSeq2Seq, build_seq2seq
+from parley.envs.core.errors import OutOfRangeError
+from parley.envs.pairs.vocabulary import BOS_ID, EOU_ID
+from parley.policies.fitting.fit import Fit
+from parley.policies.fitting.settings import FitConfig
+from parley.policies.seq2seq.batches import PairExamples
+from parley.policies.seq2seq.checkpoints import load_seq2seq, save_model
+from parley.policies.seq2seq.decoding import beam, greedy, read, sample
+from parley.policies.seq2seq.settings import Seq2SeqSizes
+from parley.policies.seq2seq.stacked import StackedSeq2Seq, build_seq2seq
 from tests.policies.seq2seq.made_up import VOCABULARY, sizes, split
 
 SIZES = replace(sizes(), attention="dot", input_feeding=True, layers=2)

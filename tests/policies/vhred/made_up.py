@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from envs.pairs.turns import Turn, Turns
-from envs.pairs.vocabulary import SPECIALS, PairVocabulary
-from policies.vhred.batches import Context, DialogueExamples, context_ids
-from policies.vhred.model import VHRED
-from policies.vhred.settings import VhredAttention, VhredSizes
+from parley.envs.pairs.turns import Turn, Turns
+from parley.envs.pairs.vocabulary import SPECIALS, PairVocabulary
+from parley.policies.vhred.batches import Context, DialogueExamples, context_ids
+from parley.policies.vhred.model import VHRED
+from parley.policies.vhred.settings import VhredAttention, VhredSizes
 from tests.policies.large_weights import with_large_weights
 
 VOCABULARY = PairVocabulary((*SPECIALS, *(f"w{number}" for number in range(25))))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from envs.core.errors import ConfigError
-from envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, PAD_ID, UNK_ID
-from policies.vhred.batches import DialogueExamples, context_ids, side_by_side
+from parley.envs.core.errors import ConfigError
+from parley.envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, PAD_ID, UNK_ID
+from parley.policies.vhred.batches import DialogueExamples, context_ids, side_by_side
 from tests.policies.vhred.made_up import VOCABULARY, sizes
 
 W0 = VOCABULARY.index["w0"]

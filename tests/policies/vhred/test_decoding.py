@@ -7,11 +7,11 @@ import itertools
 import pytest
 import torch
 
-from envs.pairs.vocabulary import BOS_ID, EOS_ID
-from policies.vhred.batches import Context, side_by_side
-from policies.vhred.decoding import beam, greedy
-from policies.vhred.model import VHRED
-from policies.vhred.settings import VhredAttention
+from parley.envs.pairs.vocabulary import BOS_ID, EOS_ID
+from parley.policies.vhred.batches import Context, side_by_side
+from parley.policies.vhred.decoding import beam, greedy
+from parley.policies.vhred.model import VHRED
+from parley.policies.vhred.settings import VhredAttention
 from tests.policies.vhred.made_up import ATTENTIONS, VOCABULARY, contexts, vhred
 
 

@@ -11,16 +11,16 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from envs.pairs.turns import Turn, Turns
-from policies.decoders import DecoderSettings
-from policies.fitting.evaluation import evaluate
-from policies.fitting.fit import Epoch, Fit
-from policies.fitting.settings import FitConfig
-from policies.vhred.batches import DialogueBatch, DialogueExamples
-from policies.vhred.evaluation import divergences
-from policies.vhred.model import VHRED
-from policies.vhred.responder import VhredResponder
-from policies.vhred.settings import VhredAttention
+from parley.envs.pairs.turns import Turn, Turns
+from parley.policies.decoders import DecoderSettings
+from parley.policies.fitting.evaluation import evaluate
+from parley.policies.fitting.fit import Epoch, Fit
+from parley.policies.fitting.settings import FitConfig
+from parley.policies.vhred.batches import DialogueBatch, DialogueExamples
+from parley.policies.vhred.evaluation import divergences
+from parley.policies.vhred.model import VHRED
+from parley.policies.vhred.responder import VhredResponder
+from parley.policies.vhred.settings import VhredAttention
 from tests.policies.fitting.killed import goes_on, ignore
 from tests.policies.vhred.made_up import ATTENTIONS, VOCABULARY, examples, sizes
 

@@ -11,11 +11,11 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 
-from envs.pairs.vocabulary import BOS_ID
-from policies.fitting.loss import OutputLoss
-from policies.vhred.batches import DialogueBatch, DialogueExamples
-from policies.vhred.model import VHRED, Gaussians, divergence
-from policies.vhred.settings import VhredAttention
+from parley.envs.pairs.vocabulary import BOS_ID
+from parley.policies.fitting.loss import OutputLoss
+from parley.policies.vhred.batches import DialogueBatch, DialogueExamples
+from parley.policies.vhred.model import VHRED, Gaussians, divergence
+from parley.policies.vhred.settings import VhredAttention
 from tests.policies.vhred.made_up import ATTENTIONS, VOCABULARY, dialogues, examples, sizes, vhred
 
 ALL = np.arange(6)

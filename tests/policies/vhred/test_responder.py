@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from envs.pairs.turns import Turn, turn_of
-from policies.decoders import DecoderSettings
-from policies.vhred.decoding import greedy
-from policies.vhred.responder import VhredResponder, load_vhred
-from policies.vhred.settings import VhredAttention
+from parley.envs.pairs.turns import Turn, turn_of
+from parley.policies.decoders import DecoderSettings
+from parley.policies.vhred.decoding import greedy
+from parley.policies.vhred.responder import VhredResponder, load_vhred
+from parley.policies.vhred.settings import VhredAttention
 from tests.policies.vhred.made_up import ATTENTIONS, VOCABULARY, contexts, dialogues, examples, vhred
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import torch
 
-from envs.friends.compiled import load_friends
-from envs.friends.corpora import EMBEDDED_FRIENDS
-from policies.dynonet.checkpoints import DYNONET
-from policies.dynonet.model import DynoNet
-from policies.dynonet.settings import DynoNetSizes
-from policies.dynonet.vocabulary import FriendsVocabulary
+from parley.envs.friends.compiled import load_friends
+from parley.envs.friends.corpora import EMBEDDED_FRIENDS
+from parley.policies.dynonet.checkpoints import DYNONET
+from parley.policies.dynonet.model import DynoNet
+from parley.policies.dynonet.settings import DynoNetSizes
+from parley.policies.dynonet.vocabulary import FriendsVocabulary
 
 
 def drawn_dynonet(folder: Path) -> Path:

@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.collaboration import worker
-from engine.jobs.collaboration.evaluate import EVALUATE_COLLABORATION, demo
-from engine.jobs.collaboration.worker import AskedChat, ChatWorker, PlayedChats
-from engine.jobs.job import USAGE, Silent
-from engine.metrics.collaboration.chats import LIE_RATE, LIES_UNREAD, MODEL, NO_REPLY, NORMAL, PERPLEXITY, REPLACED, of
-from engine.report.collect import collect_run
-from engine.runtime.session import RaySession
-from engine.runtime.sharding import Shard
-from engine.store.run_folder import RunFolder
-from envs.core.errors import CheckpointError, ConfigError
-from envs.friends.corpora import EMBEDDED_FRIENDS
-from envs.friends.lies import LieRules
-from policies.chat.seat import ChatSeat
+from parley.engine.jobs.collaboration import worker
+from parley.engine.jobs.collaboration.evaluate import EVALUATE_COLLABORATION, demo
+from parley.engine.jobs.collaboration.worker import AskedChat, ChatWorker, PlayedChats
+from parley.engine.jobs.job import USAGE, Silent
+from parley.engine.metrics.collaboration.chats import LIE_RATE, LIES_UNREAD, MODEL, NO_REPLY, NORMAL, PERPLEXITY, REPLACED, of
+from parley.engine.report.collect import collect_run
+from parley.engine.runtime.session import RaySession
+from parley.engine.runtime.sharding import Shard
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import CheckpointError, ConfigError
+from parley.envs.friends.corpora import EMBEDDED_FRIENDS
+from parley.envs.friends.lies import LieRules
+from parley.policies.chat.seat import ChatSeat
 from tests.engine.jobs.made_up import rows
 from tests.engine.report.negotiation.dialogues import page_of
 from tests.policies.chat.fake_server import FakeServer, Said, completion, serving
@@ -39,7 +39,7 @@ SMALL = replace(
     chat=ChatSeat(max_tokens=9, concurrency=4),
 )
 JUDGE = """
-from policies.chat.model import ReplyScore
+from parley.policies.chat.model import ReplyScore
 
 class Judge:
     def answer(self, chats, *, decoding, seeds):
@@ -151,7 +151,7 @@ def test_a_liar_that_fails_costs_the_chats_it_fails_in(tmp_path: Path) -> None:
 
 
 MODERATED = """
-from policies.chat.model import Answer
+from parley.policies.chat.model import Answer
 
 class Moderated:
     def answer(self, chats, *, decoding, seeds):

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from engine.jobs.collaboration.channels import NONE, Channels, label_of, misheard, strategy_list
-from engine.jobs.collaboration.dynonet import TRAIN_DYNONET, TrainDynoNetConfig, he2017, stanonet
-from engine.jobs.job import Silent
-from engine.metrics.collaboration.training import FRIENDS_TRAINING
-from engine.perturb.settings import PerturbSettings
-from engine.store.run_folder import RunFolder
-from envs.core.errors import CheckpointError, ConfigError, OutOfRangeError
-from envs.friends.compiled import load_friends
-from envs.friends.lies import LieRules, num_lies
-from policies.dynonet.checkpoints import DYNONET, corpus_of, load_dynonet
-from policies.dynonet.settings import DynoNetSizes, dynonet_fit
+from parley.engine.jobs.collaboration.channels import NONE, Channels, label_of, misheard, strategy_list
+from parley.engine.jobs.collaboration.dynonet import TRAIN_DYNONET, TrainDynoNetConfig, he2017, stanonet
+from parley.engine.jobs.job import Silent
+from parley.engine.metrics.collaboration.training import FRIENDS_TRAINING
+from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import CheckpointError, ConfigError, OutOfRangeError
+from parley.envs.friends.compiled import load_friends
+from parley.envs.friends.lies import LieRules, num_lies
+from parley.policies.dynonet.checkpoints import DYNONET, corpus_of, load_dynonet
+from parley.policies.dynonet.settings import DynoNetSizes, dynonet_fit
 from tests.engine.jobs.made_up import Notes, interrupt
 
 SIZES = DynoNetSizes(embed=8, hidden=8, message=4, edge=4)

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from safetensors.torch import save_file
 
-from engine.collaboration.strategies import UNHEARD
-from engine.jobs.collaboration import agents, worker
-from engine.jobs.collaboration.agents import OwnFriendsAgent, make_friends_agent
-from engine.jobs.collaboration.config import BLIND, MIXED, SCRIPTED, SELECTORS, CollaborationConfig
-from engine.jobs.collaboration.evaluate import EVALUATE_COLLABORATION, demo, located, pair_names
-from engine.jobs.collaboration.worker import AskedChat, ChatWorker, PlayedChats
-from engine.jobs.job import USAGE, Silent
-from engine.metrics.collaboration.chats import (
+from parley.engine.collaboration.strategies import UNHEARD
+from parley.engine.jobs.collaboration import agents, worker
+from parley.engine.jobs.collaboration.agents import OwnFriendsAgent, make_friends_agent
+from parley.engine.jobs.collaboration.config import BLIND, MIXED, SCRIPTED, SELECTORS, CollaborationConfig
+from parley.engine.jobs.collaboration.evaluate import EVALUATE_COLLABORATION, demo, located, pair_names
+from parley.engine.jobs.collaboration.worker import AskedChat, ChatWorker, PlayedChats
+from parley.engine.jobs.job import USAGE, Silent
+from parley.engine.metrics.collaboration.chats import (
     COMPLETION,
     FIRST,
     GAIN,
@@ -27,16 +27,16 @@ from engine.metrics.collaboration.chats import (
     TURNS,
     of,
 )
-from engine.runtime.session import RaySession
-from engine.runtime.sharding import Shard
-from engine.store.run_folder import RunFolder
-from envs.core.errors import CheckpointError, ConfigError, RunError
-from envs.friends.compiled import load_friends
-from envs.friends.corpora import EMBEDDED_FRIENDS
-from policies.chat.friend import ChatFriend
-from policies.chat.seat import ChatSeat
-from policies.chat.settings import ChatModelSettings
-from policies.stored import WEIGHTS
+from parley.engine.runtime.session import RaySession
+from parley.engine.runtime.sharding import Shard
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import CheckpointError, ConfigError, RunError
+from parley.envs.friends.compiled import load_friends
+from parley.envs.friends.corpora import EMBEDDED_FRIENDS
+from parley.policies.chat.friend import ChatFriend
+from parley.policies.chat.seat import ChatSeat
+from parley.policies.chat.settings import ChatModelSettings
+from parley.policies.stored import WEIGHTS
 from tests.engine.jobs.collaboration.made_up import drawn_dynonet
 from tests.engine.jobs.made_up import Notes, rows
 

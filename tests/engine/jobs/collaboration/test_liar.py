@@ -9,27 +9,27 @@ import numpy as np
 import pytest
 import torch
 
-from engine.jobs.choices import UPDATE
-from engine.jobs.collaboration.channels import Channels
-from engine.jobs.collaboration.config import CollaborationConfig
-from engine.jobs.collaboration.evaluate import EVALUATE_COLLABORATION, demo
-from engine.jobs.collaboration.liar import MEASURED, TRAIN_LIAR, TrainLiarConfig, opened_world, training_chats
-from engine.jobs.job import USAGE, Silent
-from engine.metrics.collaboration.chats import MODEL, REPLACED, of
-from engine.metrics.collaboration.lying import HONEST, LYING, POLICY, LiedTo, lying_metrics
-from engine.perturb.settings import PerturbSettings
-from engine.rllib.choosing import ChoiceReinforceConfig
-from engine.rllib.lying import LiarModule, LiarRunner
-from engine.store.run_folder import RunFolder
-from envs.core.errors import CheckpointError, ConfigError, RefusedModelError
-from envs.data.words import WordList
-from envs.friends.compiled import load_friends
-from envs.friends.lies import FEATURES, LieRules, LyingHearing, by_chance
-from envs.friends.scenario import ScenarioOptions
-from policies.chat.seat import ChatSeat
-from policies.choosing_settings import ChoiceLearning, ChoiceSizes
-from policies.dynonet.settings import FriendsDecoding
-from policies.liar import LIAR, Liar, liar_choice, load_liar, new_liar, save_liar
+from parley.engine.jobs.choices import UPDATE
+from parley.engine.jobs.collaboration.channels import Channels
+from parley.engine.jobs.collaboration.config import CollaborationConfig
+from parley.engine.jobs.collaboration.evaluate import EVALUATE_COLLABORATION, demo
+from parley.engine.jobs.collaboration.liar import MEASURED, TRAIN_LIAR, TrainLiarConfig, opened_world, training_chats
+from parley.engine.jobs.job import USAGE, Silent
+from parley.engine.metrics.collaboration.chats import MODEL, REPLACED, of
+from parley.engine.metrics.collaboration.lying import HONEST, LYING, POLICY, LiedTo, lying_metrics
+from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.rllib.choosing import ChoiceReinforceConfig
+from parley.engine.rllib.lying import LiarModule, LiarRunner
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import CheckpointError, ConfigError, RefusedModelError
+from parley.envs.data.words import WordList
+from parley.envs.friends.compiled import load_friends
+from parley.envs.friends.lies import FEATURES, LieRules, LyingHearing, by_chance
+from parley.envs.friends.scenario import ScenarioOptions
+from parley.policies.chat.seat import ChatSeat
+from parley.policies.choosing_settings import ChoiceLearning, ChoiceSizes
+from parley.policies.dynonet.settings import FriendsDecoding
+from parley.policies.liar import LIAR, Liar, liar_choice, load_liar, new_liar, save_liar
 from tests.engine.jobs.made_up import Notes, assert_equal_weights, interrupt, rows
 from tests.policies.chat.fake_server import Said, serving
 

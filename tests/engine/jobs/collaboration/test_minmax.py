@@ -7,26 +7,26 @@ from pathlib import Path
 
 import pytest
 
-from engine.jobs.collaboration.campaign import MET, FriendsCampaign, HardenFriendsConfig, hardening_fit
-from engine.jobs.collaboration.liar import RATE
-from engine.jobs.collaboration.minmax import MINMAX_FRIENDS, demo
-from engine.jobs.hardening import OUTCOME, ROUNDS
-from engine.jobs.job import Silent
-from engine.jobs.rounds import rounds_of
-from engine.metrics.collaboration.hardening import CAMPAIGN, ENDINGS, LIARS, ROUND_METRICS, harmed
-from engine.metrics.collaboration.lying import HARM
-from engine.metrics.known import known_of
-from engine.metrics.rounds import Round, best_round
-from engine.metrics.statistics import Estimate, mean
-from engine.report.collaboration.hardened import HardenedFriends
-from engine.report.collect import collect_run
-from engine.store.run_folder import RunFolder
-from envs.core.errors import CheckpointError, ConfigError, OutOfRangeError
-from policies.chat.seat import ChatSeat
-from policies.choosing_settings import ChoiceLearning
-from policies.dynonet.checkpoints import DYNONET
-from policies.dynonet.settings import DynoNetSizes
-from policies.stored import WEIGHTS
+from parley.engine.jobs.collaboration.campaign import MET, FriendsCampaign, HardenFriendsConfig, hardening_fit
+from parley.engine.jobs.collaboration.liar import RATE
+from parley.engine.jobs.collaboration.minmax import MINMAX_FRIENDS, demo
+from parley.engine.jobs.hardening import OUTCOME, ROUNDS
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.rounds import rounds_of
+from parley.engine.metrics.collaboration.hardening import CAMPAIGN, ENDINGS, LIARS, ROUND_METRICS, harmed
+from parley.engine.metrics.collaboration.lying import HARM
+from parley.engine.metrics.known import known_of
+from parley.engine.metrics.rounds import Round, best_round
+from parley.engine.metrics.statistics import Estimate, mean
+from parley.engine.report.collaboration.hardened import HardenedFriends
+from parley.engine.report.collect import collect_run
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import CheckpointError, ConfigError, OutOfRangeError
+from parley.policies.chat.seat import ChatSeat
+from parley.policies.choosing_settings import ChoiceLearning
+from parley.policies.dynonet.checkpoints import DYNONET
+from parley.policies.dynonet.settings import DynoNetSizes
+from parley.policies.stored import WEIGHTS
 from tests.engine.jobs.made_up import Notes, interrupt
 from tests.engine.report.negotiation.dialogues import page_of
 

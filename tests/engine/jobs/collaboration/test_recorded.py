@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.collaboration.config import SCRIPTED
-from engine.jobs.collaboration.evaluate import EVALUATE_COLLABORATION, demo
-from engine.jobs.job import Silent
-from engine.metrics.collaboration.chats import (
+from parley.engine.jobs.collaboration.config import SCRIPTED
+from parley.engine.jobs.collaboration.evaluate import EVALUATE_COLLABORATION, demo
+from parley.engine.jobs.job import Silent
+from parley.engine.metrics.collaboration.chats import (
     LINKED,
     MODEL,
     RECORDED,
@@ -20,17 +20,17 @@ from engine.metrics.collaboration.chats import (
     UNKNOWN,
     of,
 )
-from engine.report.collect import report_from_run
-from envs.core.errors import ConfigError, DataError
-from envs.friends.corpora import EMBEDDED_FRIENDS
+from parley.engine.report.collect import report_from_run
+from parley.envs.core.errors import ConfigError, DataError
+from parley.envs.friends.corpora import EMBEDDED_FRIENDS
 from tests.engine.jobs.collaboration.made_up import drawn_dynonet
 from tests.engine.jobs.made_up import Notes
 
 FEW = """
 from dataclasses import dataclass, replace
 
-from envs.friends.schema import Attribute
-from envs.friends.sources import ChatText, ScriptedChats
+from parley.envs.friends.schema import Attribute
+from parley.envs.friends.sources import ChatText, ScriptedChats
 
 
 class Others(ScriptedChats):

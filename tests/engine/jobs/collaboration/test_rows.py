@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.collaboration.strategies import ChatKnowledge, ConfusedHearing, RandomHearing, Unheard
-from engine.jobs.collaboration.rows import CHATS, chat_row
-from engine.store.parts import to_table
-from envs.friends.events import ChatEvent, Mention
-from envs.friends.game import FriendsGame
-from envs.friends.linker import EntityLinker
-from envs.friends.play import Channel, play_friends
-from envs.friends.schema import Entity
+from parley.engine.collaboration.strategies import ChatKnowledge, ConfusedHearing, RandomHearing, Unheard
+from parley.engine.jobs.collaboration.rows import CHATS, chat_row
+from parley.engine.store.parts import to_table
+from parley.envs.friends.events import ChatEvent, Mention
+from parley.envs.friends.game import FriendsGame
+from parley.envs.friends.linker import EntityLinker
+from parley.envs.friends.play import Channel, play_friends
+from parley.envs.friends.schema import Entity
 from tests.envs.friends.made_up import SCENARIO, SCHEMA, Told
 
 KNOWLEDGE = ChatKnowledge(SCHEMA, EntityLinker(SCHEMA), [f"w{number}" for number in range(30)])

@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.cli.main import main
-from engine.jobs.conformance import check_part
-from engine.jobs.corpora.candidates import CandidateCheck, CandidateInfo
-from engine.jobs.corpora.data import check_corpus, describe_corpus, get_corpus, list_corpora
-from envs.candidates.compiled import load_candidates
-from envs.candidates.corpora import own_candidates
-from envs.candidates.options import CandidateOptions
-from envs.core.errors import DataError
+from parley.engine.cli.main import main
+from parley.engine.jobs.conformance import check_part
+from parley.engine.jobs.corpora.candidates import CandidateCheck, CandidateInfo
+from parley.engine.jobs.corpora.data import check_corpus, describe_corpus, get_corpus, list_corpora
+from parley.envs.candidates.compiled import load_candidates
+from parley.envs.candidates.corpora import own_candidates
+from parley.envs.candidates.options import CandidateOptions
+from parley.envs.core.errors import DataError
 from tests.envs.candidates.made_up import ROWS
 from tests.envs.pairs.made_up import write_lines
 

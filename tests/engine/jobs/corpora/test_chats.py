@@ -9,22 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from engine.cli.main import main
-from engine.jobs.conformance import check_part
-from engine.jobs.corpora.chats import ChatCheck, ChatInfo, describe_split, export_chats
-from engine.jobs.corpora.data import check_corpus, describe_corpus, find_corpus, get_corpus, list_corpora
-from envs.core.errors import ConfigError, DataError
-from envs.friends.compiled import load_friends
-from envs.friends.corpora import friend_corpora
-from envs.friends.events import ChatEvent, FriendsChat, Mention
-from envs.friends.schema import Entity
-from envs.friends.sources import FileChats
+from parley.engine.cli.main import main
+from parley.engine.jobs.conformance import check_part
+from parley.engine.jobs.corpora.chats import ChatCheck, ChatInfo, describe_split, export_chats
+from parley.engine.jobs.corpora.data import check_corpus, describe_corpus, find_corpus, get_corpus, list_corpora
+from parley.envs.core.errors import ConfigError, DataError
+from parley.envs.friends.compiled import load_friends
+from parley.envs.friends.corpora import friend_corpora
+from parley.envs.friends.events import ChatEvent, FriendsChat, Mention
+from parley.envs.friends.schema import Entity
+from parley.envs.friends.sources import FileChats
 from tests.envs.friends.made_up import SCENARIO
 
 CORPUS = """
 from dataclasses import replace
 from pathlib import Path
-from envs.friends.corpora import friend_corpora
+from parley.envs.friends.corpora import friend_corpora
 
 SMALL = replace(friend_corpora.get("friends"), name="small", sizes=(12, 4, 4))
 AGAIN = replace(friend_corpora.get("mutualfriends"), name="again", place=Path(__file__).parent / "exported", obtain="")

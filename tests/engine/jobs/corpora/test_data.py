@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from engine.jobs.corpora.data import check_corpus, describe_corpus, find_corpus, get_corpus, list_corpora
-from engine.jobs.corpora.facts import GENERATED
-from envs.candidates.corpora import find_candidates
-from envs.core.errors import ConfigError, DataError
-from envs.friends.compiled import load_friends
-from envs.negotiation.corpora.catalogue import PUBLISHED_NAMES
-from envs.negotiation.corpora.compiled import load_corpus
-from envs.negotiation.corpora.dealornodeal import parse_line
-from envs.pairs.corpora import find_pairs
+from parley.engine.jobs.corpora.data import check_corpus, describe_corpus, find_corpus, get_corpus, list_corpora
+from parley.engine.jobs.corpora.facts import GENERATED
+from parley.envs.candidates.corpora import find_candidates
+from parley.envs.core.errors import ConfigError, DataError
+from parley.envs.friends.compiled import load_friends
+from parley.envs.negotiation.corpora.catalogue import PUBLISHED_NAMES
+from parley.envs.negotiation.corpora.compiled import load_corpus
+from parley.envs.negotiation.corpora.dealornodeal import parse_line
+from parley.envs.pairs.corpora import find_pairs
 from tests.envs.data.made_up import contents, write
 
 FILES = contents()
@@ -67,7 +67,7 @@ def register(folder: Path, address: str | None, raw: str | None = None) -> str:
     )
     path = folder / "own.py"
     path.write_text(
-        "from envs.negotiation.corpora.catalogue import CorpusFile, FileCorpus\n"
+        "from parley.envs.negotiation.corpora.catalogue import CorpusFile, FileCorpus\n"
         f"CORPUS = FileCorpus(name='own', summary='s', licence='l', obtain='nowhere.example', address={address!r}, "
         f"raw={raw!r}, threshold=3, files=({files}))\n"
     )
@@ -238,7 +238,7 @@ def test_info_counts_by_hand(root: Path, tmp_path: Path) -> None:
     selfplay = ["1 1 2 3 3 1", "1 4 2 0 3 2"] * 2
     own = tmp_path / "own.py"
     own.write_text(
-        "from envs.negotiation.corpora.catalogue import FileCorpus\n"
+        "from parley.envs.negotiation.corpora.catalogue import FileCorpus\n"
         "CORPUS = FileCorpus(name='own', summary='s', licence='l', obtain='o', threshold=1)\n"
     )
     write(root / "own", {"train.txt": lines, "val.txt": lines[:1], "test.txt": [], "selfplay.txt": selfplay})

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from engine.jobs.corpora.data import check_corpus, describe_corpus, find_corpus, get_corpus, list_corpora
-from engine.jobs.corpora.facts import GENERATED
-from engine.jobs.corpora.pairs import PairCheck, PairInfo
-from envs.candidates.corpora import candidate_corpora, find_candidates
-from envs.core.errors import ConfigError, DataError
-from envs.friends.corpora import friend_corpora
-from envs.negotiation.corpora.catalogue import corpora
-from envs.pairs.corpora import find_pairs, pair_corpora
-from envs.pairs.sources import PairSource
+from parley.engine.jobs.corpora.data import check_corpus, describe_corpus, find_corpus, get_corpus, list_corpora
+from parley.engine.jobs.corpora.facts import GENERATED
+from parley.engine.jobs.corpora.pairs import PairCheck, PairInfo
+from parley.envs.candidates.corpora import candidate_corpora, find_candidates
+from parley.envs.core.errors import ConfigError, DataError
+from parley.envs.friends.corpora import friend_corpora
+from parley.envs.negotiation.corpora.catalogue import corpora
+from parley.envs.pairs.corpora import find_pairs, pair_corpora
+from parley.envs.pairs.sources import PairSource
 
 
 @pytest.fixture
@@ -107,8 +107,8 @@ def test_get_compiles_what_is_there_and_says_where_to_put_what_is_not(own: str, 
 def test_a_name_leads_to_its_kind(own: str, tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(
-        "from pathlib import Path\nfrom envs.negotiation.corpora.catalogue import FileCorpus\n"
-        "from envs.pairs.tabbed import tabbed_pairs\n"
+        "from pathlib import Path\nfrom parley.envs.negotiation.corpora.catalogue import FileCorpus\n"
+        "from parley.envs.pairs.tabbed import tabbed_pairs\n"
         "PAIRS = tabbed_pairs(Path('mine.tsv'))\nTALKS = FileCorpus(name='t', summary='s', licence='l', obtain='o')\n"
     )
     for name in ("helpdesk", own, "mine.tsv", f"{file}:PAIRS"):

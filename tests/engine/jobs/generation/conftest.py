@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from envs.pairs.compiled import load_pairs
-from envs.pairs.contexts import with_eot
-from policies.seq2seq.checkpoints import save_model
-from policies.seq2seq.model import Seq2Seq
-from policies.seq2seq.settings import Seq2SeqSizes
+from parley.envs.pairs.compiled import load_pairs
+from parley.envs.pairs.contexts import with_eot
+from parley.policies.seq2seq.checkpoints import save_model
+from parley.policies.seq2seq.model import Seq2Seq
+from parley.policies.seq2seq.settings import Seq2SeqSizes
 
 NOUNS = ("disk", "cable", "screen", "mouse", "printer", "battery", "router", "keyboard")
 SIZES = Seq2SeqSizes(embed=8, hidden=8, max_source=20, max_reply=9, turns=2)

@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from engine.jobs.generation.adversarial_config import AdversarialConfig
+from parley.engine.jobs.generation.adversarial_config import AdversarialConfig
 
 NUM = 60
 OWN = '''

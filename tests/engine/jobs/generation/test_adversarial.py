@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 from pyarrow.parquet import read_table
 
-from engine.cli.flags import parse_job
-from engine.cli.verbs import find_verb
-from engine.jobs.flat import write_flat
-from engine.jobs.generation.adversarial import EVALUATE_ADVERSARIAL, NOTES, VERDICTS
-from engine.jobs.generation.adversarial_config import AdversarialConfig, labels_of
-from engine.jobs.generation.judged_pairs import PAIRS_FILE
-from engine.jobs.generation.pooled import pooled
-from engine.jobs.job import Silent
-from engine.metrics.generation.adversarial import JudgedRows, adversarial_metrics
-from engine.runtime.session import RaySession
-from engine.store.run_folder import RunFolder
-from envs.core.errors import ConfigError, DataError, RunError
-from policies.judges.judge import CONTROLS
+from parley.engine.cli.flags import parse_job
+from parley.engine.cli.verbs import find_verb
+from parley.engine.jobs.flat import write_flat
+from parley.engine.jobs.generation.adversarial import EVALUATE_ADVERSARIAL, NOTES, VERDICTS
+from parley.engine.jobs.generation.adversarial_config import AdversarialConfig, labels_of
+from parley.engine.jobs.generation.judged_pairs import PAIRS_FILE
+from parley.engine.jobs.generation.pooled import pooled
+from parley.engine.jobs.job import Silent
+from parley.engine.metrics.generation.adversarial import JudgedRows, adversarial_metrics
+from parley.engine.runtime.session import RaySession
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import ConfigError, DataError, RunError
+from parley.policies.judges.judge import CONTROLS
 from tests.engine.jobs.generation.judging import NUM, asked, own, replies, written
 from tests.engine.jobs.made_up import Notes, interrupt, rows
 

@@ -11,23 +11,23 @@ import numpy as np
 import pytest
 import torch
 
-from engine.jobs.generation.discriminator import NEGATIVES, TRAIN_DISCRIMINATOR, TrainDiscriminatorConfig
-from engine.jobs.job import Silent
-from engine.metrics.generation.training import DISCRIMINATION, accuracies
-from engine.store.run_folder import RunFolder
-from envs.core.errors import CheckpointError, ConfigError, DataError
-from envs.pairs.compiled import load_pairs
-from envs.pairs.replied import RepliedPair
-from envs.replies.pairs import pairs_in_words
-from policies.checkpoint import load_state
-from policies.discriminator.checkpoints import DISCRIMINATOR, PREFIXES, load_discriminator
-from policies.discriminator.model import Discriminator
-from policies.discriminator.settings import DiscriminatorSizes
-from policies.fitting.settings import FitConfig
-from policies.judges.judge import JudgeSettings
-from policies.judges.neural import NetworkJudge
-from policies.seq2seq.checkpoints import load_seq2seq, save_model
-from policies.seq2seq.stacked import build_seq2seq
+from parley.engine.jobs.generation.discriminator import NEGATIVES, TRAIN_DISCRIMINATOR, TrainDiscriminatorConfig
+from parley.engine.jobs.job import Silent
+from parley.engine.metrics.generation.training import DISCRIMINATION, accuracies
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import CheckpointError, ConfigError, DataError
+from parley.envs.pairs.compiled import load_pairs
+from parley.envs.pairs.replied import RepliedPair
+from parley.envs.replies.pairs import pairs_in_words
+from parley.policies.checkpoint import load_state
+from parley.policies.discriminator.checkpoints import DISCRIMINATOR, PREFIXES, load_discriminator
+from parley.policies.discriminator.model import Discriminator
+from parley.policies.discriminator.settings import DiscriminatorSizes
+from parley.policies.fitting.settings import FitConfig
+from parley.policies.judges.judge import JudgeSettings
+from parley.policies.judges.neural import NetworkJudge
+from parley.policies.seq2seq.checkpoints import load_seq2seq, save_model
+from parley.policies.seq2seq.stacked import build_seq2seq
 from tests.engine.jobs.made_up import Notes, assert_equal_weights
 
 FIT = FitConfig(learning_rate=0.02, batch_size=8, max_epochs=4, decay_epochs=1, precision="float32")
@@ -90,7 +90,7 @@ def test_it_learns_beginnings_too(tmp_path: Path, corpus: str, generator: Path) 
 def test_it_goes_on_exactly_and_decodes_nothing_twice(
     tmp_path: Path, corpus: str, generator: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.jobs.generation.negatives._PART", 16)
+    monkeypatch.setattr("parley.engine.jobs.generation.negatives._PART", 16)
     config = asked(corpus, generator)
 
     class Interrupted(Notes):

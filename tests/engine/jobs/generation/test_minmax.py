@@ -14,34 +14,34 @@ from typing import Any, Literal
 import pytest
 import torch
 
-from engine.generation.settings import RewardSettings
-from engine.generation.settings import released as released_rewards
-from engine.jobs.generation.discriminator import TRAIN_DISCRIMINATOR
-from engine.jobs.generation.held_out import HeldOut
-from engine.jobs.generation.minmax import ALARM, BEST, CHECK, GOOD, ITERATION, MINMAX_REPLIES
-from engine.jobs.generation.minmax_config import MinMaxRepliesConfig, Watch
-from engine.jobs.generation.watching import Alarm, CollapseError, Watcher
-from engine.jobs.generation.word_rewards import REWARDS_OF_WORDS
-from engine.jobs.job import Silent
-from engine.jobs.scalars import FOLDER
-from engine.metrics.generation.minmax import AGAINST_DISCRIMINATOR, step_figures
-from engine.metrics.generation.scenarios import ADVERSUC, RANDOM
-from engine.metrics.generation.variety import variety
-from engine.negotiation.reinforce import DivergenceError
-from engine.report.collect import collect_run
-from engine.report.generation.training import TrainedGenerators
-from engine.rllib.reply_settings import ReplyLearning
-from engine.store.event_log import append_event, read_events
-from engine.store.layout import EVENTS
-from engine.store.run_folder import RunFolder
-from envs.core.errors import CheckpointError, ConfigError
-from envs.pairs.compiled import load_pairs
-from envs.pairs.vocabulary import EOU_ID
-from policies.decoders import DecoderSettings
-from policies.discriminator.settings import DiscriminatorSizes
-from policies.fitting.settings import FitConfig
-from policies.seq2seq.checkpoints import SEQ2SEQ, load_seq2seq
-from policies.seq2seq.settings import Seq2SeqSizes
+from parley.engine.generation.settings import RewardSettings
+from parley.engine.generation.settings import released as released_rewards
+from parley.engine.jobs.generation.discriminator import TRAIN_DISCRIMINATOR
+from parley.engine.jobs.generation.held_out import HeldOut
+from parley.engine.jobs.generation.minmax import ALARM, BEST, CHECK, GOOD, ITERATION, MINMAX_REPLIES
+from parley.engine.jobs.generation.minmax_config import MinMaxRepliesConfig, Watch
+from parley.engine.jobs.generation.watching import Alarm, CollapseError, Watcher
+from parley.engine.jobs.generation.word_rewards import REWARDS_OF_WORDS
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.scalars import FOLDER
+from parley.engine.metrics.generation.minmax import AGAINST_DISCRIMINATOR, step_figures
+from parley.engine.metrics.generation.scenarios import ADVERSUC, RANDOM
+from parley.engine.metrics.generation.variety import variety
+from parley.engine.negotiation.reinforce import DivergenceError
+from parley.engine.report.collect import collect_run
+from parley.engine.report.generation.training import TrainedGenerators
+from parley.engine.rllib.reply_settings import ReplyLearning
+from parley.engine.store.event_log import append_event, read_events
+from parley.engine.store.layout import EVENTS
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import CheckpointError, ConfigError
+from parley.envs.pairs.compiled import load_pairs
+from parley.envs.pairs.vocabulary import EOU_ID
+from parley.policies.decoders import DecoderSettings
+from parley.policies.discriminator.settings import DiscriminatorSizes
+from parley.policies.fitting.settings import FitConfig
+from parley.policies.seq2seq.checkpoints import SEQ2SEQ, load_seq2seq
+from parley.policies.seq2seq.settings import Seq2SeqSizes
 from tests.engine.jobs.generation.test_discriminator import asked as discriminator_asked
 from tests.engine.jobs.made_up import Notes, interrupt
 
@@ -178,7 +178,7 @@ def test_a_divergence_names_the_rate_to_lower_and_the_generator_to_keep(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     config = asked(corpus, start=str(generator), discriminator=str(discriminator))
-    monkeypatch.setattr("engine.rllib.reply_modules.forcing_loss", lambda nll_BT, *_: nll_BT.sum() * math.nan)
+    monkeypatch.setattr("parley.engine.rllib.reply_modules.forcing_loss", lambda nll_BT, *_: nll_BT.sum() * math.nan)
     with pytest.raises(DivergenceError, match="not finite") as caught:
         MINMAX_REPLIES.run(config, tmp_path / "run", Silent())
     fix = str(caught.value.fix)

@@ -8,27 +8,27 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.generation.minmax_config import Watch
-from engine.jobs.generation.table import EVALUATE_GENERATION, judged_shares, measured_systems, replies_side_by_side
-from engine.jobs.generation.table_config import TrainedTableConfig
-from engine.jobs.generation.table_stages import System
-from engine.jobs.job import Silent
-from engine.jobs.responders.reply import MACHINE_FILE
-from engine.metrics.generation.scenarios import source_name
-from engine.metrics.generation.tables import RELIABILITY
-from engine.metrics.generation.trained import COMPARED, DECODED, EMPTY, PEOPLE, TABLE
-from engine.report.collect import report_from_run
-from engine.rllib.reply_settings import ReplyLearning
-from engine.store.layout import SUMMARY
-from engine.store.run_folder import RunFolder
-from envs.core.errors import CheckpointError, ConfigError, DataError, OutOfRangeError
-from envs.pairs.compiled import load_pairs
-from envs.pairs.replied import parse_replied, read_replied
-from policies.decoders import DecoderSettings
-from policies.discriminator.settings import DiscriminatorSizes
-from policies.seq2seq.checkpoints import save_model
-from policies.seq2seq.model import Seq2Seq
-from policies.seq2seq.settings import Seq2SeqSizes
+from parley.engine.jobs.generation.minmax_config import Watch
+from parley.engine.jobs.generation.table import EVALUATE_GENERATION, judged_shares, measured_systems, replies_side_by_side
+from parley.engine.jobs.generation.table_config import TrainedTableConfig
+from parley.engine.jobs.generation.table_stages import System
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.responders.reply import MACHINE_FILE
+from parley.engine.metrics.generation.scenarios import source_name
+from parley.engine.metrics.generation.tables import RELIABILITY
+from parley.engine.metrics.generation.trained import COMPARED, DECODED, EMPTY, PEOPLE, TABLE
+from parley.engine.report.collect import report_from_run
+from parley.engine.rllib.reply_settings import ReplyLearning
+from parley.engine.store.layout import SUMMARY
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import CheckpointError, ConfigError, DataError, OutOfRangeError
+from parley.envs.pairs.compiled import load_pairs
+from parley.envs.pairs.replied import parse_replied, read_replied
+from parley.policies.decoders import DecoderSettings
+from parley.policies.discriminator.settings import DiscriminatorSizes
+from parley.policies.seq2seq.checkpoints import save_model
+from parley.policies.seq2seq.model import Seq2Seq
+from parley.policies.seq2seq.settings import Seq2SeqSizes
 from tests.engine.jobs.generation.test_minmax import FIT
 from tests.engine.jobs.made_up import Notes
 

@@ -8,21 +8,21 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.job import Silent
-from engine.jobs.negotiation import reinforce
-from engine.jobs.negotiation.attack import TransferSettings
-from engine.jobs.negotiation.defended import defences_around
-from engine.jobs.negotiation.exploitability import ATTACK, EVALUATE_EXPLOITABILITY, ExploitabilityConfig
-from engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY, TRAIN_RL
-from engine.jobs.negotiation.table import ATTACK_TABLE
-from engine.jobs.negotiation.table_config import TableConfig
-from engine.jobs.negotiation.table_stages import adversaries_of, chains_of, needs_of
-from engine.metrics.tables import with_interval
-from engine.negotiation.settings import DefenceConfig
-from engine.report.collect import collect_run
-from engine.store.run_folder import RunFolder
-from envs.core.errors import CheckpointError, ConfigError
-from policies.negotiator.checkpoints import provenance
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.negotiation import reinforce
+from parley.engine.jobs.negotiation.attack import TransferSettings
+from parley.engine.jobs.negotiation.defended import defences_around
+from parley.engine.jobs.negotiation.exploitability import ATTACK, EVALUATE_EXPLOITABILITY, ExploitabilityConfig
+from parley.engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY, TRAIN_RL
+from parley.engine.jobs.negotiation.table import ATTACK_TABLE
+from parley.engine.jobs.negotiation.table_config import TableConfig
+from parley.engine.jobs.negotiation.table_stages import adversaries_of, chains_of, needs_of
+from parley.engine.metrics.tables import with_interval
+from parley.engine.negotiation.settings import DefenceConfig
+from parley.engine.report.collect import collect_run
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import CheckpointError, ConfigError
+from parley.policies.negotiator.checkpoints import provenance
 from tests.engine.cli.test_flags import understood
 from tests.engine.jobs.made_up import CORPUS, REINFORCE, Notes, corpus_vocabulary, rows, save_negotiator, training
 

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from engine.jobs.job import Silent
-from engine.jobs.negotiation.attack import TransferSettings
-from engine.jobs.negotiation.exploitability import EVALUATE_EXPLOITABILITY, ExploitabilityConfig
-from engine.jobs.negotiation.minmax import MINMAX
-from engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY, TRAIN_TARGET
-from engine.jobs.negotiation.table import ATTACK_TABLE
-from engine.jobs.negotiation.table_config import TableConfig
-from engine.negotiation.opponents import OpponentConfig
-from engine.runtime.session import RaySession
-from envs.core.errors import ConfigError
-from envs.negotiation.vocabulary import Vocabulary
-from policies.checkpoint import Checkpoint
-from policies.negotiator.settings import KIND
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.negotiation.attack import TransferSettings
+from parley.engine.jobs.negotiation.exploitability import EVALUATE_EXPLOITABILITY, ExploitabilityConfig
+from parley.engine.jobs.negotiation.minmax import MINMAX
+from parley.engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY, TRAIN_TARGET
+from parley.engine.jobs.negotiation.table import ATTACK_TABLE
+from parley.engine.jobs.negotiation.table_config import TableConfig
+from parley.engine.negotiation.opponents import OpponentConfig
+from parley.engine.runtime.session import RaySession
+from parley.envs.core.errors import ConfigError
+from parley.envs.negotiation.vocabulary import Vocabulary
+from parley.policies.checkpoint import Checkpoint
+from parley.policies.negotiator.settings import KIND
 from tests.engine.jobs.made_up import CORPUS, REINFORCE, Notes, campaign, hardening, iterations, rows, training
 
 AGENT = """

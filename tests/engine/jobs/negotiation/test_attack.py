@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.jobs.job import Silent
-from engine.jobs.negotiation import attack as attack_jobs
-from engine.jobs.negotiation.attack import (
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.negotiation import attack as attack_jobs
+from parley.engine.jobs.negotiation.attack import (
     ATTACK_RL,
     ATTACK_TRANSFER,
     TRANSFER_ROW,
@@ -17,9 +17,9 @@ from engine.jobs.negotiation.attack import (
     TransferConfig,
     TransferSettings,
 )
-from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
-from engine.store.run_folder import RunFolder
-from envs.core.errors import CheckpointError, ConfigError, RunError
+from parley.engine.jobs.negotiation.match import SELFPLAY, MatchConfig
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import CheckpointError, ConfigError, RunError
 from tests.engine.jobs.made_up import Notes, rows
 
 SENTENCE = "i want the ball ."

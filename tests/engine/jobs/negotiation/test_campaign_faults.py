@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.job import Result, Silent
-from engine.jobs.negotiation import exploitability, training
-from engine.jobs.negotiation.campaign import ROLLED_BACK
-from engine.jobs.negotiation.minmax import MINMAX
-from engine.jobs.rounds import ROUND
-from engine.negotiation.reinforce import DivergenceError
-from engine.runtime.session import RaySession
-from engine.store.run_folder import RunFolder
-from envs.core.errors import CheckpointError, RunError
+from parley.engine.jobs.job import Result, Silent
+from parley.engine.jobs.negotiation import exploitability, training
+from parley.engine.jobs.negotiation.campaign import ROLLED_BACK
+from parley.engine.jobs.negotiation.minmax import MINMAX
+from parley.engine.jobs.rounds import ROUND
+from parley.engine.negotiation.reinforce import DivergenceError
+from parley.engine.runtime.session import RaySession
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import CheckpointError, RunError
 from tests.engine.jobs.made_up import (
     REINFORCE,
     Notes,

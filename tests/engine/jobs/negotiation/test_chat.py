@@ -9,30 +9,30 @@ from pathlib import Path
 
 import pytest
 
-from engine.jobs.job import USAGE, Silent
-from engine.jobs.negotiation.agents import is_weightless, require_partner
-from engine.jobs.negotiation.attack import ATTACK_TRANSFER, TransferConfig, TransferSettings
-from engine.jobs.negotiation.exploitability import EVALUATE_EXPLOITABILITY, ExploitabilityConfig
-from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
-from engine.jobs.negotiation.minmax import MINMAX
-from engine.jobs.negotiation.table import ATTACK_TABLE
-from engine.jobs.negotiation.table_config import TableConfig
-from engine.jobs.negotiation.trigger import SMALL
-from engine.jobs.weights import checkpoint_folder
-from engine.metrics.negotiation.chat import CHAT_METRICS
-from engine.negotiation.opponents import OpponentConfig
-from engine.negotiation.settings import DefenceConfig, TacticSettings
-from engine.report.collect import report_from_run
-from engine.runtime.session import RaySession
-from engine.store.head import read_json
-from engine.store.run_folder import RunFolder
-from envs.core.errors import CheckpointError, ConfigError
-from policies.chat.model import NO_REPLIES
-from policies.chat.seat import ChatSeat
+from parley.engine.jobs.job import USAGE, Silent
+from parley.engine.jobs.negotiation.agents import is_weightless, require_partner
+from parley.engine.jobs.negotiation.attack import ATTACK_TRANSFER, TransferConfig, TransferSettings
+from parley.engine.jobs.negotiation.exploitability import EVALUATE_EXPLOITABILITY, ExploitabilityConfig
+from parley.engine.jobs.negotiation.match import SELFPLAY, MatchConfig
+from parley.engine.jobs.negotiation.minmax import MINMAX
+from parley.engine.jobs.negotiation.table import ATTACK_TABLE
+from parley.engine.jobs.negotiation.table_config import TableConfig
+from parley.engine.jobs.negotiation.trigger import SMALL
+from parley.engine.jobs.weights import checkpoint_folder
+from parley.engine.metrics.negotiation.chat import CHAT_METRICS
+from parley.engine.negotiation.opponents import OpponentConfig
+from parley.engine.negotiation.settings import DefenceConfig, TacticSettings
+from parley.engine.report.collect import report_from_run
+from parley.engine.runtime.session import RaySession
+from parley.engine.store.head import read_json
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import CheckpointError, ConfigError
+from parley.policies.chat.model import NO_REPLIES
+from parley.policies.chat.seat import ChatSeat
 from tests.engine.jobs.made_up import CORPUS, REINFORCE, Notes, campaign, rows
 
 MODEL = """
-from policies.chat.model import Answer
+from parley.policies.chat.model import Answer
 class Talker:
     def answer(self, chats, *, decoding, seeds=()):
         if any({fails} for chat in chats): raise RuntimeError("out of order")
@@ -78,7 +78,7 @@ def test_a_model_that_raises_loses_the_dialogues_it_raised_in(tmp_path: Path) ->
 
 
 LOST = """
-from policies.chat.model import Answer
+from parley.policies.chat.model import Answer
 NONE = [Answer("", "length", reasoning="Okay"), Answer("", "content_filter"), Answer("", "tool_calls"), Answer("")]
 class Thinker:
     def answer(self, chats, *, decoding, seeds=()):
@@ -349,7 +349,7 @@ def test_an_address_with_nothing_behind_it_is_told_before_there_is_a_run(tmp_pat
 
 
 SCORER = """
-from policies.chat.model import ReplyScore
+from parley.policies.chat.model import ReplyScore
 class Scorer:
     def reply(self, messages): return "hello"
     def score(self, chats, replies):

@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.jobs.job import Silent
-from engine.jobs.negotiation.defended import chosen_limit, perplexity_filter, sentence_perplexities
-from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
-from engine.jobs.negotiation.table import ATTACK_TABLE
-from engine.jobs.negotiation.table_config import TableConfig
-from engine.jobs.tables import TABLE_FILE
-from engine.metrics.negotiation.defences import defence_metrics
-from engine.negotiation.settings import DefenceConfig, SearchConfig
-from engine.report.collect import collect_run
-from engine.report.negotiation.dialogues import read_dialogue
-from engine.store.run_folder import RunFolder
-from envs.core.errors import ConfigError
-from envs.negotiation.corpora.compiled import load_corpus
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.negotiation.defended import chosen_limit, perplexity_filter, sentence_perplexities
+from parley.engine.jobs.negotiation.match import SELFPLAY, MatchConfig
+from parley.engine.jobs.negotiation.table import ATTACK_TABLE
+from parley.engine.jobs.negotiation.table_config import TableConfig
+from parley.engine.jobs.tables import TABLE_FILE
+from parley.engine.metrics.negotiation.defences import defence_metrics
+from parley.engine.negotiation.settings import DefenceConfig, SearchConfig
+from parley.engine.report.collect import collect_run
+from parley.engine.report.negotiation.dialogues import read_dialogue
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import ConfigError
+from parley.envs.negotiation.corpora.compiled import load_corpus
 from tests.engine.jobs.made_up import CORPUS, Notes, corpus_vocabulary, rows
 from tests.engine.jobs.negotiation.whitebox import asked, attack, save_hasty, save_speaker
 
@@ -104,7 +104,7 @@ def test_a_search_that_minds_the_filter_says_nothing_that_is_stopped(tmp_path: P
 
 
 WORDY = """
-from policies.chat.model import ReplyScore
+from parley.policies.chat.model import ReplyScore
 class Wordy:
     def reply(self, messages): return "hello"
     def score(self, chats, replies):

@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.corpora.data import check_corpus, describe_corpus
-from engine.jobs.job import Silent
-from engine.jobs.negotiation.exploitability import EVALUATE_EXPLOITABILITY, ExploitabilityConfig
-from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
-from engine.jobs.negotiation.minmax import MINMAX, MinMaxConfig
-from engine.jobs.negotiation.negotiator import TRAIN_NEGOTIATOR, TrainNegotiatorConfig
-from engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY, TrainReinforceConfig
-from engine.jobs.negotiation.table import ATTACK_TABLE
-from engine.jobs.negotiation.table_config import TableConfig
-from engine.report.negotiation.dialogues import read_dialogue
-from engine.runtime.session import RaySession
-from envs.core.errors import ConfigError, ParleyError
-from envs.negotiation.domain import domain_of
+from parley.engine.jobs.corpora.data import check_corpus, describe_corpus
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.negotiation.exploitability import EVALUATE_EXPLOITABILITY, ExploitabilityConfig
+from parley.engine.jobs.negotiation.match import SELFPLAY, MatchConfig
+from parley.engine.jobs.negotiation.minmax import MINMAX, MinMaxConfig
+from parley.engine.jobs.negotiation.negotiator import TRAIN_NEGOTIATOR, TrainNegotiatorConfig
+from parley.engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY, TrainReinforceConfig
+from parley.engine.jobs.negotiation.table import ATTACK_TABLE
+from parley.engine.jobs.negotiation.table_config import TableConfig
+from parley.engine.report.negotiation.dialogues import read_dialogue
+from parley.engine.runtime.session import RaySession
+from parley.envs.core.errors import ConfigError, ParleyError
+from parley.envs.negotiation.domain import domain_of
 from tests.engine.jobs.made_up import FIT, REINFORCE, rows, save_negotiator
 
 INTERVIEWS = "embedded-interview"

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.job import Silent
-from engine.jobs.negotiation.attack import ATTACK_RL, AttackConfig
-from engine.jobs.negotiation.campaign import Campaign
-from engine.jobs.negotiation.campaign_config import MinMaxConfig
-from engine.jobs.negotiation.judge import NOBODY_JUDGES, judge_of
-from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
-from engine.jobs.negotiation.table import ATTACK_TABLE
-from engine.jobs.negotiation.table_config import TableConfig
-from engine.store.run_folder import RunFolder
-from envs.core.errors import RunError
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.negotiation.attack import ATTACK_RL, AttackConfig
+from parley.engine.jobs.negotiation.campaign import Campaign
+from parley.engine.jobs.negotiation.campaign_config import MinMaxConfig
+from parley.engine.jobs.negotiation.judge import NOBODY_JUDGES, judge_of
+from parley.engine.jobs.negotiation.match import SELFPLAY, MatchConfig
+from parley.engine.jobs.negotiation.table import ATTACK_TABLE
+from parley.engine.jobs.negotiation.table_config import TableConfig
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import RunError
 from tests.engine.jobs.made_up import Notes, corpus_vocabulary, rows, save_negotiator
 
 run = SELFPLAY.run

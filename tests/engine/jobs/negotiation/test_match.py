@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from engine.jobs.job import Silent
-from engine.jobs.negotiation.agents import words_of
-from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
-from engine.runtime.session import RaySession
-from engine.store.run_folder import RunFolder
-from envs.core.errors import CheckpointError, ConfigError, DataError, RunError
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.negotiation.agents import words_of
+from parley.engine.jobs.negotiation.match import SELFPLAY, MatchConfig
+from parley.engine.runtime.session import RaySession
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import CheckpointError, ConfigError, DataError, RunError
 from tests.engine.jobs.made_up import Notes, rows, save_negotiator, start_parley
 from tests.engine.runtime.metered import watch
 
@@ -82,7 +82,7 @@ def test_rows_are_equal_for_no_workers_and_for_two(
 
 def test_a_finished_run_plays_nothing_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, notes = run(SCRIPTED, tmp_path / "run", Silent()), Notes()
-    monkeypatch.setattr("engine.jobs.negotiation.match.work_off", lambda *_: pytest.fail("nothing is left to play"))
+    monkeypatch.setattr("parley.engine.jobs.negotiation.match.work_off", lambda *_: pytest.fail("nothing is left to play"))
     again = run(replace(SCRIPTED, workers=3, address="10.0.0.1:6379"), tmp_path / "run", notes)
     # As text, because metrics of nothing are NaN, which differs from itself.
     assert str(again.metrics) == str(first.metrics)
@@ -211,7 +211,7 @@ def test_a_scripted_bargainer_brings_its_words_where_its_partner_has_too_few(tmp
 def test_an_agent_of_the_users_own(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(
-        "from envs.negotiation.scripted.bargainers import scripted\n\n\n"
+        "from parley.envs.negotiation.scripted.bargainers import scripted\n\n\n"
         "def Mine(vocabulary):\n    return scripted(vocabulary)\n"
     )
     run(replace(SCRIPTED, adversary=f"{file}:Mine"), tmp_path / "mine", Silent())

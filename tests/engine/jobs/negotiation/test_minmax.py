@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.jobs.job import Result, Silent
-from engine.jobs.negotiation import exploitability
-from engine.jobs.negotiation.exploitability import MORE, NUM_KNOWN, known_adversaries
-from engine.jobs.negotiation.judge import judge_of
-from engine.jobs.negotiation.minmax import BEFORE_TRAINING, DROP, DROP_BEYOND_CONTROL, FINAL_STAGES, LEGEND, MINMAX
-from engine.jobs.repeated import nth_name
-from engine.jobs.rounds import ROUND, rounds_of
-from engine.metrics.exploitability import EXPLOITABILITY, MEAN_FRESH
-from engine.metrics.negotiation.campaign import (
+from parley.engine.jobs.job import Result, Silent
+from parley.engine.jobs.negotiation import exploitability
+from parley.engine.jobs.negotiation.exploitability import MORE, NUM_KNOWN, known_adversaries
+from parley.engine.jobs.negotiation.judge import judge_of
+from parley.engine.jobs.negotiation.minmax import BEFORE_TRAINING, DROP, DROP_BEYOND_CONTROL, FINAL_STAGES, LEGEND, MINMAX
+from parley.engine.jobs.repeated import nth_name
+from parley.engine.jobs.rounds import ROUND, rounds_of
+from parley.engine.metrics.exploitability import EXPLOITABILITY, MEAN_FRESH
+from parley.engine.metrics.negotiation.campaign import (
     AFTER,
     BEFORE,
     PERPLEXITY,
@@ -28,13 +28,13 @@ from engine.metrics.negotiation.campaign import (
     ROUND_METRICS,
     rounds_table,
 )
-from engine.metrics.statistics import paired_difference
-from engine.negotiation.opponents import OpponentConfig
-from engine.runtime.session import RaySession
-from engine.store.run_folder import RunFolder
-from envs.negotiation.vocabulary import Vocabulary
-from policies.checkpoint import Checkpoint
-from policies.negotiator.settings import KIND
+from parley.engine.metrics.statistics import paired_difference
+from parley.engine.negotiation.opponents import OpponentConfig
+from parley.engine.runtime.session import RaySession
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.negotiation.vocabulary import Vocabulary
+from parley.policies.checkpoint import Checkpoint
+from parley.policies.negotiator.settings import KIND
 from tests.engine.jobs.made_up import (
     CORPUS,
     Notes,

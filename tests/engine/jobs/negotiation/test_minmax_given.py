@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from engine.jobs.job import Result, Silent
-from engine.jobs.negotiation import exploitability, minmax
-from engine.jobs.negotiation.campaign import Campaign
-from engine.jobs.negotiation.campaign_config import MinMaxConfig
-from engine.jobs.negotiation.minmax import DROP, MINMAX
-from engine.jobs.rounds import STOPPED, rounds_of
-from engine.negotiation.opponents import OpponentConfig
-from engine.report.collect import collect_run, report_from_run
-from engine.runtime.session import RaySession
-from engine.store.run_folder import RunFolder
-from envs.core.errors import CheckpointError, ConfigError, DataError, RunError
-from envs.negotiation.vocabulary import Vocabulary
-from policies.checkpoint import Checkpoint
-from policies.negotiator.settings import KIND
+from parley.engine.jobs.job import Result, Silent
+from parley.engine.jobs.negotiation import exploitability, minmax
+from parley.engine.jobs.negotiation.campaign import Campaign
+from parley.engine.jobs.negotiation.campaign_config import MinMaxConfig
+from parley.engine.jobs.negotiation.minmax import DROP, MINMAX
+from parley.engine.jobs.rounds import STOPPED, rounds_of
+from parley.engine.negotiation.opponents import OpponentConfig
+from parley.engine.report.collect import collect_run, report_from_run
+from parley.engine.runtime.session import RaySession
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import CheckpointError, ConfigError, DataError, RunError
+from parley.envs.negotiation.vocabulary import Vocabulary
+from parley.policies.checkpoint import Checkpoint
+from parley.policies.negotiator.settings import KIND
 from tests.engine.jobs.made_up import (
     Notes,
     asked_of,

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from engine.jobs.job import Silent
-from engine.jobs.negotiation.campaign_config import MinMaxConfig
-from engine.jobs.negotiation.judge import judge_of
-from engine.jobs.negotiation.minmax import MINMAX
-from engine.jobs.negotiation.payoffs import PopulationConfig
-from engine.jobs.negotiation.population import AGENTS, EVALUATE_POPULATION, played_in
-from engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY, TRAIN_TARGET, TrainReinforceConfig, TrainTargetConfig
-from engine.store.run_folder import RunFolder
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.negotiation.campaign_config import MinMaxConfig
+from parley.engine.jobs.negotiation.judge import judge_of
+from parley.engine.jobs.negotiation.minmax import MINMAX
+from parley.engine.jobs.negotiation.payoffs import PopulationConfig
+from parley.engine.jobs.negotiation.population import AGENTS, EVALUATE_POPULATION, played_in
+from parley.engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY, TRAIN_TARGET, TrainReinforceConfig, TrainTargetConfig
+from parley.engine.store.run_folder import RunFolder
 from tests.engine.jobs.made_up import Notes, save_negotiator
 
 TARGET, CAMPAIGN = Path("runs/demo/target"), Path("runs/demo/minmax")

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from engine.jobs.job import Silent
-from engine.jobs.negotiation.negotiator import TRAIN_NEGOTIATOR, TrainNegotiatorConfig
-from engine.metrics.training import NEGOTIATOR
-from engine.store.run_folder import RunFolder
-from envs.core.errors import CheckpointError, ConfigError, DataError, RunError
-from policies.negotiator.speaker import load_agent
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.negotiation.negotiator import TRAIN_NEGOTIATOR, TrainNegotiatorConfig
+from parley.engine.metrics.training import NEGOTIATOR
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import CheckpointError, ConfigError, DataError, RunError
+from parley.policies.negotiator.speaker import load_agent
 from tests.engine.jobs.made_up import CORPUS, FIT, Notes, assert_equal_weights, kill_at
 
 run = TRAIN_NEGOTIATOR.run

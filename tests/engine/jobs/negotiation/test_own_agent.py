@@ -8,23 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from engine.cli.main import main
-from engine.jobs.job import Silent
-from engine.jobs.negotiation.agents import make_agent, require_negotiator
-from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
-from engine.jobs.negotiation.table import ATTACK_TABLE
-from engine.jobs.negotiation.table_config import TableConfig
-from engine.perturb.catalogue import strategies
-from envs.core import own_code
-from envs.core.errors import CheckpointError, ConfigError
-from envs.negotiation.agents import agents
-from envs.negotiation.scripted.wording import bargainer_vocabulary
-from envs.pairs.corpora import pair_corpora
+from parley.engine.cli.main import main
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.negotiation.agents import make_agent, require_negotiator
+from parley.engine.jobs.negotiation.match import SELFPLAY, MatchConfig
+from parley.engine.jobs.negotiation.table import ATTACK_TABLE
+from parley.engine.jobs.negotiation.table_config import TableConfig
+from parley.engine.perturb.catalogue import strategies
+from parley.envs.core import own_code
+from parley.envs.core.errors import CheckpointError, ConfigError
+from parley.envs.negotiation.agents import agents
+from parley.envs.negotiation.scripted.wording import bargainer_vocabulary
+from parley.envs.pairs.corpora import pair_corpora
 from tests.engine.jobs.made_up import ROOT, rows
 
 SESSION = """
 import numpy as np
-from envs.core.play import Utterances
+from parley.envs.core.play import Utterances
 class Session:
     def __init__(self, view): self.view = view
     def speak(self, rows): return Utterances.of([self.view.vocabulary.encode(["<selection>"]) for _ in rows])

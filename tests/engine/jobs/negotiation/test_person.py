@@ -8,15 +8,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from engine.jobs.negotiation.person import HELP, Person, StandardTerminal, tell_outcome
-from envs.negotiation.agents import agents
-from envs.negotiation.dealornodeal.domain import read_numbers
-from envs.negotiation.dealornodeal.rules import picks_table
-from envs.negotiation.game import NegotiationGame, Rules, play
-from envs.negotiation.scenario import Scenario
-from envs.negotiation.scripted.bargainers import scripted
-from envs.negotiation.scripted.wording import bargainer_vocabulary
-from envs.negotiation.vocabulary import UNK_ID, split_text
+from parley.engine.jobs.negotiation.person import HELP, Person, StandardTerminal, tell_outcome
+from parley.envs.negotiation.agents import agents
+from parley.envs.negotiation.dealornodeal.domain import read_numbers
+from parley.envs.negotiation.dealornodeal.rules import picks_table
+from parley.envs.negotiation.game import NegotiationGame, Rules, play
+from parley.envs.negotiation.scenario import Scenario
+from parley.envs.negotiation.scripted.bargainers import scripted
+from parley.envs.negotiation.scripted.wording import bargainer_vocabulary
+from parley.envs.negotiation.vocabulary import UNK_ID, split_text
 
 SCENARIO = Scenario((1, 2, 3), ((0, 2, 2), (4, 0, 2)))
 VOCABULARY = bargainer_vocabulary()

@@ -8,22 +8,22 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.job import Job, Silent
-from engine.jobs.negotiation.campaign_config import MinMaxConfig
-from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
-from engine.jobs.negotiation.minmax import MINMAX
-from engine.jobs.negotiation.payoffs import Population
-from engine.jobs.negotiation.population import AGENTS, EVALUATE_POPULATION, SHARES, PopulationConfig, members
-from engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY, TRAIN_TARGET, TrainReinforceConfig, TrainTargetConfig
-from engine.metrics.exploitability import EXPLOITABILITY, MEAN_FRESH
-from engine.metrics.negotiation.population import LEGEND
-from engine.negotiation.settings import ReinforceConfig
-from engine.report.chapters import CHAPTERS
-from engine.report.collect import collect_run
-from engine.report.page import render
-from engine.runtime.session import RaySession
-from engine.store.run_folder import RunFolder
-from envs.core.errors import CheckpointError, ConfigError, RunError
+from parley.engine.jobs.job import Job, Silent
+from parley.engine.jobs.negotiation.campaign_config import MinMaxConfig
+from parley.engine.jobs.negotiation.match import SELFPLAY, MatchConfig
+from parley.engine.jobs.negotiation.minmax import MINMAX
+from parley.engine.jobs.negotiation.payoffs import Population
+from parley.engine.jobs.negotiation.population import AGENTS, EVALUATE_POPULATION, SHARES, PopulationConfig, members
+from parley.engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY, TRAIN_TARGET, TrainReinforceConfig, TrainTargetConfig
+from parley.engine.metrics.exploitability import EXPLOITABILITY, MEAN_FRESH
+from parley.engine.metrics.negotiation.population import LEGEND
+from parley.engine.negotiation.settings import ReinforceConfig
+from parley.engine.report.chapters import CHAPTERS
+from parley.engine.report.collect import collect_run
+from parley.engine.report.page import render
+from parley.engine.runtime.session import RaySession
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import CheckpointError, ConfigError, RunError
 from tests.engine.jobs.made_up import asked_of, campaign, rows, save_negotiator
 
 run = EVALUATE_POPULATION.run

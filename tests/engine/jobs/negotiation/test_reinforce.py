@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from engine.jobs.job import Silent
-from engine.jobs.negotiation.judge import judge_of
-from engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY, TRAIN_RL
-from engine.metrics.training import LEARNING
-from engine.report.collect import collect_run
-from engine.runtime.session import RaySession
-from engine.store.run_folder import RunFolder
-from envs.core.errors import CheckpointError, ConfigError, RunError
-from envs.negotiation.domain import domain_of
-from envs.negotiation.vocabulary import Vocabulary
-from policies.checkpoint import Checkpoint
-from policies.negotiator.settings import KIND
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.negotiation.judge import judge_of
+from parley.engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY, TRAIN_RL
+from parley.engine.metrics.training import LEARNING
+from parley.engine.report.collect import collect_run
+from parley.engine.runtime.session import RaySession
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import CheckpointError, ConfigError, RunError
+from parley.envs.negotiation.domain import domain_of
+from parley.envs.negotiation.vocabulary import Vocabulary
+from parley.policies.checkpoint import Checkpoint
+from parley.policies.negotiator.settings import KIND
 from tests.engine.jobs.made_up import (
     REINFORCE,
     Notes,

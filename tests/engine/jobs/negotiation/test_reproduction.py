@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.job import Silent
-from engine.jobs.negotiation import minmax
-from engine.jobs.negotiation.attack import TransferSettings
-from engine.jobs.negotiation.reproduction import (
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.negotiation import minmax
+from parley.engine.jobs.negotiation.attack import TransferSettings
+from parley.engine.jobs.negotiation.reproduction import (
     CAMPAIGN,
     FIGURES,
     NEEDS,
@@ -23,17 +23,17 @@ from engine.jobs.negotiation.reproduction import (
     plan,
     small,
 )
-from engine.jobs.repeated import nth_seed
-from engine.jobs.tables import TABLE_FILE
-from engine.metrics.negotiation.published import ATTACKS
-from engine.metrics.negotiation.reproduction import PARTS
-from engine.metrics.tables import TextTable
-from engine.negotiation.settings import SearchConfig
-from engine.report.collect import collect_run
-from engine.runtime.session import RaySession
-from engine.store.layout import SUMMARY
-from engine.store.run_folder import RunFolder
-from envs.core.errors import ConfigError
+from parley.engine.jobs.repeated import nth_seed
+from parley.engine.jobs.tables import TABLE_FILE
+from parley.engine.metrics.negotiation.published import ATTACKS
+from parley.engine.metrics.negotiation.reproduction import PARTS
+from parley.engine.metrics.tables import TextTable
+from parley.engine.negotiation.settings import SearchConfig
+from parley.engine.report.collect import collect_run
+from parley.engine.runtime.session import RaySession
+from parley.engine.store.layout import SUMMARY
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import ConfigError
 from tests.engine.jobs.made_up import CORPUS, FIT, REINFORCE, Notes, asked_of, phases, rows
 
 run = REPRODUCE_CHENG2019.run

@@ -8,25 +8,25 @@ from typing import Any
 
 import pytest
 
-from engine.jobs import beside
-from engine.jobs.job import Result, Silent
-from engine.jobs.negotiation import reinforce, whitebox
-from engine.jobs.negotiation.attack import TransferSettings
-from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
-from engine.jobs.negotiation.table import ATTACK_TABLE
-from engine.jobs.negotiation.table_config import TableConfig
-from engine.jobs.negotiation.table_stages import ADVERSARY
-from engine.jobs.tables import TABLE_FILE
-from engine.metrics.negotiation.attack import ATTACK_METRICS
-from engine.metrics.negotiation.attack_table import ROWS, TABLE_2, TURNS
-from engine.metrics.negotiation.dialogues import METRICS
-from engine.metrics.repeats import over_trainings
-from engine.metrics.tables import TextTable, figure
-from engine.negotiation.settings import ReinforceConfig, SearchConfig
-from engine.negotiation.transfer import PAPER_SENTENCE
-from engine.report.collect import collect_run
-from engine.store.run_folder import RunFolder
-from envs.core.errors import CheckpointError, ConfigError, RunError
+from parley.engine.jobs import beside
+from parley.engine.jobs.job import Result, Silent
+from parley.engine.jobs.negotiation import reinforce, whitebox
+from parley.engine.jobs.negotiation.attack import TransferSettings
+from parley.engine.jobs.negotiation.match import SELFPLAY, MatchConfig
+from parley.engine.jobs.negotiation.table import ATTACK_TABLE
+from parley.engine.jobs.negotiation.table_config import TableConfig
+from parley.engine.jobs.negotiation.table_stages import ADVERSARY
+from parley.engine.jobs.tables import TABLE_FILE
+from parley.engine.metrics.negotiation.attack import ATTACK_METRICS
+from parley.engine.metrics.negotiation.attack_table import ROWS, TABLE_2, TURNS
+from parley.engine.metrics.negotiation.dialogues import METRICS
+from parley.engine.metrics.repeats import over_trainings
+from parley.engine.metrics.tables import TextTable, figure
+from parley.engine.negotiation.settings import ReinforceConfig, SearchConfig
+from parley.engine.negotiation.transfer import PAPER_SENTENCE
+from parley.engine.report.collect import collect_run
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import CheckpointError, ConfigError, RunError
 from tests.engine.jobs.made_up import CORPUS, REINFORCE, Listening, Notes, rows, save_negotiator
 
 run, stages = ATTACK_TABLE.run, ATTACK_TABLE.stages

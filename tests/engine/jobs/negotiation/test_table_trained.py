@@ -9,24 +9,24 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.job import Silent
-from engine.jobs.negotiation import attack, reinforce
-from engine.jobs.negotiation.attack import (
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.negotiation import attack, reinforce
+from parley.engine.jobs.negotiation.attack import (
     ATTACK_RL,
     ATTACK_TRANSFER,
     AttackConfig,
     TransferConfig,
     TransferSettings,
 )
-from engine.jobs.negotiation.table import ATTACK_TABLE
-from engine.jobs.negotiation.table_config import TableConfig
-from engine.jobs.tables import TABLE_FILE
-from engine.metrics.repeats import over_trainings
-from engine.metrics.tables import with_interval
-from engine.negotiation.settings import SearchConfig
-from engine.report.collect import collect_run
-from engine.store.run_folder import RunFolder
-from envs.core.errors import CheckpointError, ConfigError
+from parley.engine.jobs.negotiation.table import ATTACK_TABLE
+from parley.engine.jobs.negotiation.table_config import TableConfig
+from parley.engine.jobs.tables import TABLE_FILE
+from parley.engine.metrics.repeats import over_trainings
+from parley.engine.metrics.tables import with_interval
+from parley.engine.negotiation.settings import SearchConfig
+from parley.engine.report.collect import collect_run
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import CheckpointError, ConfigError
 from tests.engine.jobs.made_up import CORPUS, REINFORCE, Notes, corpus_vocabulary, rows, save_negotiator
 from tests.engine.jobs.negotiation.test_tactic import config as tactic_config
 

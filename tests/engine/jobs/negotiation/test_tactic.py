@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.job import Silent
-from engine.jobs.negotiation.match import SELFPLAY
-from engine.jobs.negotiation.tactic import ATTACK_TACTIC, TacticConfig, written_tactics
-from engine.negotiation.settings import TacticSettings
-from engine.report.chapters import CHAPTERS
-from engine.report.collect import collect_run
-from engine.report.page import render
-from engine.store.run_folder import RunFolder
-from envs.core.errors import CheckpointError, ConfigError, RunError
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.negotiation.match import SELFPLAY
+from parley.engine.jobs.negotiation.tactic import ATTACK_TACTIC, TacticConfig, written_tactics
+from parley.engine.negotiation.settings import TacticSettings
+from parley.engine.report.chapters import CHAPTERS
+from parley.engine.report.collect import collect_run
+from parley.engine.report.page import render
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import CheckpointError, ConfigError, RunError
 from tests.engine.cli.test_flags import understood
 from tests.engine.jobs.made_up import Notes, rows
 
@@ -25,8 +25,8 @@ from tests.engine.jobs.made_up import Notes, rows
 MINE = """
 import json, os, re
 import numpy as np
-from envs.core.play import Utterances
-from policies.chat.model import Access, Answer, ChatTooLongError
+from parley.envs.core.play import Utterances
+from parley.policies.chat.model import Access, Answer, ChatTooLongError
 
 class Giver:
     def join(self, view):

@@ -11,20 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from engine.jobs.job import Silent
-from engine.jobs.negotiation.judge import judge_of
-from engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY, TRAIN_TARGET
-from engine.jobs.supervised import STATE
-from engine.metrics.training import LEARNING
-from engine.negotiation.opponents import OpponentConfig
-from engine.negotiation.reinforce import DivergenceError
-from engine.runtime.session import RaySession
-from engine.store.run_folder import RunFolder
-from envs.core.errors import CheckpointError, ConfigError
-from envs.negotiation.vocabulary import Vocabulary
-from policies.checkpoint import Checkpoint, load_state
-from policies.negotiator.model import Negotiator
-from policies.negotiator.settings import KIND
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.negotiation.judge import judge_of
+from parley.engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY, TRAIN_TARGET
+from parley.engine.jobs.supervised import STATE
+from parley.engine.metrics.training import LEARNING
+from parley.engine.negotiation.opponents import OpponentConfig
+from parley.engine.negotiation.reinforce import DivergenceError
+from parley.engine.runtime.session import RaySession
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import CheckpointError, ConfigError
+from parley.envs.negotiation.vocabulary import Vocabulary
+from parley.policies.checkpoint import Checkpoint, load_state
+from parley.policies.negotiator.model import Negotiator
+from parley.policies.negotiator.settings import KIND
 from tests.engine.jobs.made_up import REINFORCE, assert_equal_weights, corpus_vocabulary, hardening, iterations, save_negotiator
 from tests.engine.jobs.made_up import training as against
 

@@ -15,20 +15,20 @@ pytest.importorskip("transformers", reason="the extra hugging-face is not instal
 import tokenizers
 import transformers
 
-from engine.jobs.job import Silent
-from engine.jobs.negotiation.trigger import ATTACK_TRIGGER, TalkSearcher, TalkTriggerConfig
-from engine.negotiation.triggered import SearchedTalk
-from engine.report.chapters import CHAPTERS
-from engine.report.collect import collect_run
-from engine.report.page import render
-from engine.triggers.settings import SearchSettings
-from envs.core.errors import CheckpointError, ConfigError
-from envs.negotiation.scripted.wording import bargainer_vocabulary
-from envs.negotiation.vocabulary import split_text
-from policies.chat.loading import load_chat_model
-from policies.chat.local import LocalChatModel
-from policies.chat.model import Message
-from policies.chat.negotiator import ChatNegotiator
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.negotiation.trigger import ATTACK_TRIGGER, TalkSearcher, TalkTriggerConfig
+from parley.engine.negotiation.triggered import SearchedTalk
+from parley.engine.report.chapters import CHAPTERS
+from parley.engine.report.collect import collect_run
+from parley.engine.report.page import render
+from parley.engine.triggers.settings import SearchSettings
+from parley.envs.core.errors import CheckpointError, ConfigError
+from parley.envs.negotiation.scripted.wording import bargainer_vocabulary
+from parley.envs.negotiation.vocabulary import split_text
+from parley.policies.chat.loading import load_chat_model
+from parley.policies.chat.local import LocalChatModel
+from parley.policies.chat.model import Message
+from parley.policies.chat.negotiator import ChatNegotiator
 from tests.engine.jobs.made_up import rows
 from tests.policies.chat.tiny import TEMPLATE
 

@@ -12,20 +12,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.jobs.job import Silent
-from engine.jobs.negotiation.attack import TransferSettings
-from engine.jobs.negotiation.rows import ATTACKS, OF_DEFENCES
-from engine.jobs.negotiation.whitebox import JOBS, AttackWorker, FixedTurnConfig
-from engine.metrics.negotiation.attack import ATTACK_METRICS
-from engine.negotiation.settings import AttackKind, SearchConfig
-from engine.negotiation.transfer import PAPER_SENTENCE
-from engine.runtime.session import RaySession
-from engine.store.run_folder import RunFolder
-from envs.core.config import from_dict
-from envs.core.errors import CheckpointError
-from envs.negotiation.game import NegotiationGame
-from envs.negotiation.scenario import Scenario
-from envs.negotiation.vocabulary import SELECTION, SPECIALS
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.negotiation.attack import TransferSettings
+from parley.engine.jobs.negotiation.rows import ATTACKS, OF_DEFENCES
+from parley.engine.jobs.negotiation.whitebox import JOBS, AttackWorker, FixedTurnConfig
+from parley.engine.metrics.negotiation.attack import ATTACK_METRICS
+from parley.engine.negotiation.settings import AttackKind, SearchConfig
+from parley.engine.negotiation.transfer import PAPER_SENTENCE
+from parley.engine.runtime.session import RaySession
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.config import from_dict
+from parley.envs.core.errors import CheckpointError
+from parley.envs.negotiation.game import NegotiationGame
+from parley.envs.negotiation.scenario import Scenario
+from parley.envs.negotiation.vocabulary import SELECTION, SPECIALS
 from tests.engine.jobs.made_up import kill_at, rows
 from tests.engine.jobs.negotiation.whitebox import KINDS, asked, attack, save_hasty, save_leaning, save_speaker, save_target
 from tests.engine.runtime.metered import watch

@@ -10,14 +10,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.jobs.job import Silent
-from engine.jobs.negotiation.attack import TransferSettings
-from engine.jobs.negotiation.whitebox import JOBS, FixedTurnConfig
-from engine.negotiation import choices, replacement
-from engine.negotiation.settings import AttackKind
-from envs.core.errors import CheckpointError, ConfigError
-from envs.negotiation.dealornodeal.rules import MAX_SELECTIONS
-from policies.negotiator import inference
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.negotiation.attack import TransferSettings
+from parley.engine.jobs.negotiation.whitebox import JOBS, FixedTurnConfig
+from parley.engine.negotiation import choices, replacement
+from parley.engine.negotiation.settings import AttackKind
+from parley.envs.core.errors import CheckpointError, ConfigError
+from parley.envs.negotiation.dealornodeal.rules import MAX_SELECTIONS
+from parley.policies.negotiator import inference
 from tests.engine.jobs.negotiation.whitebox import asked, attack, save_hasty, save_speaker, save_target
 from tests.policies.negotiator.made_up import never_screened
 

@@ -6,14 +6,14 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from engine.jobs.job import Silent
-from engine.jobs.negotiation.whitebox import JOBS, WhiteBoxAttackConfig
-from engine.negotiation.settings import AttackKind, SearchConfig
-from envs.negotiation.dealornodeal.rules import NO_AGREEMENT_ID
-from envs.negotiation.scripted.wording import bargainer_vocabulary
-from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID
-from policies.checkpoint import Checkpoint
-from policies.negotiator.settings import KIND
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.negotiation.whitebox import JOBS, WhiteBoxAttackConfig
+from parley.engine.negotiation.settings import AttackKind, SearchConfig
+from parley.envs.negotiation.dealornodeal.rules import NO_AGREEMENT_ID
+from parley.envs.negotiation.scripted.wording import bargainer_vocabulary
+from parley.envs.negotiation.vocabulary import EOS_ID, SELECTION_ID
+from parley.policies.checkpoint import Checkpoint
+from parley.policies.negotiator.settings import KIND
 from tests.engine.jobs.made_up import TINY, rows
 from tests.engine.negotiation.speakers import leaning
 

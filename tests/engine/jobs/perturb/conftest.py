@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.jobs.perturb.config import RobustnessConfig
-from envs.pairs.vocabulary import PairVocabulary
+from parley.engine.jobs.perturb.config import RobustnessConfig
+from parley.envs.pairs.vocabulary import PairVocabulary
 from tests.engine.jobs.perturb.robust import SWAP, evaluation, save_responder, words_of_the_desk
 
 

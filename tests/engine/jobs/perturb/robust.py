@@ -8,15 +8,15 @@ from typing import Any
 
 import torch
 
-from engine.jobs.perturb.config import EngineSettings, RobustnessConfig
-from engine.jobs.perturb.worker import Asking
-from engine.perturb.settings import PerturbSettings
-from envs.pairs.compiled import load_pairs
-from envs.pairs.contexts import with_eot
-from envs.pairs.vocabulary import PairVocabulary
-from policies.seq2seq.checkpoints import save_model
-from policies.seq2seq.model import Seq2Seq
-from policies.seq2seq.settings import Seq2SeqSizes
+from parley.engine.jobs.perturb.config import EngineSettings, RobustnessConfig
+from parley.engine.jobs.perturb.worker import Asking
+from parley.engine.perturb.settings import PerturbSettings
+from parley.envs.pairs.compiled import load_pairs
+from parley.envs.pairs.contexts import with_eot
+from parley.envs.pairs.vocabulary import PairVocabulary
+from parley.policies.seq2seq.checkpoints import save_model
+from parley.policies.seq2seq.model import Seq2Seq
+from parley.policies.seq2seq.settings import Seq2SeqSizes
 from tests.engine.jobs.made_up import DiesOnce
 
 SWAP, ANTONYM = "random-swap", "antonym"

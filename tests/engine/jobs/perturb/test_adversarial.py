@@ -10,21 +10,21 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.job import Silent
-from engine.jobs.perturb import adversarial
-from engine.jobs.perturb.adversarial import PERTURBED, TRAIN_ADVERSARIAL, TrainAdversarialConfig, fine_tuning
-from engine.jobs.perturb.lessons import NONE, RANDOM_SOURCE, LessonSplit, RandomSource, make_lessons
-from engine.jobs.perturb.models import label_of, provenance
-from engine.jobs.responders.seq2seq import TRAIN_SEQ2SEQ, TrainSeq2SeqConfig
-from engine.metrics.training import AGAINST, BEFORE
-from engine.perturb.settings import PerturbSettings
-from engine.perturb.strategy import Expectation, OnUtterances, Strategy
-from engine.store.run_folder import RunFolder
-from envs.core.errors import CheckpointError, ConfigError
-from envs.pairs.turns import Example, Utterance
-from policies.fitting.settings import FitConfig
-from policies.seq2seq.checkpoints import load_seq2seq
-from policies.seq2seq.settings import Seq2SeqSizes
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.perturb import adversarial
+from parley.engine.jobs.perturb.adversarial import PERTURBED, TRAIN_ADVERSARIAL, TrainAdversarialConfig, fine_tuning
+from parley.engine.jobs.perturb.lessons import NONE, RANDOM_SOURCE, LessonSplit, RandomSource, make_lessons
+from parley.engine.jobs.perturb.models import label_of, provenance
+from parley.engine.jobs.responders.seq2seq import TRAIN_SEQ2SEQ, TrainSeq2SeqConfig
+from parley.engine.metrics.training import AGAINST, BEFORE
+from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.strategy import Expectation, OnUtterances, Strategy
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import CheckpointError, ConfigError
+from parley.envs.pairs.turns import Example, Utterance
+from parley.policies.fitting.settings import FitConfig
+from parley.policies.seq2seq.checkpoints import load_seq2seq
+from parley.policies.seq2seq.settings import Seq2SeqSizes
 from tests.engine.jobs.made_up import Notes, assert_equal_weights, interrupt
 
 run = TRAIN_ADVERSARIAL.run
@@ -32,7 +32,7 @@ run = TRAIN_ADVERSARIAL.run
 FIT = FitConfig(learning_rate=0.02, batch_size=8, max_epochs=3, patience=3, decay_epochs=0)
 WORDS = ("red", "green", "blue", "grey", "brown", "pink")
 OWN = """
-from engine.perturb.strategy import Expectation, OnUtterances
+from parley.engine.perturb.strategy import Expectation, OnUtterances
 
 class Turned(OnUtterances):
     expectation = Expectation.{expectation}

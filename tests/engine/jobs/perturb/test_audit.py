@@ -11,23 +11,23 @@ from typing import Any
 import pytest
 import torch
 
-from engine.jobs.job import Silent
-from engine.jobs.perturb.audit import PERTURB_AUDIT, SHEET
-from engine.jobs.perturb.config import AuditConfig, RobustnessConfig
-from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS
-from engine.metrics.perturb.audit import CONTROL, KINDS
-from engine.perturb.ngrams import NGrams
-from engine.runtime.session import RaySession
-from engine.store.run_folder import RunFolder
-from envs.core.errors import CheckpointError, ConfigError, DataError, OutOfRangeError, ParleyError, RunError
-from envs.pairs.compiled import load_pairs
-from envs.pairs.contexts import said
-from envs.pairs.vocabulary import PairVocabulary
-from envs.pairs.written import detokenise
-from policies.seq2seq.checkpoints import load_language_model, save_model
-from policies.seq2seq.model import LanguageModel
-from policies.seq2seq.scoring import WordScores
-from policies.seq2seq.settings import LanguageModelSizes
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.perturb.audit import PERTURB_AUDIT, SHEET
+from parley.engine.jobs.perturb.config import AuditConfig, RobustnessConfig
+from parley.engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS
+from parley.engine.metrics.perturb.audit import CONTROL, KINDS
+from parley.engine.perturb.ngrams import NGrams
+from parley.engine.runtime.session import RaySession
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import CheckpointError, ConfigError, DataError, OutOfRangeError, ParleyError, RunError
+from parley.envs.pairs.compiled import load_pairs
+from parley.envs.pairs.contexts import said
+from parley.envs.pairs.vocabulary import PairVocabulary
+from parley.envs.pairs.written import detokenise
+from parley.policies.seq2seq.checkpoints import load_language_model, save_model
+from parley.policies.seq2seq.model import LanguageModel
+from parley.policies.seq2seq.scoring import WordScores
+from parley.policies.seq2seq.settings import LanguageModelSizes
 from tests.engine.jobs.made_up import Notes, rows
 from tests.engine.jobs.perturb.robust import ANTONYM, BUILT_IN, SWAP
 from tests.engine.jobs.triggers.searches import write_corpus
@@ -157,7 +157,7 @@ def test_a_language_model_may_judge_in_the_place_of_trigrams(
 
 def test_entailment_is_asked_in_both_directions(tmp_path: Path, asked: AuditConfig) -> None:
     pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
-    from policies.entailment import load_entailment
+    from parley.policies.entailment import load_entailment
     from tests.policies.test_entailment import save
 
     save(tmp_path / "nli")

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from engine.jobs.job import Silent
-from engine.jobs.perturb.config import RobustnessConfig
-from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS
-from engine.metrics.answers import NO_REPLY, NO_REPLY_KINDS
-from engine.perturb.settings import PerturbSettings
-from engine.report.collect import report_from_run
-from policies.chat.settings import ChatReplying
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.perturb.config import RobustnessConfig
+from parley.engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS
+from parley.engine.metrics.answers import NO_REPLY, NO_REPLY_KINDS
+from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.report.collect import report_from_run
+from parley.policies.chat.settings import ChatReplying
 from tests.engine.jobs.made_up import rows
 
 MODEL = """
 from pathlib import Path
-from policies.chat.model import Answer
+from parley.policies.chat.model import Answer
 
 
 class Model:

@@ -9,25 +9,25 @@ from typing import Any
 import pytest
 import torch
 
-from engine.jobs.job import Silent
-from engine.jobs.perturb.adversarial import TRAIN_ADVERSARIAL, TrainAdversarialConfig
-from engine.jobs.perturb.lessons import RANDOM_SOURCE
-from engine.jobs.perturb.models import provenance
-from engine.jobs.perturb.reranking import GAMED, TRAIN_RERANKING, ReplyFigures, TrainRerankingConfig, looks_gamed
-from engine.metrics.training import BEFORE, RERANKING
-from engine.report.collect import report_from_run
-from engine.report.runs import Run
-from engine.report.training.chapter import Trainings
-from engine.store.run_folder import RunFolder
-from envs.core.errors import CheckpointError, ConfigError
-from envs.pairs.vocabulary import EOS_ID, PairVocabulary
-from policies.fitting.settings import FitConfig
-from policies.reranking_settings import RerankingSettings
-from policies.seq2seq.checkpoints import load_seq2seq, save_model
-from policies.seq2seq.model import LanguageModel
-from policies.seq2seq.settings import LanguageModelSizes
-from policies.vhred.checkpoints import save_model as save_vhred
-from policies.vhred.model import VHRED
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.perturb.adversarial import TRAIN_ADVERSARIAL, TrainAdversarialConfig
+from parley.engine.jobs.perturb.lessons import RANDOM_SOURCE
+from parley.engine.jobs.perturb.models import provenance
+from parley.engine.jobs.perturb.reranking import GAMED, TRAIN_RERANKING, ReplyFigures, TrainRerankingConfig, looks_gamed
+from parley.engine.metrics.training import BEFORE, RERANKING
+from parley.engine.report.collect import report_from_run
+from parley.engine.report.runs import Run
+from parley.engine.report.training.chapter import Trainings
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import CheckpointError, ConfigError
+from parley.envs.pairs.vocabulary import EOS_ID, PairVocabulary
+from parley.policies.fitting.settings import FitConfig
+from parley.policies.reranking_settings import RerankingSettings
+from parley.policies.seq2seq.checkpoints import load_seq2seq, save_model
+from parley.policies.seq2seq.model import LanguageModel
+from parley.policies.seq2seq.settings import LanguageModelSizes
+from parley.policies.vhred.checkpoints import save_model as save_vhred
+from parley.policies.vhred.model import VHRED
 from tests.engine.jobs.made_up import Notes, assert_equal_weights, interrupt
 from tests.engine.jobs.perturb.robust import save_responder
 from tests.policies.vhred.made_up import SIZES
@@ -112,7 +112,7 @@ def test_a_vhred_is_rewarded_too(tmp_path: Path, vocabulary: PairVocabulary) -> 
 
 
 def test_what_looks_gamed_is_told(tmp_path: Path, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.jobs.perturb.reranking.MOST_GROWTH", 0.1)
+    monkeypatch.setattr("parley.engine.jobs.perturb.reranking.MOST_GROWTH", 0.1)
     notes = Notes()
     run(asked(model), tmp_path / "run", notes)
     told = [line for line in notes.said if "the reward may be gamed" in line]

@@ -10,25 +10,25 @@ from typing import Any
 import pytest
 from pyarrow.parquet import read_table
 
-from engine.jobs.flat import write_flat
-from engine.jobs.job import Silent
-from engine.jobs.perturb import robustness as job
-from engine.jobs.perturb.config import EngineSettings, RobustnessConfig
-from engine.jobs.perturb.examples import perturbation_seed
-from engine.jobs.perturb.models import label_of, plain_words
-from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS, describe_for
-from engine.metrics.perturb.activity_tables import COMMANDS, CONFLICTS, ENTITIES, FOLDER, PAST, PRESENT
-from engine.perturb.catalogue import GROUPS, build
-from engine.perturb.resources import Resources
-from engine.runtime.session import RaySession
-from engine.store.run_folder import RunFolder
-from envs.core.errors import ConfigError
-from envs.core.seeds import derive_seed
-from envs.pairs.compiled import load_pairs
-from envs.pairs.contexts import examples
-from envs.pairs.turns import Example, Turns, format_turns, parse_turns
-from envs.pairs.vocabulary import PairVocabulary
-from policies.responders import load_responder
+from parley.engine.jobs.flat import write_flat
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.perturb import robustness as job
+from parley.engine.jobs.perturb.config import EngineSettings, RobustnessConfig
+from parley.engine.jobs.perturb.examples import perturbation_seed
+from parley.engine.jobs.perturb.models import label_of, plain_words
+from parley.engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS, describe_for
+from parley.engine.metrics.perturb.activity_tables import COMMANDS, CONFLICTS, ENTITIES, FOLDER, PAST, PRESENT
+from parley.engine.perturb.catalogue import GROUPS, build
+from parley.engine.perturb.resources import Resources
+from parley.engine.runtime.session import RaySession
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.seeds import derive_seed
+from parley.envs.pairs.compiled import load_pairs
+from parley.envs.pairs.contexts import examples
+from parley.envs.pairs.turns import Example, Turns, format_turns, parse_turns
+from parley.envs.pairs.vocabulary import PairVocabulary
+from parley.policies.responders import load_responder
 from tests.engine.jobs.made_up import Listening, Notes, rows
 from tests.engine.jobs.perturb.robust import ANTONYM, BUILT_IN, OWN, SWAP, evaluation, save_responder
 from tests.engine.jobs.triggers.searches import write_corpus

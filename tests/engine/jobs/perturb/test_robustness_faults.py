@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.job import Silent
-from engine.jobs.perturb import robustness as job
-from engine.jobs.perturb.config import RobustnessConfig
-from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS
-from engine.jobs.perturb.worker import RobustnessWorker
-from engine.runtime.session import RaySession
-from engine.runtime.sharding import Shard
-from envs.core.errors import RunError
-from envs.pairs.turns import Example
-from envs.pairs.vocabulary import PairVocabulary
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.perturb import robustness as job
+from parley.engine.jobs.perturb.config import RobustnessConfig
+from parley.engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS
+from parley.engine.jobs.perturb.worker import RobustnessWorker
+from parley.engine.runtime.session import RaySession
+from parley.engine.runtime.sharding import Shard
+from parley.envs.core.errors import RunError
+from parley.envs.pairs.turns import Example
+from parley.envs.pairs.vocabulary import PairVocabulary
 from tests.engine.jobs.made_up import Notes, interrupt, rows
 from tests.engine.jobs.perturb.robust import OWN, SWAP, Dying, evaluation, save_responder
 
@@ -69,7 +69,7 @@ def test_a_shard_that_fails_becomes_error_rows_and_is_tried_again(
             return super().run(shard)
 
     with monkeypatch.context() as patch:
-        patch.setattr("engine.jobs.perturb.worker.RobustnessWorker", Fails)
+        patch.setattr("parley.engine.jobs.perturb.worker.RobustnessWorker", Fails)
         result = run(asked, tmp_path / "run", Silent())
     assert Counter(row["status"] for row in rows(tmp_path / "run")) == {"ok": 6, "error": 4}
     assert result.metrics[f"change_rate.base.{SWAP}"].n == 6

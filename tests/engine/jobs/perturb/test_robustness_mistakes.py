@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.job import Silent
-from engine.jobs.perturb.config import ContextSettings, RobustnessConfig
-from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS
-from engine.perturb.catalogue import GROUPS
-from engine.perturb.settings import PerturbSettings
-from envs.core.errors import CheckpointError, ConfigError, DataError, ParleyError
-from envs.pairs.vocabulary import SPECIALS, PairVocabulary
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.perturb.config import ContextSettings, RobustnessConfig
+from parley.engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS
+from parley.engine.perturb.catalogue import GROUPS
+from parley.engine.perturb.settings import PerturbSettings
+from parley.envs.core.errors import CheckpointError, ConfigError, DataError, ParleyError
+from parley.envs.pairs.vocabulary import SPECIALS, PairVocabulary
 from tests.engine.jobs.made_up import save_negotiator
 from tests.engine.jobs.perturb.robust import OWN, SWAP, save_responder, words_of_the_desk
 

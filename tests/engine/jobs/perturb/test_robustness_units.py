@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from engine.jobs.job import Silent
-from engine.jobs.perturb.config import RobustnessConfig
-from engine.jobs.perturb.models import AskedModels, admitted, open_models, usual_words
-from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS
-from engine.metrics.perturb.robustness import UNKNOWN_SHARE
-from engine.perturb.noise import CharacterNoise
-from engine.perturb.resources import Resources
-from engine.store.run_folder import RunFolder
-from envs.core.errors import CheckpointError, ConfigError
-from envs.pairs.compiled import load_pairs
-from envs.pairs.subwords import pieces_of
-from envs.pairs.vocabulary import PairVocabulary
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.perturb.config import RobustnessConfig
+from parley.engine.jobs.perturb.models import AskedModels, admitted, open_models, usual_words
+from parley.engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS
+from parley.engine.metrics.perturb.robustness import UNKNOWN_SHARE
+from parley.engine.perturb.noise import CharacterNoise
+from parley.engine.perturb.resources import Resources
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import CheckpointError, ConfigError
+from parley.envs.pairs.compiled import load_pairs
+from parley.envs.pairs.subwords import pieces_of
+from parley.envs.pairs.vocabulary import PairVocabulary
 from tests.engine.jobs.made_up import rows
 from tests.engine.jobs.perturb.robust import BUILT_IN, OWN, SWAP, save_responder
 

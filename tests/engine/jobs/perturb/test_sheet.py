@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.perturb.sheet import COLUMNS, DrawnLine, drawn_lines, read_sheet, sheet
-from engine.metrics.perturb.audit import CONTROL
-from envs.core.errors import DataError
+from parley.engine.jobs.perturb.sheet import COLUMNS, DrawnLine, drawn_lines, read_sheet, sheet
+from parley.engine.metrics.perturb.audit import CONTROL
+from parley.envs.core.errors import DataError
 
 
 def touched(before: str, after: str, strategy: str = "antonym", place: int = 0) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def test_a_text_is_drawn_once_and_neither_failures_nor_the_control_are() -> None
 
 def test_however_many_rows_there_are_the_same_lines_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = drawn_lines(ROWS, ["antonym"], 3, 1)
-    monkeypatch.setattr("engine.jobs.perturb.sheet._SLACK", 0)
+    monkeypatch.setattr("parley.engine.jobs.perturb.sheet._SLACK", 0)
     assert drawn_lines(ROWS, ["antonym"], 3, 1) == whole
 
 

@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from engine.jobs.job import Silent
-from engine.jobs.responders.reply import HUMAN_FILE, MACHINE_FILE, REPLY, ReplyConfig
-from engine.metrics.answers import NO_REPLY, NO_REPLY_KINDS
-from engine.report.collect import report_from_run
-from engine.store.layout import SUMMARY
-from envs.pairs.replied import read_replied
-from policies.chat.settings import MAX_REPLY_TOKENS, ChatReplying
-from policies.responder import replies_of
-from policies.responders import load_responder
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.responders.reply import HUMAN_FILE, MACHINE_FILE, REPLY, ReplyConfig
+from parley.engine.metrics.answers import NO_REPLY, NO_REPLY_KINDS
+from parley.engine.report.collect import report_from_run
+from parley.engine.store.layout import SUMMARY
+from parley.envs.pairs.replied import read_replied
+from parley.policies.chat.settings import MAX_REPLY_TOKENS, ChatReplying
+from parley.policies.responder import replies_of
+from parley.policies.responders import load_responder
 from tests.engine.jobs.made_up import Notes, rows
 
 MODEL = """
 from pathlib import Path
-from policies.chat.model import Answer
+from parley.policies.chat.model import Answer
 
 ANSWERS = [
     Answer("hello there", reasoning="what would fit ?"),

@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from engine.jobs.job import Silent
-from engine.jobs.responders import paraphraser
-from engine.jobs.responders.paraphraser import TRAIN_PARAPHRASER, TrainParaphraserConfig
-from engine.metrics.training import REWRITING, TEXT
-from engine.perturb.generative import build
-from engine.perturb.resources import Resources
-from engine.perturb.settings import PerturbSettings
-from engine.store.run_folder import RunFolder
-from envs.core.errors import ConfigError, DataError
-from envs.pairs.paraphrases import helpdesk_paraphrases
-from envs.pairs.turns import parse_turns
-from policies.pointer_generator.checkpoints import load_pointer_generator
-from policies.pointer_generator.decoding import paraphrases
-from policies.pointer_generator.settings import BeamConfig, PointerFitConfig, PointerSizes
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.responders import paraphraser
+from parley.engine.jobs.responders.paraphraser import TRAIN_PARAPHRASER, TrainParaphraserConfig
+from parley.engine.metrics.training import REWRITING, TEXT
+from parley.engine.perturb.generative import build
+from parley.engine.perturb.resources import Resources
+from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import ConfigError, DataError
+from parley.envs.pairs.paraphrases import helpdesk_paraphrases
+from parley.envs.pairs.turns import parse_turns
+from parley.policies.pointer_generator.checkpoints import load_pointer_generator
+from parley.policies.pointer_generator.decoding import paraphrases
+from parley.policies.pointer_generator.settings import BeamConfig, PointerFitConfig, PointerSizes
 from tests.engine.jobs.made_up import Notes, assert_equal_weights, interrupt
 
 FIT = PointerFitConfig(learning_rate=0.02, batch_size=8, max_epochs=3, decay_epochs=1)

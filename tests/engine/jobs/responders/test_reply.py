@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.jobs.job import Silent
-from engine.jobs.responders.reply import HUMAN_FILE, MACHINE_FILE, NEXT_FILE, REPLY, ReplyConfig, tabbed_line
-from engine.metrics.replies import REPLIES, distinct, reply_metrics
-from engine.store.layout import SUMMARY
-from envs.core.errors import CheckpointError, ConfigError, DataError
-from envs.pairs.compiled import load_pairs
-from envs.pairs.contexts import examples, with_eot
-from envs.pairs.replied import RepliedPair, parse_replied
-from envs.pairs.turns import format_turns, parse_turns, turn_words
-from policies.decoders import DecoderSettings
-from policies.responders import load_responder
-from policies.seq2seq.checkpoints import save_model
-from policies.seq2seq.model import Seq2Seq
-from policies.seq2seq.settings import Seq2SeqSizes
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.responders.reply import HUMAN_FILE, MACHINE_FILE, NEXT_FILE, REPLY, ReplyConfig, tabbed_line
+from parley.engine.metrics.replies import REPLIES, distinct, reply_metrics
+from parley.engine.store.layout import SUMMARY
+from parley.envs.core.errors import CheckpointError, ConfigError, DataError
+from parley.envs.pairs.compiled import load_pairs
+from parley.envs.pairs.contexts import examples, with_eot
+from parley.envs.pairs.replied import RepliedPair, parse_replied
+from parley.envs.pairs.turns import format_turns, parse_turns, turn_words
+from parley.policies.decoders import DecoderSettings
+from parley.policies.responders import load_responder
+from parley.policies.seq2seq.checkpoints import save_model
+from parley.policies.seq2seq.model import Seq2Seq
+from parley.policies.seq2seq.settings import Seq2SeqSizes
 from tests.engine.jobs.made_up import Notes, rows
 
 OWN = """

@@ -9,30 +9,37 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.jobs.generation.minmax import MINMAX_REPLIES
-from engine.jobs.job import Silent
-from engine.jobs.responders import seq2seq
-from engine.jobs.responders.reply import REPLY
-from engine.jobs.responders.seq2seq import TRAIN_LM, TRAIN_SEQ2SEQ, TrainLMConfig, TrainSeq2SeqConfig
-from engine.jobs.triggers.config import TriggerConfig
-from engine.jobs.triggers.models import open_models
-from engine.metrics.training import PREDICTION, READING, TEXT
-from engine.store.run_folder import RunFolder
-from envs.core.errors import CheckpointError, ConfigError, DataError, RunError
-from envs.pairs.compiled import Ragged, load_pairs
-from envs.pairs.contexts import examples
-from envs.pairs.turns import context_words, turn_words
-from envs.pairs.vocabulary import PairVocabulary
-from policies.fitting.evaluation import evaluate
-from policies.fitting.settings import FitConfig
-from policies.responders import load_responder
-from policies.seq2seq.backward import load_backward
-from policies.seq2seq.batches import PairExamples, SentenceExamples
-from policies.seq2seq.checkpoints import LANGUAGE_MODEL, SEQ2SEQ, load_language_model, load_seq2seq, save_model, threshold
-from policies.seq2seq.decoding import greedy
-from policies.seq2seq.responder import Seq2SeqResponder
-from policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
-from policies.seq2seq.stacked import build_seq2seq
+from parley.engine.jobs.generation.minmax import MINMAX_REPLIES
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.responders import seq2seq
+from parley.engine.jobs.responders.reply import REPLY
+from parley.engine.jobs.responders.seq2seq import TRAIN_LM, TRAIN_SEQ2SEQ, TrainLMConfig, TrainSeq2SeqConfig
+from parley.engine.jobs.triggers.config import TriggerConfig
+from parley.engine.jobs.triggers.models import open_models
+from parley.engine.metrics.training import PREDICTION, READING, TEXT
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import CheckpointError, ConfigError, DataError, RunError
+from parley.envs.pairs.compiled import Ragged, load_pairs
+from parley.envs.pairs.contexts import examples
+from parley.envs.pairs.turns import context_words, turn_words
+from parley.envs.pairs.vocabulary import PairVocabulary
+from parley.policies.fitting.evaluation import evaluate
+from parley.policies.fitting.settings import FitConfig
+from parley.policies.responders import load_responder
+from parley.policies.seq2seq.backward import load_backward
+from parley.policies.seq2seq.batches import PairExamples, SentenceExamples
+from parley.policies.seq2seq.checkpoints import (
+    LANGUAGE_MODEL,
+    SEQ2SEQ,
+    load_language_model,
+    load_seq2seq,
+    save_model,
+    threshold,
+)
+from parley.policies.seq2seq.decoding import greedy
+from parley.policies.seq2seq.responder import Seq2SeqResponder
+from parley.policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
+from parley.policies.seq2seq.stacked import build_seq2seq
 from tests.engine.jobs.made_up import Notes, assert_equal_weights, kill_at
 
 FIT = FitConfig(learning_rate=0.02, batch_size=8, max_epochs=3, decay_epochs=1)

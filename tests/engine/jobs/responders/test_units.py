@@ -8,24 +8,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.jobs.job import Job, Silent
-from engine.jobs.responders.seq2seq import TRAIN_LM, TRAIN_SEQ2SEQ, TrainLMConfig, TrainSeq2SeqConfig
-from engine.jobs.responders.vhred import TRAIN_VHRED, TrainVhredConfig
-from engine.jobs.triggers.config import TriggerConfig
-from engine.jobs.triggers.models import open_models
-from engine.metrics.training import TEXT
-from envs.core.errors import ConfigError
-from envs.pairs.compiled import load_pairs
-from envs.pairs.contexts import examples
-from envs.pairs.vocabulary import UNK, PairVocabulary
-from policies.decoders import DecoderSettings
-from policies.fitting.evaluation import evaluate, text_sizes
-from policies.fitting.settings import FitConfig
-from policies.responders import load_responder
-from policies.seq2seq.checkpoints import load_language_model
-from policies.seq2seq.scoring import WordScores
-from policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
-from policies.vhred.settings import VhredSizes
+from parley.engine.jobs.job import Job, Silent
+from parley.engine.jobs.responders.seq2seq import TRAIN_LM, TRAIN_SEQ2SEQ, TrainLMConfig, TrainSeq2SeqConfig
+from parley.engine.jobs.responders.vhred import TRAIN_VHRED, TrainVhredConfig
+from parley.engine.jobs.triggers.config import TriggerConfig
+from parley.engine.jobs.triggers.models import open_models
+from parley.engine.metrics.training import TEXT
+from parley.envs.core.errors import ConfigError
+from parley.envs.pairs.compiled import load_pairs
+from parley.envs.pairs.contexts import examples
+from parley.envs.pairs.vocabulary import UNK, PairVocabulary
+from parley.policies.decoders import DecoderSettings
+from parley.policies.fitting.evaluation import evaluate, text_sizes
+from parley.policies.fitting.settings import FitConfig
+from parley.policies.responders import load_responder
+from parley.policies.seq2seq.checkpoints import load_language_model
+from parley.policies.seq2seq.scoring import WordScores
+from parley.policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
+from parley.policies.vhred.settings import VhredSizes
 from tests.engine.jobs.made_up import Notes
 
 FIT = FitConfig(learning_rate=0.02, batch_size=64, max_epochs=1, decay_epochs=0)
@@ -111,7 +111,7 @@ def test_a_language_model_scores_words(runs: dict[str, Path]) -> None:
 def test_searches_and_generators_refuse_pieces_before_anything_loads(
     runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("policies.seq2seq.checkpoints.load_seq2seq", None)
+    monkeypatch.setattr("parley.policies.seq2seq.checkpoints.load_seq2seq", None)
     for lm in ("", str(runs["lm"])):
         with pytest.raises(ConfigError, match="--model needs a model that reads words") as error:
             open_models(TriggerConfig(model=str(runs["seq2seq"]), lm=lm))

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.jobs.job import Silent
-from engine.jobs.responders.vhred import TRAIN_VHRED, TrainVhredConfig
-from engine.store.run_folder import RunFolder
-from envs.core.errors import ConfigError, DataError, RunError
-from envs.pairs.compiled import load_pairs
-from policies.fitting.settings import FitConfig
-from policies.vhred.checkpoints import load_model
-from policies.vhred.settings import VhredSizes
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.responders.vhred import TRAIN_VHRED, TrainVhredConfig
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import ConfigError, DataError, RunError
+from parley.envs.pairs.compiled import load_pairs
+from parley.policies.fitting.settings import FitConfig
+from parley.policies.vhred.checkpoints import load_model
+from parley.policies.vhred.settings import VhredSizes
 from tests.engine.jobs.made_up import Notes
 
 run = TRAIN_VHRED.run

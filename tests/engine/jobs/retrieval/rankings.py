@@ -8,18 +8,18 @@ from typing import Any
 
 import torch
 
-from engine.jobs.retrieval.attack_worker import RankingAttacks
-from engine.jobs.retrieval.config import RankingAttackConfig, RankingConfig
-from engine.jobs.retrieval.worker import Ranking
-from policies.matching.checkpoints import FORMATS, build
-from policies.matching.settings import SmnSizes
+from parley.engine.jobs.retrieval.attack_worker import RankingAttacks
+from parley.engine.jobs.retrieval.config import RankingAttackConfig, RankingConfig
+from parley.engine.jobs.retrieval.worker import Ranking
+from parley.policies.matching.checkpoints import FORMATS, build
+from parley.policies.matching.settings import SmnSizes
 from tests.engine.jobs.made_up import DiesOnce
 from tests.engine.jobs.perturb.robust import words_of_the_desk
 
 OWN = """
 from dataclasses import replace
 
-from engine.perturb.replies.rule import Attacked
+from parley.engine.perturb.replies.rule import Attacked
 
 SEEN = []
 
@@ -53,8 +53,8 @@ class Sour(Plain):
 
 class Shuffled:
     def steps(self, case):
-        from engine.retrieval.drafts import Draft
-        from engine.retrieval.methods import Asked
+        from parley.engine.retrieval.drafts import Draft
+        from parley.engine.retrieval.methods import Asked
 
         words = case.original.words[::-1]
         yield Asked([Draft(words, case.original.tags[::-1], (-1,) * len(words), (True,) * len(words), len(words), len(words))])

@@ -9,26 +9,26 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.job import Silent
-from engine.jobs.retrieval import attack as job
-from engine.jobs.retrieval.attack import ATTACK_RANKING, PreparedAttack
-from engine.jobs.retrieval.config import RankingAttackConfig
-from engine.jobs.retrieval.groups import group_seed, rule_resources
-from engine.metrics.retrieval.searched import APPENDING, REACHED_REASON, SearchedRows, search_metrics
-from engine.perturb.replies.catalogue import build_rules
-from engine.perturb.replies.settings import ReplySettings
-from engine.retrieval.attack import RankAttack
-from engine.retrieval.catalogue import compose_attack
-from engine.retrieval.goals import RankGoal
-from engine.retrieval.methods import FixedRule
-from engine.retrieval.outcomes import AttackOutcome, transferred
-from engine.runtime.session import RaySession
-from engine.store.run_folder import RunFolder
-from envs.candidates.compiled import load_candidates
-from envs.candidates.groups import CandidateGroup
-from envs.candidates.options import CandidateOptions
-from envs.core.errors import ConfigError, DataError
-from policies.rankers import load_ranker
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.retrieval import attack as job
+from parley.engine.jobs.retrieval.attack import ATTACK_RANKING, PreparedAttack
+from parley.engine.jobs.retrieval.config import RankingAttackConfig
+from parley.engine.jobs.retrieval.groups import group_seed, rule_resources
+from parley.engine.metrics.retrieval.searched import APPENDING, REACHED_REASON, SearchedRows, search_metrics
+from parley.engine.perturb.replies.catalogue import build_rules
+from parley.engine.perturb.replies.settings import ReplySettings
+from parley.engine.retrieval.attack import RankAttack
+from parley.engine.retrieval.catalogue import compose_attack
+from parley.engine.retrieval.goals import RankGoal
+from parley.engine.retrieval.methods import FixedRule
+from parley.engine.retrieval.outcomes import AttackOutcome, transferred
+from parley.engine.runtime.session import RaySession
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.candidates.compiled import load_candidates
+from parley.envs.candidates.groups import CandidateGroup
+from parley.envs.candidates.options import CandidateOptions
+from parley.envs.core.errors import ConfigError, DataError
+from parley.policies.rankers import load_ranker
 from tests.engine.cli.test_next import understood
 from tests.engine.jobs.made_up import Listening, Notes, interrupt, rows
 from tests.engine.jobs.retrieval.rankings import DyingAttacks, attacks, long_rows, own, save_matcher
@@ -286,9 +286,9 @@ def test_an_interrupted_run_goes_on_where_it_was_and_shards_do_not_matter(tmp_pa
 
 
 def test_trainings_and_evaluations_name_the_attack_as_the_next_command() -> None:
-    from engine.jobs.retrieval.config import RankingConfig
-    from engine.jobs.retrieval.matcher import TRAIN_MATCHER
-    from engine.jobs.retrieval.ranking import EVALUATE_RANKING
+    from parley.engine.jobs.retrieval.config import RankingConfig
+    from parley.engine.jobs.retrieval.matcher import TRAIN_MATCHER
+    from parley.engine.jobs.retrieval.ranking import EVALUATE_RANKING
 
     evaluated = RankingConfig(model="tfidf,runs/smn", corpus="ubuntu_dialogues", published="ubuntu")
     (asked,) = (each for each in EVALUATE_RANKING.next_commands(evaluated, Path("runs/ranking")) if "attack ranking" in each)
@@ -301,9 +301,9 @@ def test_trainings_and_evaluations_name_the_attack_as_the_next_command() -> None
 
 
 def test_what_follows_reads_words_and_candidates_as_the_run_did(tmp_path: Path) -> None:
-    from engine.jobs.retrieval.campaign import HardenRankingConfig
-    from engine.jobs.retrieval.matcher import TRAIN_MATCHER
-    from engine.jobs.retrieval.minmax import MINMAX_RANKING
+    from parley.engine.jobs.retrieval.campaign import HardenRankingConfig
+    from parley.engine.jobs.retrieval.matcher import TRAIN_MATCHER
+    from parley.engine.jobs.retrieval.minmax import MINMAX_RANKING
 
     model, few = save_matcher(tmp_path / "smn"), CandidateOptions(turns=3)
     known: dict[str, Any] = {"lexicon": "built-in", "candidates": few}

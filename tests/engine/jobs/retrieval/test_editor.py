@@ -11,30 +11,30 @@ import numpy as np
 import pytest
 import torch
 
-from engine.jobs.choices import UPDATE
-from engine.jobs.job import Silent
-from engine.jobs.retrieval import editor
-from engine.jobs.retrieval.attack import ATTACK_RANKING
-from engine.jobs.retrieval.config import RankingAttackConfig
-from engine.jobs.retrieval.editor import TRAIN_EDITOR, training_env
-from engine.jobs.retrieval.editor_config import TrainEditorConfig
-from engine.jobs.retrieval.pool import asked_name, training_names, training_rules
-from engine.jobs.retrieval.prepared import NUM_CONTEXTS, UNREAD
-from engine.jobs.weights import weights_digests
-from engine.metrics.retrieval.editing import EDITING, SUCCESS
-from engine.perturb.replies.resources import RuleResources
-from engine.perturb.replies.settings import ReplySettings
-from engine.report.collect import collect_run
-from engine.retrieval.catalogue import attack_names
-from engine.rllib import state
-from engine.rllib.choosing import CHOOSER, ChoiceReinforceConfig, rewards_to_go
-from engine.rllib.editing import EditorModule, EditorRunner
-from engine.store.run_folder import RunFolder
-from envs.candidates.edit_game import EditRules
-from envs.candidates.options import CandidateOptions
-from envs.core.errors import CheckpointError, ConfigError
-from policies.choosing_settings import ChoiceLearning, ChoiceSizes
-from policies.editor import FORMAT, new_editor
+from parley.engine.jobs.choices import UPDATE
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.retrieval import editor
+from parley.engine.jobs.retrieval.attack import ATTACK_RANKING
+from parley.engine.jobs.retrieval.config import RankingAttackConfig
+from parley.engine.jobs.retrieval.editor import TRAIN_EDITOR, training_env
+from parley.engine.jobs.retrieval.editor_config import TrainEditorConfig
+from parley.engine.jobs.retrieval.pool import asked_name, training_names, training_rules
+from parley.engine.jobs.retrieval.prepared import NUM_CONTEXTS, UNREAD
+from parley.engine.jobs.weights import weights_digests
+from parley.engine.metrics.retrieval.editing import EDITING, SUCCESS
+from parley.engine.perturb.replies.resources import RuleResources
+from parley.engine.perturb.replies.settings import ReplySettings
+from parley.engine.report.collect import collect_run
+from parley.engine.retrieval.catalogue import attack_names
+from parley.engine.rllib import state
+from parley.engine.rllib.choosing import CHOOSER, ChoiceReinforceConfig, rewards_to_go
+from parley.engine.rllib.editing import EditorModule, EditorRunner
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.candidates.edit_game import EditRules
+from parley.envs.candidates.options import CandidateOptions
+from parley.envs.core.errors import CheckpointError, ConfigError
+from parley.policies.choosing_settings import ChoiceLearning, ChoiceSizes
+from parley.policies.editor import FORMAT, new_editor
 from tests.engine.jobs.made_up import Notes, assert_equal_weights, interrupt
 from tests.engine.jobs.retrieval.rankings import save_matcher
 from tests.engine.report.negotiation.dialogues import page_of

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from pyarrow.parquet import read_table
 
-from engine.jobs.flat import write_flat
-from engine.jobs.job import Silent
-from engine.jobs.retrieval.attack import ATTACK_RANKING
-from engine.jobs.retrieval.ranking import EVALUATE_RANKING
+from parley.engine.jobs.flat import write_flat
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.retrieval.attack import ATTACK_RANKING
+from parley.engine.jobs.retrieval.ranking import EVALUATE_RANKING
 from tests.engine.jobs.made_up import Notes, interrupt, rows
 from tests.engine.jobs.retrieval.rankings import asked, attacks, own
 
@@ -89,7 +89,7 @@ def test_a_run_that_was_broken_off_gives_what_it_has_and_a_resumed_one_everythin
 def test_lines_are_written_some_parts_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     EVALUATE_RANKING.run(asked(), tmp_path / "run", Silent())
     together = lines_of(tmp_path / "run")
-    monkeypatch.setattr("engine.jobs.flat._LINES", 1)
+    monkeypatch.setattr("parley.engine.jobs.flat._LINES", 1)
     assert lines_of(tmp_path / "run") == together
 
 

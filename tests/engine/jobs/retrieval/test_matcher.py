@@ -10,23 +10,23 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.job import Silent
-from engine.jobs.retrieval import matcher_config
-from engine.jobs.retrieval.asked import asked_rankers
-from engine.jobs.retrieval.matcher import ATTACKED_SPLIT, TRAIN_MATCHER
-from engine.jobs.retrieval.matcher_config import PoolSearchSettings, TrainMatcherConfig
-from engine.jobs.retrieval.prepared import CUT, NUM_CONTEXTS, UNREAD, not_read_told
-from engine.jobs.retrieval.search import SEARCHED
-from engine.metrics.retrieval.training import ATTACKED, MATCHING, PROMOTED
-from engine.metrics.training import BEFORE
-from engine.report.collect import collect_run
-from engine.store.run_folder import RunFolder
-from envs.candidates.options import CandidateOptions
-from envs.core.errors import CheckpointError, ConfigError, DataError, RunError
-from policies.matching.checkpoints import FORMATS
-from policies.matching.ranker import load_matcher
-from policies.matching.settings import DamSizes, MatcherFitConfig, MrfnSizes, SmnSizes
-from policies.rankers import load_ranker
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.retrieval import matcher_config
+from parley.engine.jobs.retrieval.asked import asked_rankers
+from parley.engine.jobs.retrieval.matcher import ATTACKED_SPLIT, TRAIN_MATCHER
+from parley.engine.jobs.retrieval.matcher_config import PoolSearchSettings, TrainMatcherConfig
+from parley.engine.jobs.retrieval.prepared import CUT, NUM_CONTEXTS, UNREAD, not_read_told
+from parley.engine.jobs.retrieval.search import SEARCHED
+from parley.engine.metrics.retrieval.training import ATTACKED, MATCHING, PROMOTED
+from parley.engine.metrics.training import BEFORE
+from parley.engine.report.collect import collect_run
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.candidates.options import CandidateOptions
+from parley.envs.core.errors import CheckpointError, ConfigError, DataError, RunError
+from parley.policies.matching.checkpoints import FORMATS
+from parley.policies.matching.ranker import load_matcher
+from parley.policies.matching.settings import DamSizes, MatcherFitConfig, MrfnSizes, SmnSizes
+from parley.policies.rankers import load_ranker
 from tests.engine.jobs.made_up import Notes, assert_equal_weights, interrupt, kill_at
 from tests.engine.jobs.retrieval.rankings import long_rows
 from tests.engine.report.negotiation.dialogues import page_of

@@ -8,25 +8,25 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.hardening import OUTCOME, ROUNDS, START
-from engine.jobs.job import Silent
-from engine.jobs.retrieval.campaign import HardenRankingConfig, RankingCampaign
-from engine.jobs.retrieval.minmax import MINMAX_RANKING
-from engine.jobs.retrieval.prepared import UNREAD
-from engine.jobs.rounds import rounds_of
-from engine.metrics.known import known_of
-from engine.metrics.retrieval.campaign import ATTACKS, CAMPAIGN, FIRST, GAIN, HELD, ROUND_METRICS, UnderAttack, lost
-from engine.metrics.retrieval.searched import REACHED_REASON
-from engine.metrics.rounds import best_round
-from engine.report.collect import collect_run
-from engine.report.retrieval.hardened import HardenedRankers
-from engine.store.run_folder import RunFolder
-from envs.candidates.edit_game import EditRules
-from envs.candidates.options import CandidateOptions
-from envs.core.errors import CheckpointError
-from policies.choosing_settings import ChoiceLearning
-from policies.matching.settings import MatcherFitConfig, SmnSizes
-from policies.stored import WEIGHTS, read_header
+from parley.engine.jobs.hardening import OUTCOME, ROUNDS, START
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.retrieval.campaign import HardenRankingConfig, RankingCampaign
+from parley.engine.jobs.retrieval.minmax import MINMAX_RANKING
+from parley.engine.jobs.retrieval.prepared import UNREAD
+from parley.engine.jobs.rounds import rounds_of
+from parley.engine.metrics.known import known_of
+from parley.engine.metrics.retrieval.campaign import ATTACKS, CAMPAIGN, FIRST, GAIN, HELD, ROUND_METRICS, UnderAttack, lost
+from parley.engine.metrics.retrieval.searched import REACHED_REASON
+from parley.engine.metrics.rounds import best_round
+from parley.engine.report.collect import collect_run
+from parley.engine.report.retrieval.hardened import HardenedRankers
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.candidates.edit_game import EditRules
+from parley.envs.candidates.options import CandidateOptions
+from parley.envs.core.errors import CheckpointError
+from parley.policies.choosing_settings import ChoiceLearning
+from parley.policies.matching.settings import MatcherFitConfig, SmnSizes
+from parley.policies.stored import WEIGHTS, read_header
 from tests.engine.jobs.made_up import Notes, interrupt
 from tests.engine.report.negotiation.dialogues import page_of
 

@@ -11,19 +11,26 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from engine.jobs.job import Silent
-from engine.jobs.retrieval.pool import Adversaries, asked_name, drawn_pool, training_names, training_rules, with_adversaries
-from engine.jobs.retrieval.search import PoolSearch
-from engine.perturb.replies.resources import RuleResources
-from engine.perturb.replies.rule import Attacked
-from engine.perturb.replies.settings import ReplySettings
-from engine.perturb.resources import Resources
-from engine.perturb.settings import PerturbSettings
-from engine.retrieval.outcomes import AttackOutcome
-from engine.store.run_folder import RunFolder
-from envs.candidates.groups import CandidateGroup, CandidateKind
-from envs.core.errors import ConfigError, RunError
-from envs.pairs.turns import Utterance
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.retrieval.pool import (
+    Adversaries,
+    asked_name,
+    drawn_pool,
+    training_names,
+    training_rules,
+    with_adversaries,
+)
+from parley.engine.jobs.retrieval.search import PoolSearch
+from parley.engine.perturb.replies.resources import RuleResources
+from parley.engine.perturb.replies.rule import Attacked
+from parley.engine.perturb.replies.settings import ReplySettings
+from parley.engine.perturb.resources import Resources
+from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.retrieval.outcomes import AttackOutcome
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.candidates.groups import CandidateGroup, CandidateKind
+from parley.envs.core.errors import ConfigError, RunError
+from parley.envs.pairs.turns import Utterance
 
 GROUP = CandidateGroup(
     "train-0000001",

@@ -8,25 +8,25 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.job import Silent
-from engine.jobs.retrieval.asked import AskedRanker, asked_rankers
-from engine.jobs.retrieval.config import MetricSettings, RankingConfig
-from engine.jobs.retrieval.groups import chosen_groups, opened, rule_seed
-from engine.jobs.retrieval.prepared import ERRORS
-from engine.jobs.retrieval.ranking import EVALUATE_RANKING
-from engine.metrics.retrieval.beside import differences
-from engine.metrics.retrieval.ranking import RankedRows, ranking_metrics
-from engine.perturb.replies.catalogue import build_rules
-from engine.perturb.replies.resources import RuleResources
-from engine.perturb.replies.settings import ReplySettings
-from engine.perturb.resources import Resources
-from engine.perturb.settings import PerturbSettings
-from engine.store.run_folder import RunFolder
-from envs.candidates.compiled import load_candidates
-from envs.candidates.options import CandidateOptions
-from envs.core.errors import CheckpointError, ConfigError, DataError
-from policies.ranker import Unread, unread_of
-from policies.rankers import load_ranker
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.retrieval.asked import AskedRanker, asked_rankers
+from parley.engine.jobs.retrieval.config import MetricSettings, RankingConfig
+from parley.engine.jobs.retrieval.groups import chosen_groups, opened, rule_seed
+from parley.engine.jobs.retrieval.prepared import ERRORS
+from parley.engine.jobs.retrieval.ranking import EVALUATE_RANKING
+from parley.engine.metrics.retrieval.beside import differences
+from parley.engine.metrics.retrieval.ranking import RankedRows, ranking_metrics
+from parley.engine.perturb.replies.catalogue import build_rules
+from parley.engine.perturb.replies.resources import RuleResources
+from parley.engine.perturb.replies.settings import ReplySettings
+from parley.engine.perturb.resources import Resources
+from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.candidates.compiled import load_candidates
+from parley.envs.candidates.options import CandidateOptions
+from parley.envs.core.errors import CheckpointError, ConfigError, DataError
+from parley.policies.ranker import Unread, unread_of
+from parley.policies.rankers import load_ranker
 from tests.engine.jobs.made_up import Listening, Notes, rows
 from tests.engine.jobs.perturb.robust import save_responder, words_of_the_desk
 from tests.engine.jobs.retrieval.rankings import asked, long_rows, own, save_matcher
@@ -123,8 +123,8 @@ def test_words_of_right_replies_are_erased_in_as_many_contexts_as_are_asked_for(
 
 
 def test_a_ranker_reads_a_context_once_for_all_rules(tmp_path: Path) -> None:
-    from engine.jobs.retrieval.worker import Ranking
-    from engine.runtime.sharding import Shard
+    from parley.engine.jobs.retrieval.worker import Ranking
+    from parley.engine.runtime.sharding import Shard
 
     path = own(tmp_path)
     config = asked(f"{path}:Plain", rules="all")

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.job import Silent
-from engine.jobs.retrieval import ranking as job
-from engine.jobs.retrieval.groups import RankedGroup
-from engine.jobs.retrieval.ranking import EVALUATE_RANKING
-from engine.jobs.retrieval.worker import RankingWorker
-from engine.runtime.session import RaySession
-from engine.runtime.sharding import Shard
-from envs.core.errors import RunError
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.retrieval import ranking as job
+from parley.engine.jobs.retrieval.groups import RankedGroup
+from parley.engine.jobs.retrieval.ranking import EVALUATE_RANKING
+from parley.engine.jobs.retrieval.worker import RankingWorker
+from parley.engine.runtime.session import RaySession
+from parley.engine.runtime.sharding import Shard
+from parley.envs.core.errors import RunError
 from tests.engine.jobs.made_up import Notes, interrupt, rows
 from tests.engine.jobs.retrieval.rankings import OWN, Dying, asked, own
 
@@ -63,7 +63,7 @@ def test_a_shard_that_fails_becomes_error_rows_and_is_tried_again(tmp_path: Path
             return super().run(shard)
 
     with monkeypatch.context() as patch:
-        patch.setattr("engine.jobs.retrieval.worker.RankingWorker", Fails)
+        patch.setattr("parley.engine.jobs.retrieval.worker.RankingWorker", Fails)
         run(asked(), tmp_path / "run", Silent())
     assert Counter(row["status"] for row in rows(tmp_path / "run")) == {"ok": 6, "error": 4}
     run(asked(), tmp_path / "run", Silent())

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from envs.pairs.vocabulary import PairVocabulary
+from parley.envs.pairs.vocabulary import PairVocabulary
 from tests.engine.jobs.triggers.searches import words_of, write_corpus
 from tests.policies.byte_pairs import byte_model
 

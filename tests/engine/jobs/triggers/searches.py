@@ -12,18 +12,18 @@ from typing import Any
 
 import torch
 
-from engine.jobs.triggers.config import TriggerConfig, TriggerEngineSettings
-from engine.jobs.triggers.worker import Searching, SearchWorker
-from engine.runtime.record import Rows
-from engine.runtime.sharding import Shard
-from engine.runtime.worker import TurnResult
-from engine.triggers.settings import RelaxationSettings, SearchSettings
-from engine.triggers.targets import Target
-from envs.pairs.compiled import load_pairs
-from envs.pairs.vocabulary import EOS_ID, PairVocabulary
-from policies.seq2seq.checkpoints import save_model
-from policies.seq2seq.model import LanguageModel, Seq2Seq
-from policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
+from parley.engine.jobs.triggers.config import TriggerConfig, TriggerEngineSettings
+from parley.engine.jobs.triggers.worker import Searching, SearchWorker
+from parley.engine.runtime.record import Rows
+from parley.engine.runtime.sharding import Shard
+from parley.engine.runtime.worker import TurnResult
+from parley.engine.triggers.settings import RelaxationSettings, SearchSettings
+from parley.engine.triggers.targets import Target
+from parley.envs.pairs.compiled import load_pairs
+from parley.envs.pairs.vocabulary import EOS_ID, PairVocabulary
+from parley.policies.seq2seq.checkpoints import save_model
+from parley.policies.seq2seq.model import LanguageModel, Seq2Seq
+from parley.policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
 
 _WORDS = (("the", "my", "your"), ("printer", "screen"), ("is", "was"), ("old", "broken"))
 SOURCES = [" ".join(words) for words in itertools.product(*_WORDS)]
@@ -45,8 +45,8 @@ IN_THE_MIDDLE = 'any(each["outcomes"] and any(one["visits"] for one in each["sav
 """Of a run: of a target one restart has ended and another is under way, as `halts_at` asks."""
 
 STEP_BY_STEP = """
-from engine.jobs.triggers import turns
-from engine.runtime import actors, pool
+from parley.engine.jobs.triggers import turns
+from parley.engine.runtime import actors, pool
 actors.TURN_S = pool.TURN_S = turns.KEPT_EVERY_S = 0.0
 """
 """Code that makes turns end after a step, with what is kept: a fast machine may do all that there is in a longer one."""

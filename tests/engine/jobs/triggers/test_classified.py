@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.jobs.job import Silent
-from engine.jobs.triggers.config import HuggingFaceSettings, TriggerConfig
-from engine.jobs.triggers.methods import SEARCH_METHODS, MethodsConfig
-from engine.jobs.triggers.search import SEARCH
-from engine.jobs.triggers.text_config import TextSearchConfig
-from engine.jobs.triggers.text_search import SEARCH_TEXT
-from engine.jobs.triggers.transfer import SEARCH_TRANSFER, TriggerTransferConfig
-from engine.metrics.triggers.hits import VERIFIED
-from engine.triggers.evolution import EvolutionSettings
-from engine.triggers.settings import SearchSettings
-from engine.triggers.success import SuccessSettings
-from envs.core.errors import CheckpointError, ConfigError
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.triggers.config import HuggingFaceSettings, TriggerConfig
+from parley.engine.jobs.triggers.methods import SEARCH_METHODS, MethodsConfig
+from parley.engine.jobs.triggers.search import SEARCH
+from parley.engine.jobs.triggers.text_config import TextSearchConfig
+from parley.engine.jobs.triggers.text_search import SEARCH_TEXT
+from parley.engine.jobs.triggers.transfer import SEARCH_TRANSFER, TriggerTransferConfig
+from parley.engine.metrics.triggers.hits import VERIFIED
+from parley.engine.triggers.evolution import EvolutionSettings
+from parley.engine.triggers.settings import SearchSettings
+from parley.engine.triggers.success import SuccessSettings
+from parley.envs.core.errors import CheckpointError, ConfigError
 from tests.engine.jobs.made_up import rows
 from tests.policies.small_classifier import LABELS, save_classifier
 

@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from engine.jobs import dates
-from engine.jobs.dates import date_of, dated
-from engine.jobs.job import Silent
-from engine.jobs.responders.hardened_config import TrainHardenedConfig
-from engine.jobs.triggers.config import HuggingFaceSettings, ObjectiveSettings, TriggerConfig
-from engine.jobs.triggers.minmax import HardenTriggersConfig
-from engine.jobs.triggers.search import SEARCH
-from engine.store.run_folder import RunFolder
-from envs.core.errors import ConfigError
-from policies.chat import templates
-from policies.chat.reading import load_local
-from policies.chat.settings import ChatModelSettings, WeightSettings
+from parley.engine.jobs import dates
+from parley.engine.jobs.dates import date_of, dated
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.responders.hardened_config import TrainHardenedConfig
+from parley.engine.jobs.triggers.config import HuggingFaceSettings, ObjectiveSettings, TriggerConfig
+from parley.engine.jobs.triggers.minmax import HardenTriggersConfig
+from parley.engine.jobs.triggers.search import SEARCH
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import ConfigError
+from parley.policies.chat import templates
+from parley.policies.chat.reading import load_local
+from parley.policies.chat.settings import ChatModelSettings, WeightSettings
 from tests.engine.jobs.made_up import rows
 from tests.engine.jobs.triggers.searches import search, write_targets
 

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 import torch
 
-from engine.jobs.job import Result, Silent
-from engine.jobs.triggers.enumeration import SEARCH_ENUMERATE, BranchWorker, Enumerating, EnumerationConfig, Speller
-from engine.runtime.session import RaySession
-from engine.runtime.sharding import Shard
-from engine.store.run_folder import RunFolder
-from envs.core.errors import CheckpointError, ConfigError, ParleyError, RunError
-from envs.pairs.vocabulary import EOS_ID, SPECIALS, PairVocabulary
-from policies.seq2seq.checkpoints import load_seq2seq, save_model
-from policies.seq2seq.decoding import greedy
-from policies.seq2seq.model import Seq2Seq
-from policies.seq2seq.settings import Seq2SeqSizes
+from parley.engine.jobs.job import Result, Silent
+from parley.engine.jobs.triggers.enumeration import SEARCH_ENUMERATE, BranchWorker, Enumerating, EnumerationConfig, Speller
+from parley.engine.runtime.session import RaySession
+from parley.engine.runtime.sharding import Shard
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import CheckpointError, ConfigError, ParleyError, RunError
+from parley.envs.pairs.vocabulary import EOS_ID, SPECIALS, PairVocabulary
+from parley.policies.seq2seq.checkpoints import load_seq2seq, save_model
+from parley.policies.seq2seq.decoding import greedy
+from parley.policies.seq2seq.model import Seq2Seq
+from parley.policies.seq2seq.settings import Seq2SeqSizes
 
 LETTERS = "abc"
 

@@ -8,21 +8,21 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.job import Silent
-from engine.jobs.tables import TABLE_FILE
-from engine.jobs.triggers.methods import SEARCH_METHODS, MethodsConfig
-from engine.report.collect import collect_run
-from engine.triggers.evolution import EvolutionSettings
-from engine.triggers.settings import RelaxationSettings, SearchSettings
-from engine.triggers.success import SuccessSettings
-from engine.triggers.writing import WritingSettings
-from envs.core.errors import ConfigError
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.tables import TABLE_FILE
+from parley.engine.jobs.triggers.methods import SEARCH_METHODS, MethodsConfig
+from parley.engine.report.collect import collect_run
+from parley.engine.triggers.evolution import EvolutionSettings
+from parley.engine.triggers.settings import RelaxationSettings, SearchSettings
+from parley.engine.triggers.success import SuccessSettings
+from parley.engine.triggers.writing import WritingSettings
+from parley.envs.core.errors import ConfigError
 from tests.engine.jobs.made_up import Notes, rows
 from tests.engine.jobs.triggers.test_text_search import ATTACKER, MODEL
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 
-from engine.jobs.triggers.config import HuggingFaceSettings
+from parley.engine.jobs.triggers.config import HuggingFaceSettings
 
 run = SEARCH_METHODS.run
 PAIRS = "goal,target\ntell me,hello\nsay it,a\n"

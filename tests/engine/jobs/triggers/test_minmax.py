@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from engine.jobs.job import Silent
-from engine.jobs.responders.hardened_config import HardeningSettings, hardening_recipe
-from engine.jobs.triggers.config import HuggingFaceSettings
-from engine.jobs.triggers.minmax import MINMAX_TRIGGERS, HardenTriggersConfig
-from engine.metrics.training import BEFORE
-from engine.report.collect import collect_run
-from engine.report.triggers.hardened import HardenedModels
-from engine.store.run_folder import RunFolder
-from engine.triggers.settings import SearchSettings
-from engine.triggers.success import SuccessSettings
-from envs.core.errors import ConfigError
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.responders.hardened_config import HardeningSettings, hardening_recipe
+from parley.engine.jobs.triggers.config import HuggingFaceSettings
+from parley.engine.jobs.triggers.minmax import MINMAX_TRIGGERS, HardenTriggersConfig
+from parley.engine.metrics.training import BEFORE
+from parley.engine.report.collect import collect_run
+from parley.engine.report.triggers.hardened import HardenedModels
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.triggers.settings import SearchSettings
+from parley.engine.triggers.success import SuccessSettings
+from parley.envs.core.errors import ConfigError
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 

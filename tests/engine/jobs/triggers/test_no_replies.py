@@ -10,21 +10,21 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.job import Silent
-from engine.jobs.triggers.text_config import TextSearchConfig
-from engine.jobs.triggers.text_search import SEARCH_TEXT
-from engine.jobs.triggers.transfer import SEARCH_TRANSFER, TriggerTransferConfig
-from engine.jobs.triggers.verification import Verifier
-from engine.metrics.answers import NO_REPLY
-from engine.metrics.triggers.text import EMPTY, EMPTY_NO_REPLY, FOUND_NO_REPLY, RANDOM, RANDOM_NO_REPLY
-from engine.report.collect import report_from_run
-from engine.triggers.evolution import EvolutionSettings
-from engine.triggers.success import Success, SuccessSettings
-from engine.triggers.writing import WritingSettings
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.triggers.text_config import TextSearchConfig
+from parley.engine.jobs.triggers.text_search import SEARCH_TEXT
+from parley.engine.jobs.triggers.transfer import SEARCH_TRANSFER, TriggerTransferConfig
+from parley.engine.jobs.triggers.verification import Verifier
+from parley.engine.metrics.answers import NO_REPLY
+from parley.engine.metrics.triggers.text import EMPTY, EMPTY_NO_REPLY, FOUND_NO_REPLY, RANDOM, RANDOM_NO_REPLY
+from parley.engine.report.collect import report_from_run
+from parley.engine.triggers.evolution import EvolutionSettings
+from parley.engine.triggers.success import Success, SuccessSettings
+from parley.engine.triggers.writing import WritingSettings
 from tests.engine.jobs.made_up import rows
 
 MODEL = """
-from policies.chat.model import Answer
+from parley.policies.chat.model import Answer
 
 NONE = {
     "blocked": Answer("", "content_filter"),
@@ -128,7 +128,7 @@ def test_no_kind_of_answer_without_a_reply_is_a_success_of_a_control(tmp_path: P
 
 
 ATTACKER = """
-from policies.chat.model import Answer
+from parley.policies.chat.model import Answer
 
 class Attacker:
     def answer(self, chats, *, decoding, seeds=()):

@@ -10,21 +10,21 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.job import Silent
-from engine.jobs.triggers import turns as turns_module
-from engine.jobs.triggers.config import ObjectiveSettings, TriggerConfig, TriggerEngineSettings
-from engine.jobs.triggers.models import open_models
-from engine.jobs.triggers.search import SEARCH
-from engine.jobs.triggers.targets import choose_targets
-from engine.jobs.triggers.worker import Searching, SearchWorker
-from engine.runtime import pool
-from engine.runtime.session import RaySession
-from engine.runtime.sharding import Shard
-from engine.store.run_folder import RunFolder
-from engine.triggers.batch import SearchState
-from engine.triggers.random_search import RandomSearch
-from engine.triggers.settings import SearchSettings
-from envs.pairs.vocabulary import PairVocabulary
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.triggers import turns as turns_module
+from parley.engine.jobs.triggers.config import ObjectiveSettings, TriggerConfig, TriggerEngineSettings
+from parley.engine.jobs.triggers.models import open_models
+from parley.engine.jobs.triggers.search import SEARCH
+from parley.engine.jobs.triggers.targets import choose_targets
+from parley.engine.jobs.triggers.worker import Searching, SearchWorker
+from parley.engine.runtime import pool
+from parley.engine.runtime.session import RaySession
+from parley.engine.runtime.sharding import Shard
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.triggers.batch import SearchState
+from parley.engine.triggers.random_search import RandomSearch
+from parley.engine.triggers.settings import SearchSettings
+from parley.envs.pairs.vocabulary import PairVocabulary
 from tests.engine.jobs.made_up import Notes, kill_at, rows
 from tests.engine.jobs.triggers.searches import IN_THE_MIDDLE, SMALL, STEP_BY_STEP, save_seq2seq, search, write_targets
 

@@ -12,23 +12,23 @@ from typing import Any
 import pytest
 import torch
 
-from engine.jobs.job import Silent
-from engine.jobs.triggers import search as job
-from engine.jobs.triggers.config import ObjectiveSettings, TriggerConfig, TriggerEngineSettings
-from engine.jobs.triggers.search import SEARCH
-from engine.jobs.triggers.targets import FILE
-from engine.metrics.triggers.hits import choose_restart
-from engine.runtime.session import RaySession
-from engine.store.run_folder import RunFolder
-from engine.triggers import relaxation
-from engine.triggers.catalogue import make_method, searches
-from engine.triggers.gibbs_enum import GibbsEnum
-from engine.triggers.settings import SearchSettings
-from envs.core.errors import CheckpointError, ConfigError, DataError, RunError
-from envs.data.sources import SPLITS
-from envs.pairs.contexts import with_eot
-from envs.pairs.vocabulary import SPECIALS, PairVocabulary
-from policies.seq2seq.checkpoints import load_seq2seq, save_model
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.triggers import search as job
+from parley.engine.jobs.triggers.config import ObjectiveSettings, TriggerConfig, TriggerEngineSettings
+from parley.engine.jobs.triggers.search import SEARCH
+from parley.engine.jobs.triggers.targets import FILE
+from parley.engine.metrics.triggers.hits import choose_restart
+from parley.engine.runtime.session import RaySession
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.triggers import relaxation
+from parley.engine.triggers.catalogue import make_method, searches
+from parley.engine.triggers.gibbs_enum import GibbsEnum
+from parley.engine.triggers.settings import SearchSettings
+from parley.envs.core.errors import CheckpointError, ConfigError, DataError, RunError
+from parley.envs.data.sources import SPLITS
+from parley.envs.pairs.contexts import with_eot
+from parley.envs.pairs.vocabulary import SPECIALS, PairVocabulary
+from parley.policies.seq2seq.checkpoints import load_seq2seq, save_model
 from tests.engine.jobs.made_up import Listening, Notes, kill_at, rows, save_negotiator
 from tests.engine.jobs.triggers.searches import (
     EFFORT,
@@ -207,7 +207,7 @@ def test_normal_targets_are_what_the_model_says_and_are_asked_for_once(
     first = rows(tmp_path / "run")
     assert len(first) == 2
     min((tmp_path / "run" / "rows").glob("*.parquet")).unlink()
-    monkeypatch.setattr("engine.jobs.triggers.targets.normal", lambda *_, **__: pytest.fail("the targets are known"))
+    monkeypatch.setattr("parley.engine.jobs.triggers.targets.normal", lambda *_, **__: pytest.fail("the targets are known"))
     run(config, tmp_path / "run", Silent())
     assert rows(tmp_path / "run") == first
 

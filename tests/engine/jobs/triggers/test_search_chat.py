@@ -11,25 +11,25 @@ from typing import Any
 import pytest
 import torch
 
-from engine.jobs.job import ATTACK, USAGE, Silent
-from engine.jobs.triggers.config import HuggingFaceSettings, ObjectiveSettings, TriggerConfig, TriggerEngineSettings
-from engine.jobs.triggers.search import SEARCH
-from engine.metrics.triggers.hits import JUDGE_ANSWERS, JUDGE_UNPARSABLE, REFUSED, SAMPLED, VERIFIED
-from engine.report.collect import report_from_run
-from engine.store.run_folder import RunFolder
-from engine.triggers.causal import scorer
-from engine.triggers.settings import SearchSettings
-from engine.triggers.success import SuccessSettings
-from engine.triggers.targets import Skipped
-from envs.core.errors import ConfigError, DataError
-from policies.chat.model import Message
+from parley.engine.jobs.job import ATTACK, USAGE, Silent
+from parley.engine.jobs.triggers.config import HuggingFaceSettings, ObjectiveSettings, TriggerConfig, TriggerEngineSettings
+from parley.engine.jobs.triggers.search import SEARCH
+from parley.engine.metrics.triggers.hits import JUDGE_ANSWERS, JUDGE_UNPARSABLE, REFUSED, SAMPLED, VERIFIED
+from parley.engine.report.collect import report_from_run
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.triggers.causal import scorer
+from parley.engine.triggers.settings import SearchSettings
+from parley.engine.triggers.success import SuccessSettings
+from parley.engine.triggers.targets import Skipped
+from parley.envs.core.errors import ConfigError, DataError
+from parley.policies.chat.model import Message
 from tests.engine.jobs.made_up import Notes, kill_at, rows
 from tests.engine.jobs.triggers.searches import IN_THE_MIDDLE, STEP_BY_STEP, search
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 
-from policies.hugging_face import load_hugging_face
-from policies.hugging_face_victims import HuggingFaceCausal
+from parley.policies.hugging_face import load_hugging_face
+from parley.policies.hugging_face_victims import HuggingFaceCausal
 from tests.policies.sentence_pieces import piece_model
 
 run = SEARCH.run

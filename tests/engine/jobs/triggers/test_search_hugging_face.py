@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.job import Silent
-from engine.jobs.triggers.config import HuggingFaceSettings, ObjectiveSettings, TriggerConfig, TriggerEngineSettings
-from engine.jobs.triggers.methods import SEARCH_METHODS
-from engine.jobs.triggers.models import HuggingFaceFolder
-from engine.jobs.triggers.search import SEARCH
-from engine.jobs.triggers.table import SEARCH_TABLE
-from engine.jobs.triggers.universal import SEARCH_UNIVERSAL
-from engine.store.run_folder import RunFolder
-from engine.triggers.targets import TEMPLATES, prototypes
-from envs.core.errors import CheckpointError, ConfigError, DataError
-from policies.hugging_face import read_model
-from policies.hugging_face_seq2seq import HuggingFaceSeq2Seq
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.triggers.config import HuggingFaceSettings, ObjectiveSettings, TriggerConfig, TriggerEngineSettings
+from parley.engine.jobs.triggers.methods import SEARCH_METHODS
+from parley.engine.jobs.triggers.models import HuggingFaceFolder
+from parley.engine.jobs.triggers.search import SEARCH
+from parley.engine.jobs.triggers.table import SEARCH_TABLE
+from parley.engine.jobs.triggers.universal import SEARCH_UNIVERSAL
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.triggers.targets import TEMPLATES, prototypes
+from parley.envs.core.errors import CheckpointError, ConfigError, DataError
+from parley.policies.hugging_face import read_model
+from parley.policies.hugging_face_seq2seq import HuggingFaceSeq2Seq
 from tests.engine.jobs.made_up import rows
 from tests.engine.jobs.triggers.searches import EFFORT, search, write_targets
 from tests.engine.triggers.made_up import crowd

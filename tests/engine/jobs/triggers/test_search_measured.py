@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 import torch
 
-from engine.jobs.job import Silent
-from engine.jobs.triggers.config import HuggingFaceSettings, TriggerConfig
-from engine.jobs.triggers.measured import LONGEST_NORMAL, NUM_PAIRS, test_texts
-from engine.jobs.triggers.models import open_models
-from engine.jobs.triggers.search import SEARCH
-from engine.jobs.triggers.table import SEARCH_TABLE, SearchTableConfig
-from engine.triggers.settings import SearchSettings
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.triggers.config import HuggingFaceSettings, TriggerConfig
+from parley.engine.jobs.triggers.measured import LONGEST_NORMAL, NUM_PAIRS, test_texts
+from parley.engine.jobs.triggers.models import open_models
+from parley.engine.jobs.triggers.search import SEARCH
+from parley.engine.jobs.triggers.table import SEARCH_TABLE, SearchTableConfig
+from parley.engine.triggers.settings import SearchSettings
 from tests.engine.jobs.made_up import rows
 from tests.engine.jobs.triggers.searches import search
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 
-from policies.hugging_face import load_hugging_face
-from policies.hugging_face_judges import HuggingFaceInputModel, frequent_words, reply_nats
+from parley.policies.hugging_face import load_hugging_face
+from parley.policies.hugging_face_judges import HuggingFaceInputModel, frequent_words, reply_nats
 from tests.policies.byte_pairs import END_ID, TURN_ID, byte_model
 
 EFFORT = SearchSettings(candidates=6, max_sweeps=1, restarts=1)

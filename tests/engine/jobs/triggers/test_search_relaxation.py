@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.job import Silent
-from engine.jobs.triggers.config import TriggerConfig
-from engine.jobs.triggers.search import SEARCH
-from engine.triggers import relaxation
-from engine.triggers.settings import RelaxationSettings
-from envs.core.errors import ConfigError
-from envs.pairs.vocabulary import PairVocabulary
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.triggers.config import TriggerConfig
+from parley.engine.jobs.triggers.search import SEARCH
+from parley.engine.triggers import relaxation
+from parley.engine.triggers.settings import RelaxationSettings
+from parley.envs.core.errors import ConfigError
+from parley.envs.pairs.vocabulary import PairVocabulary
 from tests.engine.jobs.made_up import rows
 from tests.engine.jobs.triggers.searches import EFFORT, SMALL, save_lm, save_seq2seq, search, write_targets
 

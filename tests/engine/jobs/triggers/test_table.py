@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.job import Silent
-from engine.jobs.tables import TABLE_FILE
-from engine.jobs.triggers.config import TriggerConfig
-from engine.jobs.triggers.search import SEARCH
-from engine.jobs.triggers.table import SEARCH_TABLE, SearchTableConfig, model_labels
-from engine.report.collect import collect_run
-from engine.store.run_folder import RunFolder
-from engine.triggers.settings import RelaxationSettings
-from envs.core.errors import CheckpointError, ConfigError
-from envs.pairs.vocabulary import PairVocabulary
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.tables import TABLE_FILE
+from parley.engine.jobs.triggers.config import TriggerConfig
+from parley.engine.jobs.triggers.search import SEARCH
+from parley.engine.jobs.triggers.table import SEARCH_TABLE, SearchTableConfig, model_labels
+from parley.engine.report.collect import collect_run
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.triggers.settings import RelaxationSettings
+from parley.envs.core.errors import CheckpointError, ConfigError
+from parley.envs.pairs.vocabulary import PairVocabulary
 from tests.engine.jobs.made_up import Notes, rows
 from tests.engine.jobs.triggers.searches import EFFORT, save_lm, save_seq2seq
 

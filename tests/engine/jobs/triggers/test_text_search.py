@@ -10,22 +10,22 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.job import Silent
-from engine.jobs.triggers.text_config import TextSearchConfig, WantedTexts
-from engine.jobs.triggers.text_prompts import num_tokens
-from engine.jobs.triggers.text_search import SEARCH_TEXT
-from engine.metrics.answers import NO_REPLY, NO_REPLY_METRICS
-from engine.metrics.statistics import rate
-from engine.metrics.tables import with_interval
-from engine.metrics.triggers.text import EMPTY, NUM_QUERIES, OVER, RANDOM
-from engine.report.collect import report_from_run
-from engine.triggers.evolution import EvolutionSettings
-from engine.triggers.fitness import FitnessSettings
-from engine.triggers.success import TOKENS, SuccessSettings
-from engine.triggers.targets import Target, TargetList
-from engine.triggers.writing import WritingSettings
-from envs.core.errors import ConfigError, DataError
-from policies.seq2seq.checkpoints import save_model
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.triggers.text_config import TextSearchConfig, WantedTexts
+from parley.engine.jobs.triggers.text_prompts import num_tokens
+from parley.engine.jobs.triggers.text_search import SEARCH_TEXT
+from parley.engine.metrics.answers import NO_REPLY, NO_REPLY_METRICS
+from parley.engine.metrics.statistics import rate
+from parley.engine.metrics.tables import with_interval
+from parley.engine.metrics.triggers.text import EMPTY, NUM_QUERIES, OVER, RANDOM
+from parley.engine.report.collect import report_from_run
+from parley.engine.triggers.evolution import EvolutionSettings
+from parley.engine.triggers.fitness import FitnessSettings
+from parley.engine.triggers.success import TOKENS, SuccessSettings
+from parley.engine.triggers.targets import Target, TargetList
+from parley.engine.triggers.writing import WritingSettings
+from parley.envs.core.errors import ConfigError, DataError
+from parley.policies.seq2seq.checkpoints import save_model
 from tests.engine.jobs.made_up import Listening, kill_when, rows, start_parley
 from tests.policies.seq2seq.made_up import seq2seq
 
@@ -155,7 +155,7 @@ def test_random_inputs_that_work_as_well_are_told(tmp_path: Path) -> None:
 ATTACKER = """
 import json, re
 from pathlib import Path
-from policies.chat.model import Access, Answer
+from parley.policies.chat.model import Access, Answer
 
 class Attacker:
     name, access = "attacker", Access.TEXT
@@ -245,7 +245,7 @@ def test_a_judge_that_cannot_be_read_is_told_below_the_table(tmp_path: Path, rea
 
 def test_what_is_fit_may_be_an_encoders_similarity(tmp_path: Path) -> None:
     pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
-    from policies.ranking.hugging_face import load_hugging_face_ranker
+    from parley.policies.ranking.hugging_face import load_hugging_face_ranker
     from tests.policies.ranking.folders import bi_encoder
 
     folder = bi_encoder(tmp_path / "encoder")
@@ -261,9 +261,9 @@ def test_what_is_fit_may_be_an_encoders_similarity(tmp_path: Path) -> None:
 
 def test_fluency_weighs_against_what_a_reply_is_worth(tmp_path: Path, folder: Path) -> None:
     pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
-    from engine.triggers.evolution import closeness
-    from policies.hugging_face import read_model
-    from policies.hugging_face_judges import HuggingFaceInputModel
+    from parley.engine.triggers.evolution import closeness
+    from parley.policies.hugging_face import read_model
+    from parley.policies.hugging_face_judges import HuggingFaceInputModel
 
     tokenizer, model = read_model(f"hf:{folder}")
     nats = HuggingFaceInputModel(model, tokenizer).nats

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.job import ATTACK, USAGE, Silent
-from engine.jobs.triggers.methods import SEARCH_METHODS, MethodsConfig
-from engine.jobs.triggers.text_config import TextSearchConfig
-from engine.jobs.triggers.text_search import SEARCH_TEXT
-from engine.jobs.triggers.transfer import SEARCH_TRANSFER, TriggerTransferConfig
-from engine.store.run_folder import RunFolder
-from engine.triggers.evolution import EvolutionSettings
-from engine.triggers.success import SuccessSettings
-from policies.chat.settings import ChatAsking
+from parley.engine.jobs.job import ATTACK, USAGE, Silent
+from parley.engine.jobs.triggers.methods import SEARCH_METHODS, MethodsConfig
+from parley.engine.jobs.triggers.text_config import TextSearchConfig
+from parley.engine.jobs.triggers.text_search import SEARCH_TEXT
+from parley.engine.jobs.triggers.transfer import SEARCH_TRANSFER, TriggerTransferConfig
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.triggers.evolution import EvolutionSettings
+from parley.engine.triggers.success import SuccessSettings
+from parley.policies.chat.settings import ChatAsking
 from tests.engine.jobs.made_up import rows
 from tests.policies.chat.fake_server import Said, completion, serving
 

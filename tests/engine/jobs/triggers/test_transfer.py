@@ -10,22 +10,22 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.job import Silent
-from engine.jobs.triggers import typed_triggers
-from engine.jobs.triggers.config import HuggingFaceSettings, TriggerConfig
-from engine.jobs.triggers.methods import SEARCH_METHODS, MethodsConfig
-from engine.jobs.triggers.search import SEARCH
-from engine.jobs.triggers.text_config import TextSearchConfig
-from engine.jobs.triggers.text_search import SEARCH_TEXT
-from engine.jobs.triggers.transfer import SEARCH_TRANSFER, TriggerTransferConfig
-from engine.jobs.triggers.typed_triggers import UNIVERSAL
-from engine.metrics.triggers.transfer import NO_INPUT, transfer_metrics, transfer_table
-from engine.report.collect import report_from_run
-from engine.store.run_folder import RunFolder
-from engine.triggers.evolution import EvolutionSettings
-from engine.triggers.settings import SearchSettings
-from engine.triggers.success import SuccessSettings
-from envs.core.errors import ConfigError, DataError, RunError
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.triggers import typed_triggers
+from parley.engine.jobs.triggers.config import HuggingFaceSettings, TriggerConfig
+from parley.engine.jobs.triggers.methods import SEARCH_METHODS, MethodsConfig
+from parley.engine.jobs.triggers.search import SEARCH
+from parley.engine.jobs.triggers.text_config import TextSearchConfig
+from parley.engine.jobs.triggers.text_search import SEARCH_TEXT
+from parley.engine.jobs.triggers.transfer import SEARCH_TRANSFER, TriggerTransferConfig
+from parley.engine.jobs.triggers.typed_triggers import UNIVERSAL
+from parley.engine.metrics.triggers.transfer import NO_INPUT, transfer_metrics, transfer_table
+from parley.engine.report.collect import report_from_run
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.triggers.evolution import EvolutionSettings
+from parley.engine.triggers.settings import SearchSettings
+from parley.engine.triggers.success import SuccessSettings
+from parley.envs.core.errors import ConfigError, DataError, RunError
 from tests.engine.jobs.made_up import Notes, rows
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")

@@ -9,21 +9,21 @@ from typing import Any
 import pytest
 import torch
 
-from engine.jobs.job import ATTACK, Silent
-from engine.jobs.triggers.config import HuggingFaceSettings, ObjectiveSettings, TriggerEngineSettings
-from engine.jobs.triggers.typed_triggers import typed_triggers
-from engine.jobs.triggers.universal import SEARCH_UNIVERSAL, UniversalConfig, split_by_prompt
-from engine.metrics.triggers.universal import best_found, universal_metrics
-from engine.report.collect import report_from_run
-from engine.store.run_folder import RunFolder
-from engine.triggers.settings import SearchSettings
-from engine.triggers.targets import Target
-from envs.core.errors import ConfigError, DataError
+from parley.engine.jobs.job import ATTACK, Silent
+from parley.engine.jobs.triggers.config import HuggingFaceSettings, ObjectiveSettings, TriggerEngineSettings
+from parley.engine.jobs.triggers.typed_triggers import typed_triggers
+from parley.engine.jobs.triggers.universal import SEARCH_UNIVERSAL, UniversalConfig, split_by_prompt
+from parley.engine.metrics.triggers.universal import best_found, universal_metrics
+from parley.engine.report.collect import report_from_run
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.triggers.settings import SearchSettings
+from parley.engine.triggers.targets import Target
+from parley.envs.core.errors import ConfigError, DataError
 from tests.engine.jobs.made_up import kill_at, rows
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 
-from policies.hugging_face import load_hugging_face
+from parley.policies.hugging_face import load_hugging_face
 from tests.policies.byte_pairs import byte_model
 from tests.policies.sentence_pieces import piece_model
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine.metrics.collaboration.chats import (
+from parley.engine.metrics.collaboration.chats import (
     AGAIN,
     AGAIN_NORMAL,
     ANY,
@@ -41,10 +41,10 @@ from engine.metrics.collaboration.chats import (
     describe,
     of,
 )
-from engine.metrics.collaboration.table import PUBLISHED, allowed_table, lies_table, lying_table, overview, table_8
-from engine.metrics.statistics import mean_count, rate
-from envs.friends.events import Lying
-from policies.chat.model import NO_REPLIES
+from parley.engine.metrics.collaboration.table import PUBLISHED, allowed_table, lies_table, lying_table, overview, table_8
+from parley.engine.metrics.statistics import mean_count, rate
+from parley.envs.friends.events import Lying
+from parley.policies.chat.model import NO_REPLIES
 
 CONFUSING = "confusing-entity"
 AGAINS = {("chess", "chess"): True, ("ada", "ada"): True, ("chess", "golf"): True, ("nib", "oslo"): False}

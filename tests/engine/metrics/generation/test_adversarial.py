@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.metrics.generation.adversarial import (
+from parley.engine.metrics.generation.adversarial import (
     JudgedRows,
     JudgedScores,
     adversarial_metrics,
@@ -17,7 +17,7 @@ from engine.metrics.generation.adversarial import (
     describe,
     reliability_error,
 )
-from engine.metrics.generation.tables import AskedJudges, is_reliable, strongest_features, tables, verdicts
+from parley.engine.metrics.generation.tables import AskedJudges, is_reliable, strongest_features, tables, verdicts
 
 CONTROLS = ("constant", "length")
 

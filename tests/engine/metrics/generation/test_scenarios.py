@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from engine.metrics.generation.scenarios import (
+from parley.engine.metrics.generation.scenarios import (
     KEPT_BY_CUT,
     JudgedScenario,
     against,
@@ -22,7 +22,7 @@ from engine.metrics.generation.scenarios import (
     said_elsewhere,
     source_name,
 )
-from envs.pairs.replied import RepliedPair
+from parley.envs.pairs.replied import RepliedPair
 
 NUM, FOLDS = 60, 5
 

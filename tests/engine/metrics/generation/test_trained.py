@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from engine.metrics.generation.concluded import conclusions, placements
-from engine.metrics.generation.tables import RELIABILITY
-from engine.metrics.generation.trained import (
+from parley.engine.metrics.generation.concluded import conclusions, placements
+from parley.engine.metrics.generation.tables import RELIABILITY
+from parley.engine.metrics.generation.trained import (
     ABOVE,
     PERPLEXITY,
     TABLE,
@@ -18,8 +18,8 @@ from engine.metrics.generation.trained import (
     table_metrics,
     trained_tables,
 )
-from engine.metrics.generation.variety import DISTINCT_2
-from engine.metrics.statistics import NOTHING, Estimate, count
+from parley.engine.metrics.generation.variety import DISTINCT_2
+from parley.engine.metrics.statistics import NOTHING, Estimate, count
 
 MORE, WITHIN, LESS = Estimate(0.04, 0.01, 0.07, 90), Estimate(0.01, -0.02, 0.04, 90), Estimate(-0.04, -0.07, -0.01, 90)
 

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.metrics.negotiation.attack import ATTACK_METRICS, attack_metrics, budget_curves
-from engine.metrics.negotiation.chat import chat_metrics
-from engine.metrics.negotiation.defences import defence_metrics
-from engine.metrics.negotiation.dialogues import METRICS, negotiation_metrics
-from engine.metrics.statistics import NOTHING, count, rate
-from engine.store.schemas import error_row
-from policies.chat.negotiator import ChatMoves
+from parley.engine.metrics.negotiation.attack import ATTACK_METRICS, attack_metrics, budget_curves
+from parley.engine.metrics.negotiation.chat import chat_metrics
+from parley.engine.metrics.negotiation.defences import defence_metrics
+from parley.engine.metrics.negotiation.dialogues import METRICS, negotiation_metrics
+from parley.engine.metrics.statistics import NOTHING, count, rate
+from parley.engine.store.schemas import error_row
+from parley.policies.chat.negotiator import ChatMoves
 from tests.engine.metrics.negotiation.attacks import attacked, attempt, step
 
 

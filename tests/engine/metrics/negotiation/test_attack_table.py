@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from engine.metrics.negotiation.attack import ATTACK_METRICS
-from engine.metrics.negotiation.attack_table import ROWS, TABLE_2, TURNS, AttackLine, attack_table, table_lines
-from engine.metrics.negotiation.published import ATTACKS
-from engine.metrics.statistics import Estimate, count
-from engine.metrics.tables import TextTable
+from parley.engine.metrics.negotiation.attack import ATTACK_METRICS
+from parley.engine.metrics.negotiation.attack_table import ROWS, TABLE_2, TURNS, AttackLine, attack_table, table_lines
+from parley.engine.metrics.negotiation.published import ATTACKS
+from parley.engine.metrics.statistics import Estimate, count
+from parley.engine.metrics.tables import TextTable
 
 SHARE = Estimate(0.5, 0.4, 0.6, 200)
 PLAIN = {

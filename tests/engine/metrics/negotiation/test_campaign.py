@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from engine.metrics.exploitability import EXPLOITABILITY, MEAN_FRESH
-from engine.metrics.negotiation.campaign import (
+from parley.engine.metrics.exploitability import EXPLOITABILITY, MEAN_FRESH
+from parley.engine.metrics.negotiation.campaign import (
     AFTER,
     BEFORE,
     PERPLEXITY,
@@ -19,8 +19,8 @@ from engine.metrics.negotiation.campaign import (
     rounds_table,
     still_playing,
 )
-from engine.metrics.rounds import Round
-from engine.metrics.statistics import NOTHING, Estimate, count
+from parley.engine.metrics.rounds import Round
+from parley.engine.metrics.statistics import NOTHING, Estimate, count
 
 MEASURED = {
     BEFORE: Estimate(2.5, 2.25, 2.75, 200),

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.metrics.negotiation.dialogues import METRICS, negotiation_metrics
-from engine.store.schemas import error_row
+from parley.engine.metrics.negotiation.dialogues import METRICS, negotiation_metrics
+from parley.engine.store.schemas import error_row
 
 
 def dialogue(points: tuple[int, int], *, agreed: bool = True, pareto: bool = False, **more: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.metrics.negotiation.population import LEGEND, SINGLE, VALUE, Played, elo
+from parley.engine.metrics.negotiation.population import LEGEND, SINGLE, VALUE, Played, elo
 
 
 def row(target: str, adversary: str, number: int, gain: int, status: str = "ok") -> dict[str, Any]:

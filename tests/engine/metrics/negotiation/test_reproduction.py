@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from engine.metrics.negotiation.reproduction import HARDENED, KNOWN, NO, OPEN, PLAIN, RL, SIGN, SV, YES, Reproduction
-from engine.metrics.statistics import Estimate
+from parley.engine.metrics.negotiation.reproduction import HARDENED, KNOWN, NO, OPEN, PLAIN, RL, SIGN, SV, YES, Reproduction
+from parley.engine.metrics.statistics import Estimate
 
 OTHERS = {
     "par": Estimate(0.5, 0.4, 0.6, 100),

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from engine.metrics.negotiation.tactics import LEGEND, TacticsPlayed, tactics_table
-from engine.negotiation.tactics import BLIND, NONE, REFINED, WrittenTactic
-from policies.chat.negotiator import ChatMoves
+from parley.engine.metrics.negotiation.tactics import LEGEND, TacticsPlayed, tactics_table
+from parley.engine.negotiation.tactics import BLIND, NONE, REFINED, WrittenTactic
+from parley.policies.chat.negotiator import ChatMoves
 from tests.engine.report.negotiation.dialogues import error_row, row
 
 MOVES = ChatMoves(answers=3, tokens_in=40, tokens_out=5, cut=2, repairs=1).__dict__

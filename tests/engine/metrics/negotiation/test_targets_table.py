@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from engine.metrics.negotiation.attack_table import titles_of
-from engine.metrics.negotiation.targets_table import strongest_attack, targets_table
-from engine.metrics.statistics import Estimate
+from parley.engine.metrics.negotiation.attack_table import titles_of
+from parley.engine.metrics.negotiation.targets_table import strongest_attack, targets_table
+from parley.engine.metrics.statistics import Estimate
 
 TRAINED = ("runs/minmax", "runs/other")
 

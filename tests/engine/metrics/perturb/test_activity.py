@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.metrics.perturb.activity import CEILING, CONSTANTS, ActEnt, ActivityExtractor, f1, reference_metrics
-from engine.metrics.perturb.activity_tables import (
+from parley.engine.metrics.perturb.activity import CEILING, CONSTANTS, ActEnt, ActivityExtractor, f1, reference_metrics
+from parley.engine.metrics.perturb.activity_tables import (
     COMMANDS,
     CONFLICTS,
     ENTITIES,
@@ -19,9 +19,9 @@ from engine.metrics.perturb.activity_tables import (
     ActivityTables,
     read_activity_tables,
 )
-from envs.core.errors import DataError
-from envs.data.lines import broken_rule
-from envs.pairs.turns import parse_turns
+from parley.envs.core.errors import DataError
+from parley.envs.data.lines import broken_rule
+from parley.envs.pairs.turns import parse_turns
 
 DATA = os.environ.get("PARLEY_DATA")
 TRUTHS = "actent_test_responses.txt"

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from engine.metrics.perturb.audit import CONTROL, KINDS, audit_metrics, describe_audit
-from engine.metrics.perturb.audit_table import audit_tables
-from engine.metrics.perturb.labels import kappa, label_metrics
-from engine.metrics.statistics import clustered_rate, rate
-from engine.perturb.signals import SIGNALS
+from parley.engine.metrics.perturb.audit import CONTROL, KINDS, audit_metrics, describe_audit
+from parley.engine.metrics.perturb.audit_table import audit_tables
+from parley.engine.metrics.perturb.labels import kappa, label_metrics
+from parley.engine.metrics.statistics import clustered_rate, rate
+from parley.engine.perturb.signals import SIGNALS
 
 SWAP, ANTONYM = "random-swap", "antonym"
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from engine.metrics.perturb.activity import CONSTANTS, reference_metrics
-from engine.metrics.perturb.robustness import describe, robustness_metrics
-from engine.metrics.statistics import count, rate
+from parley.engine.metrics.perturb.activity import CONSTANTS, reference_metrics
+from parley.engine.metrics.perturb.robustness import describe, robustness_metrics
+from parley.engine.metrics.statistics import count, rate
 from tests.engine.metrics.perturb.robustness_rows import asked, failed, perturbed, replied
 
 SWAP = "random-swap"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from engine.metrics.perturb.published import PUBLISHED
-from engine.metrics.perturb.robustness import robustness_metrics
-from engine.metrics.perturb.table import table_2, table_4, trained_models
-from engine.metrics.statistics import Estimate, count, rate
-from engine.perturb import catalogue
+from parley.engine.metrics.perturb.published import PUBLISHED
+from parley.engine.metrics.perturb.robustness import robustness_metrics
+from parley.engine.metrics.perturb.table import table_2, table_4, trained_models
+from parley.engine.metrics.statistics import Estimate, count, rate
+from parley.engine.perturb import catalogue
 from tests.engine.metrics.perturb.robustness_rows import asked, perturbed, replied
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.metrics.retrieval.attacked import Untouched, attack_metrics, compared, estimates, figures, title
-from engine.metrics.retrieval.ranks import MRR, PAIRWISE, PRECISION, GroupMetrics, Ties, group_metrics
-from engine.metrics.statistics import paired_bootstrap, rate, rate_difference
+from parley.engine.metrics.retrieval.attacked import Untouched, attack_metrics, compared, estimates, figures, title
+from parley.engine.metrics.retrieval.ranks import MRR, PAIRWISE, PRECISION, GroupMetrics, Ties, group_metrics
+from parley.engine.metrics.statistics import paired_bootstrap, rate, rate_difference
 
 KEYS = ["a"] * 3 + ["b"] * 3 + ["c"] * 3
 LABELS = [True, False, False, True, False, False, False, False, False]

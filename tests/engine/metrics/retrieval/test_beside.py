@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from engine.metrics.retrieval.beside import control_of, differences, rankers_beside
-from engine.metrics.retrieval.ranking import RankedRows, describe
-from engine.metrics.statistics import paired_bootstrap, rate_difference
+from parley.engine.metrics.retrieval.beside import control_of, differences, rankers_beside
+from parley.engine.metrics.retrieval.ranking import RankedRows, describe
+from parley.engine.metrics.statistics import paired_bootstrap, rate_difference
 from tests.engine.metrics.retrieval.ranked_rows import attacked, scored
 
 RIGHT, WRONG, TIED = [3.0, 2.0, 1.0], [1.0, 2.0, 3.0], [2.0, 2.0, 1.0]

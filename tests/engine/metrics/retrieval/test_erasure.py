@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from engine.metrics.retrieval.erasure import KeptPoint, importances, kept, kept_points, read_words
-from envs.candidates.groups import CandidateGroup
-from policies.ranker import Pair
+from parley.engine.metrics.retrieval.erasure import KeptPoint, importances, kept, kept_points, read_words
+from parley.envs.candidates.groups import CandidateGroup
+from parley.policies.ranker import Pair
 from tests.engine.perturb.replies.groups import group
 
 

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from engine.metrics.retrieval.overlap import ALPHA_EDGES, figure_1, histogram, overlap_of
-from engine.metrics.retrieval.ranks import group_metrics
+from parley.engine.metrics.retrieval.overlap import ALPHA_EDGES, figure_1, histogram, overlap_of
+from parley.engine.metrics.retrieval.ranks import group_metrics
 from tests.engine.perturb.replies.groups import group
 
 

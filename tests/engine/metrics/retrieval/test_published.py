@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.metrics.retrieval.published import CLEAN, MODELS, TABLE_3, TABLE_4, TABLE_5, TABLE_5_BEFORE, TABLE_6
-from engine.metrics.retrieval.ranks import group_metrics
+from parley.engine.metrics.retrieval.published import CLEAN, MODELS, TABLE_3, TABLE_4, TABLE_5, TABLE_5_BEFORE, TABLE_6
+from parley.engine.metrics.retrieval.ranks import group_metrics
 
 
 def test_every_model_rule_and_metric_has_its_figure() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine.metrics.retrieval.ranking import RankedRows, describe, ranking_metrics
+from parley.engine.metrics.retrieval.ranking import RankedRows, describe, ranking_metrics
 from tests.engine.metrics.retrieval.ranked_rows import attacked, context, scored
 
 RIGHT, WRONG, TIED = [3.0, 2.0, 1.0], [1.0, 2.0, 3.0], [2.0, 2.0, 1.0]

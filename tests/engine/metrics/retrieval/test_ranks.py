@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.metrics.retrieval.ranks import KS, MAP, MRR, PAIRWISE, PRECISION, Ties, group_metrics, recall_at
+from parley.engine.metrics.retrieval.ranks import KS, MAP, MRR, PAIRWISE, PRECISION, Ties, group_metrics, recall_at
 
 Group = list[tuple[int, bool]]
 """Score and relevance of candidates."""

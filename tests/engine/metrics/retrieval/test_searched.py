@@ -6,10 +6,10 @@ import math
 
 import pytest
 
-from engine.metrics.retrieval.search_tables import success_table, tables_of_searches
-from engine.metrics.retrieval.searched import REACHED_REASON, SearchedRows, describe_search, points_of, search_metrics
-from engine.metrics.statistics import NOTHING, clustered_rate, rate
-from engine.metrics.tables import figure
+from parley.engine.metrics.retrieval.search_tables import success_table, tables_of_searches
+from parley.engine.metrics.retrieval.searched import REACHED_REASON, SearchedRows, describe_search, points_of, search_metrics
+from parley.engine.metrics.statistics import NOTHING, clustered_rate, rate
+from parley.engine.metrics.tables import figure
 from tests.engine.metrics.retrieval.searched_rows import attacked_context, left, search
 
 

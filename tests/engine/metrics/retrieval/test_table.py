@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from engine.metrics.retrieval.beside import differences
-from engine.metrics.retrieval.ranking import RankedRows, ranking_metrics
-from engine.metrics.retrieval.table import Shown, overview, tables
-from engine.metrics.statistics import Estimate, count
-from engine.metrics.tables import TextTable
+from parley.engine.metrics.retrieval.beside import differences
+from parley.engine.metrics.retrieval.ranking import RankedRows, ranking_metrics
+from parley.engine.metrics.retrieval.table import Shown, overview, tables
+from parley.engine.metrics.statistics import Estimate, count
+from parley.engine.metrics.tables import TextTable
 from tests.engine.metrics.retrieval.ranked_rows import KEEPS, attacked
 
 AS_THEY_ARE, KEEPING, OTHERS = "Candidates as they are", "Rules that keep labels", "Rules that make wrong replies of right ones"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from engine.metrics.statistics import Estimate
-from engine.metrics.triggers.hardening import KnownInputs, hardening_table
-from engine.metrics.triggers.transfer import NO_INPUT
+from parley.engine.metrics.statistics import Estimate
+from parley.engine.metrics.triggers.hardening import KnownInputs, hardening_table
+from parley.engine.metrics.triggers.transfer import NO_INPUT
 
 MODELS = {"m": "start", "hardened-round-1": "round-1", "hardened-control": "control"}
 ATTACKS = {f"search-{name}": name for name in MODELS.values()}

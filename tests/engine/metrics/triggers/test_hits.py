@@ -6,9 +6,9 @@ import logging
 
 import pytest
 
-from engine.metrics.statistics import Estimate, count, rate
-from engine.metrics.tables import ABSENT
-from engine.metrics.triggers.hits import (
+from parley.engine.metrics.statistics import Estimate, count, rate
+from parley.engine.metrics.tables import ABSENT
+from parley.engine.metrics.triggers.hits import (
     COST_METRICS,
     choose_restart,
     describe,
@@ -19,8 +19,8 @@ from engine.metrics.triggers.hits import (
     unread_failure,
     unread_note,
 )
-from engine.metrics.triggers.methods import losses_told, methods_table
-from envs.core.errors import RunError
+from parley.engine.metrics.triggers.methods import losses_told, methods_table
+from parley.envs.core.errors import RunError
 from tests.engine.metrics.triggers.searches import KINDS, failed, restart, searched
 
 GREEDY, LIKELY = KINDS

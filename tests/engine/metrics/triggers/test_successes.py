@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from engine.metrics.triggers.shown import NUM_SHOWN, ShownInput, shown_inputs
-from engine.metrics.triggers.successes import successful_reply
+from parley.engine.metrics.triggers.shown import NUM_SHOWN, ShownInput, shown_inputs
+from parley.engine.metrics.triggers.successes import successful_reply
 
 
 @pytest.mark.parametrize(

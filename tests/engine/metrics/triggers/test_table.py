@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from engine.metrics.statistics import count, rate
-from engine.metrics.triggers.published import HIT_RATES, MAL, NORMAL
-from engine.metrics.triggers.table import LISTS, SearchedModel, figures_of, search_table
+from parley.engine.metrics.statistics import count, rate
+from parley.engine.metrics.triggers.published import HIT_RATES, MAL, NORMAL
+from parley.engine.metrics.triggers.table import LISTS, SearchedModel, figures_of, search_table
 
 MARKDOWN = """\
 | model | normal o-greedy | mal o-greedy | mal o-sample-min {k1, k2} | mal o-sample-avg {k1, k2} | mal io-sample-min {k1, k2} \

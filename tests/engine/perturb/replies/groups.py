@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from engine.perturb.replies.catalogue import build_rules, rule_names
-from engine.perturb.replies.resources import RuleResources
-from engine.perturb.replies.rule import Rule
-from engine.perturb.replies.settings import ReplySettings
-from engine.perturb.resources import Resources
-from engine.perturb.settings import PerturbSettings
-from envs.candidates.groups import CandidateGroup, CandidateKind, Context
+from parley.engine.perturb.replies.catalogue import build_rules, rule_names
+from parley.engine.perturb.replies.resources import RuleResources
+from parley.engine.perturb.replies.rule import Rule
+from parley.engine.perturb.replies.settings import ReplySettings
+from parley.engine.perturb.resources import Resources
+from parley.engine.perturb.settings import PerturbSettings
+from parley.envs.candidates.groups import CandidateGroup, CandidateKind, Context
 
 CONTEXTS: list[Context] = [
     (("how", "do", "i", "start", "the", "machine", "?"), ("which", "disk", "do", "you", "use")),

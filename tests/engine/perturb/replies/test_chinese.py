@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 import pytest
 
-from engine.perturb.replies.catalogue import SEVEN, build_rules
-from engine.perturb.replies.chinese import FILE, FOLDER, Chinese
-from engine.perturb.replies.replacement import Synonymous
-from engine.perturb.replies.resources import RuleResources
-from engine.perturb.replies.settings import CAREFUL, ReplySettings
-from engine.perturb.resources import Resources
-from engine.perturb.settings import PerturbSettings
-from envs.core.errors import DataError
+from parley.engine.perturb.replies.catalogue import SEVEN, build_rules
+from parley.engine.perturb.replies.chinese import FILE, FOLDER, Chinese
+from parley.engine.perturb.replies.replacement import Synonymous
+from parley.engine.perturb.replies.resources import RuleResources
+from parley.engine.perturb.replies.settings import CAREFUL, ReplySettings
+from parley.engine.perturb.resources import Resources
+from parley.engine.perturb.settings import PerturbSettings
+from parley.envs.core.errors import DataError
 from tests.engine.perturb.replies.groups import group
 
 ANY = ReplySettings(rule="careful", sense="any").synonym_choice

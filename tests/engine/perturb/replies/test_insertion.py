@@ -8,12 +8,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.perturb.built_in import BuiltInLexicon
-from engine.perturb.replies.insertion import ImportantWords
-from engine.perturb.replies.language import English
-from engine.perturb.replies.settings import ReplySettings
-from engine.perturb.replies.term_counts import TermCounts
-from envs.candidates.groups import CandidateGroup
+from parley.engine.perturb.built_in import BuiltInLexicon
+from parley.engine.perturb.replies.insertion import ImportantWords
+from parley.engine.perturb.replies.language import English
+from parley.engine.perturb.replies.settings import ReplySettings
+from parley.engine.perturb.replies.term_counts import TermCounts
+from parley.envs.candidates.groups import CandidateGroup
 from tests.engine.perturb.replies.groups import built_in, group
 from tests.engine.perturb.replies.test_rules import batches
 

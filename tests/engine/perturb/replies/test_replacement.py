@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from engine.perturb.nltk_lexicon import NltkLexicon
-from engine.perturb.replies.language import English
-from engine.perturb.replies.replacement import Synonymous
-from engine.perturb.replies.settings import CAREFUL, PLAIN, ReplySettings
+from parley.engine.perturb.nltk_lexicon import NltkLexicon
+from parley.engine.perturb.replies.language import English
+from parley.engine.perturb.replies.replacement import Synonymous
+from parley.engine.perturb.replies.settings import CAREFUL, PLAIN, ReplySettings
 from tests.engine.perturb.replies.groups import built_in, group
 
 needs_nltk = [

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.perturb.replies.settings import ReplySettings
+from parley.engine.perturb.replies.settings import ReplySettings
 from tests.engine.perturb.replies.groups import built_in, group
 
 words = st.lists(st.sampled_from(["a", "disk", "works", ",", "!", "10.04"]), min_size=1, max_size=9)

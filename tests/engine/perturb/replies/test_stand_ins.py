@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from engine.perturb.built_in import BuiltInLexicon
-from engine.perturb.replies.language import English
-from engine.perturb.replies.settings import ReplySettings
-from envs.candidates.groups import CandidateGroup
-from envs.core.errors import ConfigError
+from parley.engine.perturb.built_in import BuiltInLexicon
+from parley.engine.perturb.replies.language import English
+from parley.engine.perturb.replies.settings import ReplySettings
+from parley.envs.candidates.groups import CandidateGroup
+from parley.envs.core.errors import ConfigError
 from tests.engine.perturb.replies.groups import built_in, group
 
 

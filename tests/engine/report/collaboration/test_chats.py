@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.collaboration.config import BLIND, CollaborationConfig, Condition
-from engine.jobs.collaboration.evaluate import EVALUATE_COLLABORATION, demo
-from engine.jobs.collaboration.rows import CHATS
-from engine.jobs.job import Silent
-from engine.metrics.collaboration.chats import NORMAL, by_condition, chat_metrics
-from engine.report.collaboration.chapter import Collaborations, ShownCollaboration
-from engine.report.collaboration.chats import NUM_SHOWN, chat_items, read_chat
-from engine.report.collect import collect_run
-from engine.report.content import Piece, Report
-from engine.store.run_folder import RunFolder
+from parley.engine.jobs.collaboration.config import BLIND, CollaborationConfig, Condition
+from parley.engine.jobs.collaboration.evaluate import EVALUATE_COLLABORATION, demo
+from parley.engine.jobs.collaboration.rows import CHATS
+from parley.engine.jobs.job import Silent
+from parley.engine.metrics.collaboration.chats import NORMAL, by_condition, chat_metrics
+from parley.engine.report.collaboration.chapter import Collaborations, ShownCollaboration
+from parley.engine.report.collaboration.chats import NUM_SHOWN, chat_items, read_chat
+from parley.engine.report.collect import collect_run
+from parley.engine.report.content import Piece, Report
+from parley.engine.store.run_folder import RunFolder
 from tests.engine.report.negotiation.dialogues import page_of
 from tests.engine.report.pages import HOSTILE, Outline, assert_harmless, words
 

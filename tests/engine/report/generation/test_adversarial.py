@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from engine.jobs.generation.adversarial import EVALUATE_ADVERSARIAL
-from engine.jobs.job import Silent
-from engine.report.collect import report_from_run
+from parley.engine.jobs.generation.adversarial import EVALUATE_ADVERSARIAL
+from parley.engine.jobs.job import Silent
+from parley.engine.report.collect import report_from_run
 from tests.engine.jobs.generation.judging import asked, replies, written
 from tests.engine.report.pages import HOSTILE, assert_harmless, words
 

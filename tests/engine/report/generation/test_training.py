@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from engine.metrics.generation.trained import trained_tables
-from engine.metrics.statistics import Estimate
-from engine.report.content import Section, ShownRun
-from engine.report.generation.figures import quality_figures
-from engine.report.generation.training import ShownGenerators, TrainedGenerators
+from parley.engine.metrics.generation.trained import trained_tables
+from parley.engine.metrics.statistics import Estimate
+from parley.engine.report.content import Section, ShownRun
+from parley.engine.report.generation.figures import quality_figures
+from parley.engine.report.generation.training import ShownGenerators, TrainedGenerators
 from tests.engine.report.pages import HOSTILE
 
 CHAPTER = TrainedGenerators()

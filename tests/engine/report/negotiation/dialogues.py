@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.metrics.negotiation.attack import attack_metrics
-from engine.metrics.statistics import NOTHING, Estimate
-from engine.report.chapters import CHAPTERS
-from engine.report.content import Report, ShownRun
-from engine.report.figure import Curve
-from engine.report.negotiation.sections import Match, Negotiation
-from engine.report.page import render
-from engine.report.training.chapter import ShownTraining
+from parley.engine.metrics.negotiation.attack import attack_metrics
+from parley.engine.metrics.statistics import NOTHING, Estimate
+from parley.engine.report.chapters import CHAPTERS
+from parley.engine.report.content import Report, ShownRun
+from parley.engine.report.figure import Curve
+from parley.engine.report.negotiation.sections import Match, Negotiation
+from parley.engine.report.page import render
+from parley.engine.report.training.chapter import ShownTraining
 from tests.engine.metrics.negotiation.attacks import attempt
 
 NAN = float("nan")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.report.negotiation.dialogues import Dialogue, ShownTurn, Words, extremes, read_dialogue
-from envs.core.visible import visible
+from parley.engine.report.negotiation.dialogues import Dialogue, ShownTurn, Words, extremes, read_dialogue
+from parley.envs.core.visible import visible
 from tests.engine.metrics.negotiation.attacks import attempt
 from tests.engine.report.negotiation.dialogues import attack_row, row
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from engine.metrics.negotiation.reproduction import CONTROL, HARDENED, RL, SV, Reproduction
-from engine.metrics.statistics import Estimate
-from engine.report.negotiation.reproduced import ShownReproduction
-from engine.report.negotiation.sections import Negotiation
-from engine.report.negotiation.verdict import verdict_on
+from parley.engine.metrics.negotiation.reproduction import CONTROL, HARDENED, RL, SV, Reproduction
+from parley.engine.metrics.statistics import Estimate
+from parley.engine.report.negotiation.reproduced import ShownReproduction
+from parley.engine.report.negotiation.sections import Negotiation
+from parley.engine.report.negotiation.verdict import verdict_on
 from tests.engine.metrics.negotiation.test_reproduction import gained
 
 ROWS = {

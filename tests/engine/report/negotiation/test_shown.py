@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine.report.negotiation.sections import Match
+from parley.engine.report.negotiation.sections import Match
 from tests.engine.metrics.negotiation.attacks import attempt
 from tests.engine.report.negotiation.dialogues import attack_row, metrics, negotiations, page_of, row, searched
 from tests.engine.report.pages import words

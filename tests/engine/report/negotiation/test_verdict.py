@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from engine.metrics.rounds import Round
-from engine.metrics.statistics import NOTHING, Estimate, count
-from engine.report.content import Verdict
-from engine.report.negotiation.sections import Hardening, Match, Negotiation
-from engine.report.negotiation.verdict import verdict_on
+from parley.engine.metrics.rounds import Round
+from parley.engine.metrics.statistics import NOTHING, Estimate, count
+from parley.engine.report.content import Verdict
+from parley.engine.report.negotiation.sections import Hardening, Match, Negotiation
+from parley.engine.report.negotiation.verdict import verdict_on
 from tests.engine.metrics.negotiation.attacks import attempt
 from tests.engine.report.negotiation.dialogues import NAN, attack_row, metrics, row
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from engine.jobs.job import Silent
-from engine.jobs.perturb.audit import PERTURB_AUDIT, SHEET
-from engine.jobs.perturb.config import AuditConfig
-from engine.report.collect import collect_run, report_from_run
-from engine.report.perturb.chapter import Perturbations
-from engine.report.perturb.sections import ShownPerturbations
-from engine.store.run_folder import RunFolder
-from envs.core.visible import visible
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.perturb.audit import PERTURB_AUDIT, SHEET
+from parley.engine.jobs.perturb.config import AuditConfig
+from parley.engine.report.collect import collect_run, report_from_run
+from parley.engine.report.perturb.chapter import Perturbations
+from parley.engine.report.perturb.sections import ShownPerturbations
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.visible import visible
 from tests.engine.jobs.perturb.robust import ANTONYM, BUILT_IN, SWAP
 from tests.engine.report.pages import HOSTILE, assert_harmless, words
 

@@ -7,20 +7,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from engine.jobs.perturb.config import RobustnessConfig
-from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS, STRATEGIES, UNSCORED
-from engine.jobs.perturb.rows import ROBUSTNESS
-from engine.metrics.perturb.robustness import robustness_metrics
-from engine.metrics.perturb.table import table_4
-from engine.metrics.statistics import Estimate
-from engine.perturb.strategy import Expectation
-from engine.report.collect import collect_run
-from engine.report.content import Piece, Report
-from engine.report.perturb.chapter import Perturbations
-from engine.report.perturb.examples import NUM_SHOWN, Perturbed, Reply, example_items, note_of, read_example, touched
-from engine.report.perturb.sections import ShownEvaluation, ShownPerturbations
-from engine.report.plots import dots_svg
-from engine.store.run_folder import RunFolder
+from parley.engine.jobs.perturb.config import RobustnessConfig
+from parley.engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS, STRATEGIES, UNSCORED
+from parley.engine.jobs.perturb.rows import ROBUSTNESS
+from parley.engine.metrics.perturb.robustness import robustness_metrics
+from parley.engine.metrics.perturb.table import table_4
+from parley.engine.metrics.statistics import Estimate
+from parley.engine.perturb.strategy import Expectation
+from parley.engine.report.collect import collect_run
+from parley.engine.report.content import Piece, Report
+from parley.engine.report.perturb.chapter import Perturbations
+from parley.engine.report.perturb.examples import NUM_SHOWN, Perturbed, Reply, example_items, note_of, read_example, touched
+from parley.engine.report.perturb.sections import ShownEvaluation, ShownPerturbations
+from parley.engine.report.plots import dots_svg
+from parley.engine.store.run_folder import RunFolder
 from tests.engine.metrics.perturb.robustness_rows import asked, failed, replied
 from tests.engine.report.negotiation.dialogues import page_of
 from tests.engine.report.pages import HOSTILE, Outline, assert_harmless, words

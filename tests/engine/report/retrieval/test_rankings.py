@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from engine.jobs.retrieval.config import RankingConfig
-from engine.jobs.retrieval.prepared import ERRORS
-from engine.jobs.retrieval.ranking import EVALUATE_RANKING, NUM_CONTEXTS, RANKERS, RULES, SEVERAL, SIZE
-from engine.jobs.retrieval.rows import RANKING
-from engine.metrics.retrieval.movement import expected_ranks, rank_movement
-from engine.metrics.retrieval.ranking import RankedRows, ranking_metrics
-from engine.report.collect import collect_run
-from engine.report.content import Piece, Report
-from engine.report.retrieval.chapter import Rankings
-from engine.report.retrieval.examples import NUM_SHOWN, ShownCandidate, example_items, read_example
-from engine.report.retrieval.sections import ShownRanking
-from engine.store.run_folder import RunFolder
+from parley.engine.jobs.retrieval.config import RankingConfig
+from parley.engine.jobs.retrieval.prepared import ERRORS
+from parley.engine.jobs.retrieval.ranking import EVALUATE_RANKING, NUM_CONTEXTS, RANKERS, RULES, SEVERAL, SIZE
+from parley.engine.jobs.retrieval.rows import RANKING
+from parley.engine.metrics.retrieval.movement import expected_ranks, rank_movement
+from parley.engine.metrics.retrieval.ranking import RankedRows, ranking_metrics
+from parley.engine.report.collect import collect_run
+from parley.engine.report.content import Piece, Report
+from parley.engine.report.retrieval.chapter import Rankings
+from parley.engine.report.retrieval.examples import NUM_SHOWN, ShownCandidate, example_items, read_example
+from parley.engine.report.retrieval.sections import ShownRanking
+from parley.engine.store.run_folder import RunFolder
 from tests.engine.jobs.made_up import rows as rows_of
 from tests.engine.metrics.retrieval.ranked_rows import attacked, context, scored
 from tests.engine.report.negotiation.dialogues import page_of

@@ -6,16 +6,16 @@ import re
 from pathlib import Path
 from typing import Any
 
-from engine.jobs.retrieval.attack import ATTACK_RANKING, BUDGET, GOAL
-from engine.jobs.retrieval.config import RankingAttackConfig
-from engine.jobs.retrieval.prepared import ERRORS, NUM_CONTEXTS
-from engine.jobs.retrieval.rows import SEARCHES
-from engine.metrics.retrieval.searched import SearchedRows, search_metrics
-from engine.report.collect import collect_run
-from engine.report.content import Piece, Report
-from engine.report.retrieval.examples import ShownCandidate
-from engine.report.retrieval.searches import NUM_SHOWN, RankerAttacks, ShownSearches, read_search, searched_items
-from engine.store.run_folder import RunFolder
+from parley.engine.jobs.retrieval.attack import ATTACK_RANKING, BUDGET, GOAL
+from parley.engine.jobs.retrieval.config import RankingAttackConfig
+from parley.engine.jobs.retrieval.prepared import ERRORS, NUM_CONTEXTS
+from parley.engine.jobs.retrieval.rows import SEARCHES
+from parley.engine.metrics.retrieval.searched import SearchedRows, search_metrics
+from parley.engine.report.collect import collect_run
+from parley.engine.report.content import Piece, Report
+from parley.engine.report.retrieval.examples import ShownCandidate
+from parley.engine.report.retrieval.searches import NUM_SHOWN, RankerAttacks, ShownSearches, read_search, searched_items
+from parley.engine.store.run_folder import RunFolder
 from tests.engine.metrics.retrieval.searched_rows import attacked_context, left, search
 from tests.engine.report.negotiation.dialogues import page_of
 from tests.engine.report.pages import HOSTILE, assert_harmless, words

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from engine.metrics.statistics import Estimate
-from engine.report.content import Report
-from engine.report.sweeps.chapter import Sweeps
-from engine.report.sweeps.sections import ShownSweep, Trial
-from engine.report.sweeps.trials import LEAST_TRIALS, best_so_far, best_trials, figures_of, importance, note_of, telling_budget
+from parley.engine.metrics.statistics import Estimate
+from parley.engine.report.content import Report
+from parley.engine.report.sweeps.chapter import Sweeps
+from parley.engine.report.sweeps.sections import ShownSweep, Trial
+from parley.engine.report.sweeps.trials import (
+    LEAST_TRIALS,
+    best_so_far,
+    best_trials,
+    figures_of,
+    importance,
+    note_of,
+    telling_budget,
+)
 from tests.engine.report.negotiation.dialogues import page_of
 
 

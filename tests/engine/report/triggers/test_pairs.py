@@ -10,20 +10,28 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.triggers.config import TriggerConfig
-from engine.jobs.triggers.rows import TRIGGERS
-from engine.jobs.triggers.search import SEARCH
-from engine.metrics.statistics import NOTHING
-from engine.metrics.triggers.hits import describe, search_metrics
-from engine.report.collect import collect_run, report_from_run
-from engine.report.content import Report
-from engine.report.triggers.chapter import TriggerSearches
-from engine.report.triggers.pairs import NUM_SHOWN, note_of, ranked, read_pair, search_figures, search_items, word_figures
-from engine.report.triggers.sections import ShownSearch, Triggers
-from engine.store.run_folder import RunFolder
-from engine.triggers.catalogue import searches
-from engine.triggers.settings import CANDIDATES, SearchSettings
-from envs.core.errors import RunError
+from parley.engine.jobs.triggers.config import TriggerConfig
+from parley.engine.jobs.triggers.rows import TRIGGERS
+from parley.engine.jobs.triggers.search import SEARCH
+from parley.engine.metrics.statistics import NOTHING
+from parley.engine.metrics.triggers.hits import describe, search_metrics
+from parley.engine.report.collect import collect_run, report_from_run
+from parley.engine.report.content import Report
+from parley.engine.report.triggers.chapter import TriggerSearches
+from parley.engine.report.triggers.pairs import (
+    NUM_SHOWN,
+    note_of,
+    ranked,
+    read_pair,
+    search_figures,
+    search_items,
+    word_figures,
+)
+from parley.engine.report.triggers.sections import ShownSearch, Triggers
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.triggers.catalogue import searches
+from parley.engine.triggers.settings import CANDIDATES, SearchSettings
+from parley.envs.core.errors import RunError
 from tests.engine.metrics.triggers.searches import KINDS, failed, restart, searched
 from tests.engine.report.negotiation.dialogues import page_of
 from tests.engine.report.pages import HOSTILE, Outline, assert_harmless, words

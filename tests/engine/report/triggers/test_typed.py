@@ -7,22 +7,22 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.triggers.text_config import TextSearchConfig
-from engine.jobs.triggers.text_search import SEARCH_TEXT
-from engine.jobs.triggers.transfer import SEARCH_TRANSFER, TriggerTransferConfig
-from engine.jobs.triggers.universal import SEARCH_UNIVERSAL, UniversalConfig
-from engine.metrics.statistics import Estimate
-from engine.metrics.triggers.hits import VERIFIED
-from engine.metrics.triggers.text import text_metrics
-from engine.metrics.triggers.transfer import BETWEEN as SEPARATOR
-from engine.metrics.triggers.transfer import transfer_metrics
-from engine.metrics.triggers.universal import universal_metrics
-from engine.report.collect import collect_run
-from engine.report.content import Report, Verdict
-from engine.report.triggers.chapter import TriggerSearches
-from engine.report.triggers.sections import Triggers
-from engine.store.run_folder import RunFolder
-from engine.store.schemas import ok_row
+from parley.engine.jobs.triggers.text_config import TextSearchConfig
+from parley.engine.jobs.triggers.text_search import SEARCH_TEXT
+from parley.engine.jobs.triggers.transfer import SEARCH_TRANSFER, TriggerTransferConfig
+from parley.engine.jobs.triggers.universal import SEARCH_UNIVERSAL, UniversalConfig
+from parley.engine.metrics.statistics import Estimate
+from parley.engine.metrics.triggers.hits import VERIFIED
+from parley.engine.metrics.triggers.text import text_metrics
+from parley.engine.metrics.triggers.transfer import BETWEEN as SEPARATOR
+from parley.engine.metrics.triggers.transfer import transfer_metrics
+from parley.engine.metrics.triggers.universal import universal_metrics
+from parley.engine.report.collect import collect_run
+from parley.engine.report.content import Report, Verdict
+from parley.engine.report.triggers.chapter import TriggerSearches
+from parley.engine.report.triggers.sections import Triggers
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.store.schemas import ok_row
 from tests.engine.report.negotiation.dialogues import page_of
 from tests.engine.report.pages import HOSTILE, assert_harmless
 

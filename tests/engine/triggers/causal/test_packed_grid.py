@@ -9,15 +9,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.triggers.causal import passes
-from engine.triggers.causal import swaps as swap_lists
-from engine.triggers.causal.kept_keys import KeysValues
-from engine.triggers.causal.packed_grid import read_grid
-from engine.triggers.causal.passes import ReadWords, WantedReads, read_texts
-from engine.triggers.causal.reader import CausalReader, said
-from engine.triggers.causal.scorer import CausalScorer
-from engine.triggers.objective import TriggerObjective
-from engine.triggers.scorer import Swaps
+from parley.engine.triggers.causal import passes
+from parley.engine.triggers.causal import swaps as swap_lists
+from parley.engine.triggers.causal.kept_keys import KeysValues
+from parley.engine.triggers.causal.packed_grid import read_grid
+from parley.engine.triggers.causal.passes import ReadWords, WantedReads, read_texts
+from parley.engine.triggers.causal.reader import CausalReader, said
+from parley.engine.triggers.causal.scorer import CausalScorer
+from parley.engine.triggers.objective import TriggerObjective
+from parley.engine.triggers.scorer import Swaps
 from tests.engine.triggers.causal.test_scorer import LENGTH, MODELS, NUM_WORDS, MadeUpVictim, every_model, llama
 from tests.imitated_devices import imitated_devices
 
@@ -107,7 +107,7 @@ def test_a_gpu_reads_more_candidates_together_but_no_more_logits_than_fit(monkey
     with imitated_devices():
         scorer, *wanted = chosen(MadeUpVictim(llama()), "cuda:0")
         assert scorer.pieces.size == 1024
-        monkeypatch.setattr("engine.triggers.causal.scorer.LOGITS", 4 * 5 * NUM_WORDS)
+        monkeypatch.setattr("parley.engine.triggers.causal.scorer.LOGITS", 4 * 5 * NUM_WORDS)
         asked, call = list[int](), passes.read_grid
 
         def noted(reader: Any, texts: Sequence[WantedReads], embedding_VE: Tensor) -> Any:

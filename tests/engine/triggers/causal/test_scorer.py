@@ -9,19 +9,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.triggers.attack import TriggerSearch
-from engine.triggers.batch import Outcome, tasks_of
-from engine.triggers.catalogue import searches
-from engine.triggers.causal import swaps as swap_lists
-from engine.triggers.causal.kept_keys import one_below_the_other
-from engine.triggers.causal.packed import TextBlock, read_blocks
-from engine.triggers.causal.passes import cheapest_groups, reads_packed
-from engine.triggers.causal.reader import CausalReader
-from engine.triggers.causal.scorer import CausalScorer, is_causal
-from engine.triggers.goal import Goal
-from engine.triggers.objective import TriggerObjective
-from engine.triggers.scorer import Incumbent, PlainScorer, Scorer, Swaps
-from engine.triggers.settings import SearchSettings
+from parley.engine.triggers.attack import TriggerSearch
+from parley.engine.triggers.batch import Outcome, tasks_of
+from parley.engine.triggers.catalogue import searches
+from parley.engine.triggers.causal import swaps as swap_lists
+from parley.engine.triggers.causal.kept_keys import one_below_the_other
+from parley.engine.triggers.causal.packed import TextBlock, read_blocks
+from parley.engine.triggers.causal.passes import cheapest_groups, reads_packed
+from parley.engine.triggers.causal.reader import CausalReader
+from parley.engine.triggers.causal.scorer import CausalScorer, is_causal
+from parley.engine.triggers.goal import Goal
+from parley.engine.triggers.objective import TriggerObjective
+from parley.engine.triggers.scorer import Incumbent, PlainScorer, Scorer, Swaps
+from parley.engine.triggers.settings import SearchSettings
 from tests.engine.triggers.made_up import WORD_METHODS, TinyInputModel, never, searched
 
 transformers = pytest.importorskip("transformers", reason="the extra hugging-face is not installed")

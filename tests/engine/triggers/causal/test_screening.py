@@ -8,15 +8,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.triggers.attack import TriggerSearch
-from engine.triggers.causal import screening
-from engine.triggers.causal.scorer import CausalScorer
-from engine.triggers.gcg import Gcg
-from engine.triggers.lstm import screening as shared
-from engine.triggers.objective import TriggerObjective
-from engine.triggers.scorer import PlainScorer, Swaps
-from envs.core.errors import ConfigError
-from policies.bfloat16 import multiplies_bfloat16
+from parley.engine.triggers.attack import TriggerSearch
+from parley.engine.triggers.causal import screening
+from parley.engine.triggers.causal.scorer import CausalScorer
+from parley.engine.triggers.gcg import Gcg
+from parley.engine.triggers.lstm import screening as shared
+from parley.engine.triggers.objective import TriggerObjective
+from parley.engine.triggers.scorer import PlainScorer, Swaps
+from parley.envs.core.errors import ConfigError
+from parley.policies.bfloat16 import multiplies_bfloat16
 from tests.engine.triggers.causal.test_scorer import LENGTH, Both, MadeUpVictim, gpt2, in_stages, llama, outcomes
 
 CPU = torch.device("cpu")

@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.triggers.causal import scorer as scorers
-from engine.triggers.causal import swaps as swap_lists
-from engine.triggers.causal.passes import ReadWords, WantedReads
-from engine.triggers.causal.scorer import DOUBT, CausalScorer
-from engine.triggers.causal.swaps import ReadLoss, SwapList
-from engine.triggers.objective import TriggerObjective
-from engine.triggers.scorer import Incumbent, Swaps, to_beat
-from engine.triggers.typed import RuledScorer
+from parley.engine.triggers.causal import scorer as scorers
+from parley.engine.triggers.causal import swaps as swap_lists
+from parley.engine.triggers.causal.passes import ReadWords, WantedReads
+from parley.engine.triggers.causal.scorer import DOUBT, CausalScorer
+from parley.engine.triggers.causal.swaps import ReadLoss, SwapList
+from parley.engine.triggers.objective import TriggerObjective
+from parley.engine.triggers.scorer import Incumbent, Swaps, to_beat
+from parley.engine.triggers.typed import RuledScorer
 from tests.engine.triggers.causal.test_scorer import LENGTH, MODELS, NUM_WORDS, SIZES, MadeUpVictim, gpt2, llama, transformers
 from tests.engine.triggers.made_up import TinyInputModel
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
-from engine.triggers.catalogue import searches
+from parley.engine.triggers.catalogue import searches
 from tests.engine.triggers.golden.run import FOLDER, path, record
 
 

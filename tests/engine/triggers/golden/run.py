@@ -8,9 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from engine.triggers.catalogue import searches
-from engine.triggers.hits import HitType, Thresholds
-from engine.triggers.settings import RelaxationSettings, SearchSettings
+from parley.engine.triggers.catalogue import searches
+from parley.engine.triggers.hits import HitType, Thresholds
+from parley.engine.triggers.settings import RelaxationSettings, SearchSettings
 from tests.engine.triggers.made_up import bound, scorer, searched, tasks
 
 FOLDER = Path(__file__).parent

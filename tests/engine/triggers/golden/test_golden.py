@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from engine.triggers.catalogue import searches
+from parley.engine.triggers.catalogue import searches
 from tests.engine.triggers.golden.run import FOLDER, path, record
 
 REWRITE = "if the change is intended: python -m tests.engine.triggers.golden.rewrite, and read the difference"

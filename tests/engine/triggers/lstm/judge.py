@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from envs.pairs.vocabulary import BOS_ID, EOS_ID
-from policies.seq2seq.model import LanguageModel
+from parley.envs.pairs.vocabulary import BOS_ID, EOS_ID
+from parley.policies.seq2seq.model import LanguageModel
 
 
 class LmInputModel:

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from engine.triggers.lstm import half_spaces
-from engine.triggers.lstm.half_spaces import OutputLayer, Touched
+from parley.engine.triggers.lstm import half_spaces
+from parley.engine.triggers.lstm.half_spaces import OutputLayer, Touched
 
 NUM_WORDS, HIDDEN, LENGTH = 31, 8, 3
 WORDS = torch.tensor([[7, 2, 30], [7, 7, 4]])

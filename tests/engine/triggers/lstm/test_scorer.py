@@ -6,14 +6,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.triggers.lstm import half_spaces
-from engine.triggers.lstm.scorer import LstmScorer
-from engine.triggers.objective import Kind, TriggerObjective
-from engine.triggers.scorer import Incumbent, PlainScorer, Swaps
-from engine.triggers.victims import Seq2SeqVictim
-from envs.pairs.vocabulary import EOS_ID, SPECIALS, PairVocabulary
-from policies.seq2seq.model import LanguageModel, Seq2Seq
-from policies.seq2seq.settings import Attention, LanguageModelSizes, Seq2SeqSizes
+from parley.engine.triggers.lstm import half_spaces
+from parley.engine.triggers.lstm.scorer import LstmScorer
+from parley.engine.triggers.objective import Kind, TriggerObjective
+from parley.engine.triggers.scorer import Incumbent, PlainScorer, Swaps
+from parley.engine.triggers.victims import Seq2SeqVictim
+from parley.envs.pairs.vocabulary import EOS_ID, SPECIALS, PairVocabulary
+from parley.policies.seq2seq.model import LanguageModel, Seq2Seq
+from parley.policies.seq2seq.settings import Attention, LanguageModelSizes, Seq2SeqSizes
 from tests.engine.triggers.lstm.judge import LmInputModel
 
 NUM_WORDS, LENGTH = 30, 5

@@ -8,18 +8,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.triggers import Beam, GibbsEnum, search
-from engine.triggers.gcg import Gcg
-from engine.triggers.lstm import scorer as scorers
-from engine.triggers.lstm import screening
-from engine.triggers.lstm.scorer import LstmScorer
-from engine.triggers.lstm.swap_bound import FeasibleSet
-from engine.triggers.method import Method
-from engine.triggers.objective import TriggerObjective
-from engine.triggers.scorer import PlainScorer, Swaps
-from engine.triggers.victims import Seq2SeqVictim
-from envs.core.errors import ConfigError
-from policies.bfloat16 import multiplies_bfloat16
+from parley.engine.triggers import Beam, GibbsEnum, search
+from parley.engine.triggers.gcg import Gcg
+from parley.engine.triggers.lstm import scorer as scorers
+from parley.engine.triggers.lstm import screening
+from parley.engine.triggers.lstm.scorer import LstmScorer
+from parley.engine.triggers.lstm.swap_bound import FeasibleSet
+from parley.engine.triggers.method import Method
+from parley.engine.triggers.objective import TriggerObjective
+from parley.engine.triggers.scorer import PlainScorer, Swaps
+from parley.engine.triggers.victims import Seq2SeqVictim
+from parley.envs.core.errors import ConfigError
+from parley.policies.bfloat16 import multiplies_bfloat16
 from tests.engine.triggers.lstm.judge import LmInputModel
 from tests.engine.triggers.lstm.test_scorer import CASES, EQUAL, LENGTH, networks, questions
 from tests.engine.triggers.made_up import tiny_victim

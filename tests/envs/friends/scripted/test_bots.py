@@ -7,15 +7,15 @@ from hashlib import sha256
 
 import pytest
 
-from envs.friends.events import ChatEvent, FriendsChat, Mention
-from envs.friends.game import Act, FriendsGame
-from envs.friends.linker import EntityLinker
-from envs.friends.play import play_friends
-from envs.friends.schema import Entity
-from envs.friends.scripted import phrases
-from envs.friends.scripted.bots import FriendsBot, FriendsBotSession
-from envs.friends.scripted.corpus import draw_scenarios, scripted_chats
-from envs.friends.scripted.schema import FRIENDS_SCHEMA, friends_forms
+from parley.envs.friends.events import ChatEvent, FriendsChat, Mention
+from parley.envs.friends.game import Act, FriendsGame
+from parley.envs.friends.linker import EntityLinker
+from parley.envs.friends.play import play_friends
+from parley.envs.friends.schema import Entity
+from parley.envs.friends.scripted import phrases
+from parley.envs.friends.scripted.bots import FriendsBot, FriendsBotSession
+from parley.envs.friends.scripted.corpus import draw_scenarios, scripted_chats
+from parley.envs.friends.scripted.schema import FRIENDS_SCHEMA, friends_forms
 from tests.envs.friends.made_up import SCENARIO, SCHEMA
 
 LINKER = EntityLinker(FRIENDS_SCHEMA, friends_forms())

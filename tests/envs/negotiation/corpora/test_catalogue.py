@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from envs.core.errors import DataError
-from envs.data.lines import corpus_named
-from envs.data.sources import CorpusFile
-from envs.negotiation.corpora.catalogue import GeneratedCorpus, corpora
+from parley.envs.core.errors import DataError
+from parley.envs.data.lines import corpus_named
+from parley.envs.data.sources import CorpusFile
+from parley.envs.negotiation.corpora.catalogue import GeneratedCorpus, corpora
 from tests.envs.data.made_up import SOURCE, contents, write
 
 

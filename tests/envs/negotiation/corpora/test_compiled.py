@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from envs.core.errors import ConfigError, DataError
-from envs.negotiation.corpora import compiled
-from envs.negotiation.corpora.compiled import Corpus, load_corpus, open_corpus
-from envs.negotiation.corpora.dealornodeal import parse_lines, parse_scenarios
-from envs.negotiation.vocabulary import UNK
+from parley.envs.core.errors import ConfigError, DataError
+from parley.envs.negotiation.corpora import compiled
+from parley.envs.negotiation.corpora.compiled import Corpus, load_corpus, open_corpus
+from parley.envs.negotiation.corpora.dealornodeal import parse_lines, parse_scenarios
+from parley.envs.negotiation.vocabulary import UNK
 from tests.envs.data.made_up import SOURCE, contents, write
 
 
@@ -93,7 +93,7 @@ def test_a_change_of_content_threshold_or_reader_is_another_key(
     folders = {open_corpus(SOURCE, root, cache=cache).folder}
     folders.add(open_corpus(SOURCE, root, cache=cache, threshold=4).folder)
     with monkeypatch.context() as patch:
-        patch.setattr("envs.negotiation.corpora.catalogue.READER_VERSION", 99)
+        patch.setattr("parley.envs.negotiation.corpora.catalogue.READER_VERSION", 99)
         folders.add(open_corpus(SOURCE, root, cache=cache).folder)
     val = root / SOURCE.name / "val.txt"
     val.write_text("".join(val.read_text().splitlines(keepends=True)[1:]))
@@ -245,7 +245,7 @@ def test_a_corpus_crosses_process_borders(root: Path, cache: Path) -> None:
 def test_a_corpus_of_ones_own_is_named_by_its_file(root: Path, cache: Path, tmp_path: Path) -> None:
     own = tmp_path / "own.py"
     own.write_text(
-        "from envs.negotiation.corpora.catalogue import FileCorpus\n"
+        "from parley.envs.negotiation.corpora.catalogue import FileCorpus\n"
         f"CORPUS = FileCorpus(name={SOURCE.name!r}, summary='own', licence='own', obtain='home', threshold=1)\n"
     )
     assert len(load_corpus(f"{own}:CORPUS", root, cache=cache).splits["train"]) == 20

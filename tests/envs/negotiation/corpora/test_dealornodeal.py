@@ -7,11 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envs.core.errors import DataError
-from envs.core.seeds import stream
-from envs.data.lines import FileLine, read_lines
-from envs.negotiation.corpora.dealornodeal import DialogueRecord, Turn, format_line, parse_line, parse_lines, parse_scenarios
-from envs.negotiation.dealornodeal.rules import DISAGREE_ID, random_scenario, selection_table
+from parley.envs.core.errors import DataError
+from parley.envs.core.seeds import stream
+from parley.envs.data.lines import FileLine, read_lines
+from parley.envs.negotiation.corpora.dealornodeal import (
+    DialogueRecord,
+    Turn,
+    format_line,
+    parse_line,
+    parse_lines,
+    parse_scenarios,
+)
+from parley.envs.negotiation.dealornodeal.rules import DISAGREE_ID, random_scenario, selection_table
 from tests.envs.data.made_up import LINE, SCENARIO
 
 OUTPUT = "item0=0 item1=2 item2=0 item0=1 item1=0 item2=3"

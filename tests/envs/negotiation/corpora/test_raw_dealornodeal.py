@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from envs.core.errors import DataError
-from envs.data.lines import FileLine
-from envs.negotiation.corpora.dealornodeal import parse_line
-from envs.negotiation.corpora.raw_dealornodeal import rebuild_train
+from parley.envs.core.errors import DataError
+from parley.envs.data.lines import FileLine
+from parley.envs.negotiation.corpora.dealornodeal import parse_line
+from parley.envs.negotiation.corpora.raw_dealornodeal import rebuild_train
 from tests.envs.data.made_up import LINE
 
 OWN = "1 1 2 3 3 1 YOU: both hats for me ? <eos> THEM: fine , the rest is mine <eos> YOU: <selection>"

@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from engine.jobs.responders.hardened_config import TrainHardenedConfig, hardening_recipe
-from engine.jobs.triggers.config import TriggerConfig
-from engine.jobs.triggers.rows import TRIGGERS
-from engine.store.run_folder import RunFolder
-from engine.store.schemas import ok_row
+from parley.engine.jobs.responders.hardened_config import TrainHardenedConfig, hardening_recipe
+from parley.engine.jobs.triggers.config import TriggerConfig
+from parley.engine.jobs.triggers.rows import TRIGGERS
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.store.schemas import ok_row
 from tests.policies.small_gpt2 import EOS
 
 TEMPLATE = f"now {{}}{EOS}"

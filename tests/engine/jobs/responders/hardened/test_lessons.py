@@ -9,24 +9,24 @@ import numpy as np
 import pytest
 import torch
 
-from engine.jobs.job import Silent
-from engine.jobs.responders.found import FoundTrigger, found_triggers, split_triggers
-from engine.jobs.responders.hardened_config import TrainHardenedConfig
-from engine.jobs.responders.hardened_figures import as_read, figures
-from engine.jobs.responders.lessons import CLEAN, TRIGGER, HardeningLesson, prompts_of, training_lessons
-from engine.jobs.triggers.config import HuggingFaceSettings, TriggerConfig
-from engine.jobs.triggers.rows import TRIGGERS
-from engine.metrics.statistics import rate, ratio_of_sums
-from engine.store.run_folder import RunFolder
-from engine.store.schemas import ok_row
-from envs.core.errors import ConfigError, DataError
-from policies.chat.contrasts import ContrastObjective, contrasted, gaps
-from policies.chat.lora import adapted, merged
-from policies.chat.lora_settings import LoraSettings
-from policies.chat.predictor import ChatLesson, ChatLessons, ChatPredictor, greedy_replies
-from policies.fitting.evaluation import evaluate
-from policies.fitting.loss import OutputLoss
-from policies.hugging_face_victims import HuggingFaceCausal
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.responders.found import FoundTrigger, found_triggers, split_triggers
+from parley.engine.jobs.responders.hardened_config import TrainHardenedConfig
+from parley.engine.jobs.responders.hardened_figures import as_read, figures
+from parley.engine.jobs.responders.lessons import CLEAN, TRIGGER, HardeningLesson, prompts_of, training_lessons
+from parley.engine.jobs.triggers.config import HuggingFaceSettings, TriggerConfig
+from parley.engine.jobs.triggers.rows import TRIGGERS
+from parley.engine.metrics.statistics import rate, ratio_of_sums
+from parley.engine.store.run_folder import RunFolder
+from parley.engine.store.schemas import ok_row
+from parley.envs.core.errors import ConfigError, DataError
+from parley.policies.chat.contrasts import ContrastObjective, contrasted, gaps
+from parley.policies.chat.lora import adapted, merged
+from parley.policies.chat.lora_settings import LoraSettings
+from parley.policies.chat.predictor import ChatLesson, ChatLessons, ChatPredictor, greedy_replies
+from parley.policies.fitting.evaluation import evaluate
+from parley.policies.fitting.loss import OutputLoss
+from parley.policies.hugging_face_victims import HuggingFaceCausal
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 pytest.importorskip("peft", reason="the extra lora is not installed")

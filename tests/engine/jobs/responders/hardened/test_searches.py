@@ -9,21 +9,21 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.job import Silent
-from engine.jobs.responders.found import FoundTrigger, found_triggers
-from engine.jobs.responders.hardened import TRAIN_HARDENED
-from engine.jobs.responders.hardened_config import TrainHardenedConfig, hardening_recipe
-from engine.jobs.responders.hardened_figures import saying
-from engine.jobs.responders.lessons import TRIGGER, HardeningLesson, prompts_of
-from engine.jobs.triggers.config import HuggingFaceSettings
-from engine.jobs.triggers.methods import SEARCH_METHODS, MethodsConfig
-from engine.jobs.triggers.text_config import TextSearchConfig
-from engine.jobs.triggers.text_search import SEARCH_TEXT
-from engine.jobs.triggers.universal import SEARCH_UNIVERSAL, UniversalConfig
-from engine.metrics.training import BEFORE
-from engine.triggers.evolution import EvolutionSettings
-from engine.triggers.settings import SearchSettings
-from envs.core.errors import DataError
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.responders.found import FoundTrigger, found_triggers
+from parley.engine.jobs.responders.hardened import TRAIN_HARDENED
+from parley.engine.jobs.responders.hardened_config import TrainHardenedConfig, hardening_recipe
+from parley.engine.jobs.responders.hardened_figures import saying
+from parley.engine.jobs.responders.lessons import TRIGGER, HardeningLesson, prompts_of
+from parley.engine.jobs.triggers.config import HuggingFaceSettings
+from parley.engine.jobs.triggers.methods import SEARCH_METHODS, MethodsConfig
+from parley.engine.jobs.triggers.text_config import TextSearchConfig
+from parley.engine.jobs.triggers.text_search import SEARCH_TEXT
+from parley.engine.jobs.triggers.universal import SEARCH_UNIVERSAL, UniversalConfig
+from parley.engine.metrics.training import BEFORE
+from parley.engine.triggers.evolution import EvolutionSettings
+from parley.engine.triggers.settings import SearchSettings
+from parley.envs.core.errors import DataError
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 pytest.importorskip("peft", reason="the extra lora is not installed")
@@ -122,8 +122,8 @@ def test_too_few_targets_are_told_before_anything_is_loaded(
         raise AssertionError("something is loaded")
 
     one = [FoundTrigger("0", "x", "a target")]
-    monkeypatch.setattr("engine.jobs.responders.hardened.found_triggers", lambda runs, hits_only: one)
-    for name in ("policies.chat.lora.require_peft", "engine.jobs.responders.hardened.clean_examples"):
+    monkeypatch.setattr("parley.engine.jobs.responders.hardened.found_triggers", lambda runs, hits_only: one)
+    for name in ("parley.policies.chat.lora.require_peft", "parley.engine.jobs.responders.hardened.clean_examples"):
         monkeypatch.setattr(name, loaded)
     config = TrainHardenedConfig(model=f"hf:{folder}", searches="runs/search")
     with pytest.raises(DataError, match="three targets"):

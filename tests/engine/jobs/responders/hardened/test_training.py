@@ -11,21 +11,21 @@ from typing import Any
 import pytest
 import torch
 
-from engine.jobs.job import Silent
-from engine.jobs.responders.hardened import REPLIES, TRAIN_HARDENED
-from engine.jobs.responders.hardened_config import OWN, TrainHardenedConfig, hardening_recipe
-from engine.jobs.responders.hardened_figures import CONTRAST
-from engine.jobs.responders.lessons import CLEAN, TRIGGER
-from engine.jobs.weights import weights_digests
-from engine.metrics.training import BEFORE
-from engine.perturb.settings import PerturbSettings
-from engine.store.run_folder import RunFolder
-from envs.core.errors import CheckpointError, ConfigError, DataError
-from policies.chat.lora_settings import LoraSettings
-from policies.chat.predictor import greedy_replies
-from policies.hugging_face import read_pretrained
-from policies.hugging_face_slots import default_template
-from policies.responders import load_responder
+from parley.engine.jobs.job import Silent
+from parley.engine.jobs.responders.hardened import REPLIES, TRAIN_HARDENED
+from parley.engine.jobs.responders.hardened_config import OWN, TrainHardenedConfig, hardening_recipe
+from parley.engine.jobs.responders.hardened_figures import CONTRAST
+from parley.engine.jobs.responders.lessons import CLEAN, TRIGGER
+from parley.engine.jobs.weights import weights_digests
+from parley.engine.metrics.training import BEFORE
+from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.store.run_folder import RunFolder
+from parley.envs.core.errors import CheckpointError, ConfigError, DataError
+from parley.policies.chat.lora_settings import LoraSettings
+from parley.policies.chat.predictor import greedy_replies
+from parley.policies.hugging_face import read_pretrained
+from parley.policies.hugging_face_slots import default_template
+from parley.policies.responders import load_responder
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 pytest.importorskip("peft", reason="the extra lora is not installed")
@@ -109,7 +109,7 @@ def test_perturbed_contexts_are_answered_as_clean_ones(tmp_path: Path, folder: P
 
 
 WHERE = """
-from engine.perturb.strategy import Expectation
+from parley.engine.perturb.strategy import Expectation
 
 class Where:
     name = "where"
